@@ -1,0 +1,51 @@
+# Every target sets up what it needs by itself: uv where present, plain venv + pip where not.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: run test check bench faults docs clean
+.DEFAULT_GOAL := run
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Holdfast needs Python 3.11 or newer; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@if command -v uv >/dev/null 2>&1; then uv venv -q --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV); \
+	 else $(PYTHON) -m venv $(VENV); fi
+
+define install
+	@echo "setting up $(VENV) ($(1))"
+	@if command -v uv >/dev/null 2>&1; then uv pip install -q --python $(BIN)/python -e '$(1)'; \
+	 else $(BIN)/python -m pip install -q --disable-pip-version-check -e '$(1)'; fi
+	@touch $@
+endef
+
+$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	$(call install,.)
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(call install,.[dev])
+
+run: $(VENV)/.run           ## set up, open the embedded store, show its status
+	@$(BIN)/holdfast --home .holdfast-run status
+
+test: $(VENV)/.dev          ## every test, on every backend
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/.dev         ## lint, types, layers, unit tests: under a minute
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache | tail -n 5
+	@$(BIN)/python -m pytest tests/unit
+
+bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling
+	@$(BIN)/python -m bench
+
+faults: $(VENV)/.dev        ## the long fault runs (1,000 kills)
+	@HOLDFAST_KILLS=1000 $(BIN)/python -m pytest tests/faults --timeout=3600
+
+docs: $(VENV)/.dev          ## run every code block of README and docs
+	@$(BIN)/python -m pytest tests/unit/test_docs.py
+
+clean:
+	rm -rf $(VENV) .holdfast-run dist build .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,82 @@
+"""What every command shares: the options `--home`, `--url` and `--json`, and the way from a handler to its output.
+
+A handler is a plain function of a `Call` that returns a value; `command` gives it the shared options and prints the
+value. The options may stand before or after any part of the command; the one nearest to the end counts.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+
+import typer
+
+from holdfast import sync
+from holdfast.cli import render
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Home = Annotated[
+    str | None,
+    typer.Option("--home", metavar="PATH", help="Keep everything under this folder (or HOLDFAST_HOME)."),
+]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="Use this database (or HOLDFAST_DATABASE_URL)."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The shared options of one call."""
+
+    home: str | None = None
+    url: str | None = None
+    as_json: bool = False
+
+    @contextmanager
+    def open(self) -> Iterator[sync.Holdfast]:
+        """The store this call is about; a first run and whatever is degraded are told on stderr."""
+        with sync.open(self.home, self.url) as store:
+            render.greet(store.status())
+            yield store
+
+
+def options(ctx: typer.Context, home: Home = None, url: Url = None, as_json: Json = False) -> Call:
+    """Merge the options at this place into those further left; also the callback of every group."""
+    left = ctx.obj if isinstance(ctx.obj, Call) else Call()
+    merged = Call(
+        home=left.home if home is None else home,
+        url=left.url if url is None else url,
+        as_json=left.as_json or as_json,
+    )
+    ctx.obj = merged
+    return merged
+
+
+def command(
+    app: typer.Typer, *, example: str, exit_code: Callable[[Any], int] = lambda _: 0
+) -> Callable[[Callable[Concatenate[Call, P], R]], Callable[Concatenate[Call, P], R]]:
+    """Register a handler under its own name; `exit_code` is read off its value."""
+
+    def register(handler: Callable[Concatenate[Call, P], R]) -> Callable[Concatenate[Call, P], R]:
+        shared = inspect.signature(options).parameters
+
+        def run(**given: Any) -> None:
+            call = options(**{name: given.pop(name) for name in shared})
+            value = handler(call, **given)  # type: ignore[call-arg]
+            render.show(value, call.as_json)
+            raise typer.Exit(exit_code(value))
+
+        _, *own = inspect.signature(handler).parameters.values()
+        # Keywords only: then those with a default may come first.
+        parameters = [each.replace(kind=each.KEYWORD_ONLY) for each in (*own, *shared.values())]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        app.command(handler.__name__, help=handler.__doc__, epilog=f"Example: {example}")(run)
+        return handler
+
+    return register

@@ -1,0 +1,15 @@
+"""`holdfast status`: what the store says about itself."""
+
+import typer
+
+from holdfast.cli.call import Call, command
+from holdfast.model.status import Status
+
+app = typer.Typer()
+
+
+@command(app, example="holdfast status --json")
+def status(call: Call) -> Status:
+    """Show where data lives, what it runs on, its size, and whether anything is degraded."""
+    with call.open() as store:
+        return store.status()

@@ -1,0 +1,68 @@
+"""The async face: `async with holdfast.open() as store`."""
+
+import asyncio
+from collections.abc import Generator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from holdfast.model.status import Check, Status
+from holdfast.ops import AsyncFace
+from holdfast.store import Store, open_store
+
+
+class Holdfast(AsyncFace):
+    """An open store for coroutines. Close it, or use it as a context manager."""
+
+    def __init__(self, core: Store) -> None:
+        super().__init__(core.database)
+        self.core = core
+
+    async def status(self) -> Status:
+        """Where everything lives, versions and sizes, and what is degraded."""
+        return await asyncio.to_thread(self.core.status)
+
+    async def check(self) -> Check:
+        """The database's own integrity check, and its migrations against ours."""
+        return await asyncio.to_thread(self.core.check)
+
+    async def close(self) -> None:
+        """Finish queued work and close; may be called twice."""
+        await asyncio.to_thread(self.core.close)
+
+    async def __aenter__(self) -> "Holdfast":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Opening:
+    """A store about to be opened: `async with` it, or `await` it and close it yourself."""
+
+    def __init__(self, home: str | Path | None, url: str | None, options: dict[str, Any]) -> None:
+        self._home, self._url, self._options = home, url, options
+        self._store: Holdfast | None = None
+
+    async def _open(self) -> Holdfast:
+        return Holdfast(await asyncio.to_thread(open_store, self._home, self._url, **self._options))
+
+    def __await__(self) -> Generator[Any, None, Holdfast]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Holdfast:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+
+def open(home: str | Path | None = None, url: str | None = None, **options: Any) -> Opening:
+    """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says."""
+    return Opening(home, url, options)

@@ -1,0 +1,1 @@
+"""Canonical bytes, hashes, keys, signatures, trees and proofs: pure functions, bytes in, bytes out."""

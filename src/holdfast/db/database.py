@@ -1,0 +1,131 @@
+"""`Database`: runs functions of a transaction, durable when their answer arrives."""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from holdfast.db.clock import Clock
+from holdfast.db.groups import Hooks
+from holdfast.db.pump import FUTURES, Job, Outbox, Pump
+from holdfast.db.sql import Dialect
+from holdfast.db.topics import Topics
+from holdfast.db.tx import WAKE, Notes, Tx
+from holdfast.errors import ForkedError
+
+T = TypeVar("T")
+
+
+class Backend(Protocol):
+    """What a database is made of; `sqlite.py` and `postgres.py` each build one."""
+
+    dialect: Dialect
+    writer: Pump
+    reader: Pump
+    notifies: bool
+    """Do commits of other processes wake our waiters?"""
+
+    def facts(self) -> dict[str, Any]:
+        """Where it is, versions and sizes, for `status`."""
+        ...
+
+    def check(self) -> list[str]:
+        """The database's own integrity check; empty if sound."""
+        ...
+
+    def close(self) -> None:
+        """Free what is left once both pumps are closed."""
+        ...
+
+
+class Database:
+    """One database, open. Thread-safe; does not survive fork()."""
+
+    def __init__(self, backend: Backend, *, hooks: Hooks, topics: Topics, clock: Clock) -> None:
+        self.backend, self.hooks, self.topics, self.clock = backend, hooks, topics, clock
+        self.dialect: Dialect = backend.dialect
+        self.first_run = False
+        self._closing = threading.Lock()
+        self._closed = False
+        hooks.after_commit.append(self._wake)
+        _OPEN.add(self)
+
+    def write(self, fn: Callable[[Tx], T], *, ungated: bool = False, serializable: bool = False) -> "Future[T]":
+        """Run a function of a transaction; the future is done once its work is durable.
+
+        `ungated` passes the gate (the lockdown's own records); `serializable` asks PostgreSQL for that isolation and is
+        always so on SQLite.
+        """
+        future: Future[T] = Future()
+        self.submit(fn, FUTURES, future, ungated=ungated, serializable=serializable)
+        return future
+
+    def read(self, fn: Callable[[Tx], T]) -> "Future[T]":
+        """Run a reading function on a snapshot that holds everything acknowledged before this call."""
+        future: Future[T] = Future()
+        self.submit(fn, FUTURES, future, reads=True)
+        return future
+
+    def submit(
+        self,
+        fn: Callable[[Tx], T],
+        box: Outbox,
+        ticket: Any,
+        *,
+        reads: bool = False,
+        ungated: bool = False,
+        serializable: bool = False,
+    ) -> None:
+        """Queue a job whose answer goes to the given outbox: what the faces build on."""
+        job = Job(fn, box, ticket)
+        job.reads, job.ungated, job.serializable = reads, ungated, serializable
+        (self.backend.reader if reads else self.backend.writer).submit(job)
+
+    @property
+    def progress(self) -> int:
+        """Grows with every job carried out: how the faces see whether the workers get on."""
+        return self.backend.writer.progress + self.backend.reader.progress
+
+    @property
+    def busy(self) -> bool:
+        """Whether any job is queued or under way."""
+        return self.backend.writer.busy or self.backend.reader.busy
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Finish queued work, fail what cannot be finished in time, and close; may be called twice."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            _OPEN.discard(self)
+            if self._forked:
+                return
+            self.backend.reader.close(timeout_s)
+            self.backend.writer.close(timeout_s)
+            self.backend.close()
+
+    _forked = False
+
+    def _disown(self) -> None:
+        """In the child of a fork: the threads are gone and the connections belong to the parent."""
+        self._forked = True
+        pid = os.getpid()
+        for pump in (self.backend.writer, self.backend.reader):
+            pump.disown(lambda: ForkedError(f"this store was opened before process {pid} was forked"))
+
+    def _wake(self, notes: Notes) -> None:
+        if topics := notes.get(WAKE):
+            self.topics.signal(topics)
+
+
+_OPEN: "weakref.WeakSet[Database]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for database in list(_OPEN):
+        database._disown()
+
+
+os.register_at_fork(after_in_child=_after_fork)

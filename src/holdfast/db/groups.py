@@ -1,0 +1,242 @@
+"""Group commit: many operations, one durable commit.
+
+Rules:
+- A caller hears back only after the commit that holds its work.
+- A failing operation never harms its neighbours. Optimistic: a group runs without savepoints; an operation that raises
+  before it wrote costs nothing; one that raises after a write makes the group roll back and run again with a savepoint
+  each; if the commit itself or a commit hook fails, every operation runs again alone.
+- Operations can therefore run more than once; only one run is ever committed.
+- An error that says nothing of the operation (a deadlock, a lost connection before commit) is tried again, bounded.
+"""
+
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from holdfast.db.pump import Job, deliver
+from holdfast.db.tx import Notes, Refused, Tx
+from holdfast.errors import OutcomeUnknownError
+
+_log = logging.getLogger("holdfast.db")
+
+_SLOW_SYNC_S = 0.0003
+_CAUTIOUS_GROUPS = 32
+
+
+@dataclass
+class Hooks:
+    """What upper layers register: the log head, the schema leaf, the lockdown."""
+
+    gate: list[Callable[[Tx], None]] = field(default_factory=list)
+    """Called before each operation; raising refuses it. Ungated jobs pass."""
+    before_commit: list[Callable[[Tx], None]] = field(default_factory=list)
+    """Called once a group, inside its transaction, after all operations; raising rolls back."""
+    after_commit: list[Callable[[Notes], None]] = field(default_factory=list)
+    """Called once a group is durable, before its callers hear back; must not raise."""
+
+
+class Link(Protocol):
+    """A connection in the hands of the group writer."""
+
+    @property
+    def tx(self) -> Tx:
+        """The transaction that operations are given; one object, renewed."""
+        ...
+
+    def begin(self, *, serializable: bool) -> None:
+        """Start a transaction, reconnecting or waiting for the lock within bounds."""
+        ...
+
+    def settle(self) -> None:
+        """Wait for every pipelined statement; raises the first failure."""
+        ...
+
+    def commit(self) -> None:
+        """Wait for every statement, then make all durable; OutcomeUnknownError only if nobody can tell."""
+        ...
+
+    def rollback(self) -> None:
+        """Undo everything since begin; never raises, harmless without a transaction."""
+        ...
+
+    def savepoint(self) -> None:
+        """Mark a place to return to."""
+        ...
+
+    def release(self) -> None:
+        """Forget the mark, keep the work."""
+        ...
+
+    def restore(self) -> bool:
+        """Return to the mark; False if the whole transaction is gone."""
+        ...
+
+    def mark(self) -> int:
+        """A number that `wrote` compares with."""
+        ...
+
+    def wrote(self, mark: int) -> bool:
+        """Has anything been written, or the transaction been broken, since that mark?"""
+        ...
+
+    def retryable(self, error: BaseException) -> bool:
+        """Does this error say nothing about the operation, so that it may simply run again?"""
+        ...
+
+    def tidy(self) -> None:
+        """Housekeeping after callers were answered; never raises."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class _AgainError(Exception):
+    """A neighbour's work is at stake: roll back and run again more carefully."""
+
+
+class GroupWriter:
+    """The worker that turns batches of jobs into commits."""
+
+    def __init__(self, link: Link, hooks: Hooks, *, retries: int = 10) -> None:
+        self.link, self.hooks, self.progress = link, hooks, 0
+        self._retries = retries
+        self._syncs: deque[float] = deque([0.0], maxlen=16)
+        self._company = 1.0
+        self._caution = 0
+
+    def pause_s(self) -> float:
+        """On a slow disk it pays to wait for company, if company has been usual."""
+        sync = min(self._syncs)
+        if sync < _SLOW_SYNC_S or self._company < 1.5:
+            return 0.0
+        return min(sync / 8, 0.0005)
+
+    def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """Run a batch as one group, or as many as its failures ask for, then answer everybody."""
+        live = [job for job in jobs if job.box.claim(job.ticket)]
+        self._company += (len(live) - self._company) / 8
+        together = [job for job in live if not job.serializable]
+        if together:
+            self._together(together)
+        for job in live:
+            if job.serializable:
+                self._alone(job)
+        deliver(live)
+        self.link.tidy()
+        return []
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.link.close()
+
+    def _together(self, jobs: list[Job[Any]]) -> None:
+        careful = self._caution > 0
+        self._caution = max(0, self._caution - 1)
+        if len(jobs) == 1:
+            return self._alone(jobs[0])
+        for cautious in (careful, True):
+            try:
+                return self._group(jobs, careful=cautious)
+            except _AgainError:
+                self._caution = _CAUTIOUS_GROUPS
+                if cautious:
+                    break
+            except OutcomeUnknownError as error:
+                return _answer_all(jobs, error)
+            except Exception:
+                _log.debug("a group failed as a whole; each operation runs alone", exc_info=True)
+                break
+        for job in jobs:
+            self._alone(job)
+        return None
+
+    def _alone(self, job: Job[Any]) -> None:
+        """One operation, one transaction; tried again where the error says nothing about it."""
+        for attempt in range(self._retries + 1):
+            try:
+                self._group([job], careful=False)
+            except _AgainError:
+                pass  # the job carries its own error, and it was alone
+            except Exception as error:
+                job.error = error
+            if job.error is None or attempt == self._retries or not self.link.retryable(job.error):
+                return
+            time.sleep(random.uniform(0, min(0.5, 0.002 * 2**attempt)))  # noqa: S311 (jitter, not a secret)
+
+    def _group(self, jobs: list[Job[Any]], *, careful: bool) -> None:
+        """One transaction over these jobs; their answers are filled in, but not delivered."""
+        link, tx = self.link, self.link.tx
+        tx.renew()
+        try:
+            link.begin(serializable=jobs[0].serializable)
+        except Exception as error:  # no lock, no server: nothing was tried, nobody in particular is at fault
+            return _answer_all(jobs, error)
+        try:
+            kept = 0
+            for job in jobs:
+                kept += self._one(job, careful=careful)
+                self.progress += 1
+            if not kept:
+                return link.rollback()
+            for hook in self.hooks.before_commit:
+                hook(tx)
+                tx.keep()
+            began = time.perf_counter()
+            link.commit()
+            self._syncs.append(time.perf_counter() - began)
+        except BaseException:
+            link.rollback()
+            raise
+        self._after(tx.notes)
+        return None
+
+    def _one(self, job: Job[Any], *, careful: bool) -> bool:
+        """One operation inside the group; True if it succeeded. Raises _AgainError if its failure taints the group."""
+        link, tx = self.link, self.link.tx
+        mark = link.mark()
+        job.error = job.result = tx.broken = None
+        try:
+            if careful:
+                link.savepoint()
+            if not job.ungated:
+                for gate in self.hooks.gate:
+                    gate(tx)
+            result = job.fn(tx)
+            if careful:
+                link.settle()
+                link.release()
+            if tx.broken is not None:  # swallowed by the operation; PostgreSQL would not go on, so neither do we
+                raise tx.broken
+        except BaseException as error:
+            tx.drop()
+            job.error = error
+            if careful:
+                if not link.restore():
+                    raise _AgainError from error
+            elif link.wrote(mark):
+                raise _AgainError from error
+            return False
+        tx.keep()
+        if type(result) is Refused:
+            job.error = result.error
+        else:
+            job.result = result
+        return True
+
+    def _after(self, notes: Notes) -> None:
+        for hook in self.hooks.after_commit:
+            try:
+                hook(notes)
+            except Exception:
+                _log.exception("an after_commit hook failed; the commit stands")
+
+
+def _answer_all(jobs: list[Job[Any]], error: BaseException) -> None:
+    for job in jobs:
+        job.result, job.error = None, error

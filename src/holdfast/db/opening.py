@@ -1,0 +1,76 @@
+"""Opening a database: a file, a PostgreSQL URL or memory, migrated and ready."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.db import migrate as migrations_of
+from holdfast.db import sqlite
+from holdfast.db.clock import Clock, Random, system_clock, system_random
+from holdfast.db.database import Backend, Database
+from holdfast.db.groups import Hooks
+from holdfast.db.migrate import Migration
+from holdfast.db.topics import Topics
+from holdfast.errors import ConfigError, MissingExtraError
+
+MEMORY = ":memory:"
+
+
+def open_database(
+    target: str | Path,
+    *,
+    space: str = "kernel",
+    migrations: Sequence[Migration] | None = None,
+    hooks: Hooks | None = None,
+    clock: Clock | None = None,
+    random: Random = system_random,
+    migrate: bool = True,
+    **options: Any,
+) -> Database:
+    """Open `target`: a path, `:memory:` or `postgresql://…`; `migrations` default to those shipped for the space.
+
+    On PostgreSQL the clock defaults to the server's. Further options go to the backend (`readers`, `busy_s`,
+    `read_limit_s` on SQLite; `workers`, `readers`, `connect_s` on PostgreSQL).
+    """
+    hooks, topics = hooks or Hooks(), Topics()
+    steps = migrations_of.shipped(space) if migrations is None else migrations
+    backend: Backend
+    if is_url(target):
+        backend, new, moment = _postgres(
+            str(target), space=space, hooks=hooks, topics=topics, clock=clock, random=random, **options
+        )
+    else:
+        moment = clock or system_clock
+        path = None if str(target) == MEMORY else Path(target).expanduser()
+        backend, new = sqlite.open_sqlite(path, space=space, hooks=hooks, clock=moment, random=random, **options)
+    database = Database(backend, hooks=hooks, topics=topics, clock=moment)
+    database.first_run = new
+    try:
+        if new and database.dialect == "sqlite":
+            database.write(lambda tx: sqlite.claim(tx, space), ungated=True).result()
+        if migrate:
+            migrations_of.migrate(database, steps)
+        else:
+            migrations_of.pending(database, steps)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def is_url(target: str | Path) -> bool:
+    """Whether a target names a server; refuses the schemes we do not know."""
+    scheme, colon, _ = str(target).partition("://")
+    if not colon:
+        return False
+    if scheme not in {"postgresql", "postgres"}:
+        raise ConfigError(f"unknown kind of database {scheme}://; use postgresql://… or a path", scheme=scheme)
+    return True
+
+
+def _postgres(url: str, **options: Any) -> tuple[Backend, bool, Clock]:
+    try:
+        from holdfast.db import postgres  # noqa: PLC0415 (an optional extra)
+    except ImportError as error:
+        raise MissingExtraError("PostgreSQL needs its driver: pip install 'holdfast[postgres]'") from error
+    return postgres.open_postgres(url, **options)

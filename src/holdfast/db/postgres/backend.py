@@ -1,0 +1,127 @@
+"""Opening a PostgreSQL database: its schema, its workers, its facts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.db.clock import Clock, Random
+from holdfast.db.groups import GroupWriter, Hooks
+from holdfast.db.postgres.link import Connector, PostgresLink, PostgresTx, ServerClock
+from holdfast.db.postgres.listener import Listener
+from holdfast.db.postgres.reader import PostgresReader
+from holdfast.db.postgres.wire import Wire
+from holdfast.db.pump import Pump
+from holdfast.db.sql import Dialect, sql_postgres, statements
+from holdfast.db.topics import Topics
+from holdfast.errors import (
+    ForeignFileError,
+    HoldfastError,
+)
+
+
+class PostgresBackend:
+    """The parts of one PostgreSQL database."""
+
+    dialect: Dialect = "postgres"
+    notifies = True
+
+    def __init__(self, connector: Connector, links: Sequence[PostgresLink], pumps: tuple[Pump, Pump], ear: Listener):
+        self.writer, self.reader = pumps
+        self._connector, self._links, self._ear = connector, links, ear
+
+    def facts(self) -> dict[str, Any]:
+        """See Backend."""
+        wire = self._connector.wire("holdfast-status", reads=True, patience_s=1)
+        try:
+            wire.send(_SIZE, {"space": self._connector.space})
+            [(database, size)] = wire.sync()
+            return {
+                "backend": "postgres",
+                "version": f"{wire.version // 10000}.{wire.version % 10000}",
+                "path": f"{database}/{self._connector.space}",
+                "bytes": {"database": size},
+            }
+        finally:
+            wire.close()
+
+    def check(self) -> list[str]:
+        """See Backend: the server checks its own pages; here only that it answers."""
+        try:
+            self.facts()
+        except HoldfastError as error:
+            return [str(error)]
+        return []
+
+    def close(self) -> None:
+        """See Backend."""
+        self._ear.close()
+
+
+_SIZE = sql_postgres(
+    "SELECT current_database(), coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space AND c.relkind = 'r'",
+)
+
+
+def open_postgres(
+    url: str,
+    *,
+    space: str,
+    hooks: Hooks,
+    topics: Topics,
+    clock: Clock | None,
+    random: Random,
+    workers: int = 4,
+    readers: int = 2,
+    connect_s: float = 30.0,
+    lock_s: float = 10.0,
+    read_limit_s: float = 30.0,
+) -> tuple[PostgresBackend, bool, Clock]:
+    """Open a database of a server; also whether its schema is new, and the clock in use."""
+    connector = Connector(url, space, connect_s=connect_s, lock_s=lock_s, read_s=read_limit_s)
+    steady = ServerClock()
+    wire = connector.wire("holdfast-open", patience_s=2)
+    try:
+        steady.measure(wire)
+        new = _prepare(wire, space)
+    finally:
+        wire.close()
+    moment = clock or steady
+    links = [PostgresLink(connector, PostgresTx(moment, random), steady) for _ in range(workers)]
+    for link in links:
+        link.mark_commits()
+    writer = Pump("writer", [GroupWriter(link, hooks) for link in links], batch=128)
+    reading = [PostgresReader(connector, PostgresTx(moment, random), steady) for _ in range(readers)]
+    reader = Pump("reader", reading, batch=128)
+    return PostgresBackend(connector, links, (writer, reader), Listener(connector, topics)), new, moment
+
+
+_TABLES = sql_postgres(
+    "SELECT count(*), coalesce(sum((c.relname = 'commit_marks')::int), 0) FROM pg_class c"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space AND c.relkind = 'r'",
+)
+
+
+def _prepare(wire: Wire, space: str) -> bool:
+    """Make our schema if it is missing; refuses one that somebody else filled."""
+    wire.text("BEGIN")
+    wire.send(_LOCK, {})
+    wire.send(_TABLES, {"space": space})
+    [(tables, ours)] = wire.sync()
+    if tables and not ours:
+        raise ForeignFileError(f"the schema {space} holds tables that are not Holdfast's", schema=space)
+    if not ours:
+        for statement in statements(_SCHEMA.format(space=space)):
+            wire.text(statement)
+    wire.send(_SWEEP, {})
+    wire.text("COMMIT")
+    wire.sync()
+    return not ours
+
+
+_LOCK = sql_postgres("SELECT pg_advisory_xact_lock(hashtext('holdfast schema'))")
+_SWEEP = sql_postgres("DELETE FROM commit_marks WHERE at < now() - interval '7 days'")
+_SCHEMA = """
+CREATE SCHEMA IF NOT EXISTS {space};
+REVOKE ALL ON SCHEMA {space} FROM PUBLIC;
+CREATE TABLE {space}.commit_marks (worker TEXT PRIMARY KEY, mark TEXT NOT NULL, at TIMESTAMPTZ NOT NULL)
+"""

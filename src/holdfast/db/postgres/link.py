@@ -1,0 +1,276 @@
+"""Connecting, the server's time, and the writing connection of one worker."""
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from psycopg import Error
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from holdfast.db.clock import Clock, Random
+from holdfast.db.postgres.wire import LostError, Wire, words
+from holdfast.db.sql import Dialect, Query, sql_postgres, statements
+from holdfast.db.tx import WAKE, Row, Tx
+from holdfast.errors import (
+    ConfigError,
+    HoldfastError,
+    OutcomeUnknownError,
+    SerializationError,
+    UnavailableError,
+)
+
+_PAYLOAD = 7_000
+
+
+class PostgresTx(Tx):
+    """A transaction on a wire."""
+
+    dialect: ClassVar[Dialect] = "postgres"
+    __slots__ = ("wire",)
+
+    def __init__(self, clock: Clock, random: Random) -> None:
+        super().__init__(clock, random)
+        self.wire: Wire
+
+    def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
+        """See Tx."""
+        self.wire.send(query, params, expect)
+
+    def count(self, query: Query, /, **params: Any) -> int:
+        """See Tx."""
+        self.wire.send(query, params)
+        self.settle()
+        return self.wire.touched
+
+    def all(self, query: Query, /, **params: Any) -> list[Row]:
+        """See Tx."""
+        self.wire.send(query, params)
+        return self.settle()
+
+    def many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
+        """See Tx."""
+        for number, row in enumerate(rows, 1):
+            self.wire.send(query, row)
+            if number % 1000 == 0:
+                self.settle()
+
+    def script(self, text: str, /) -> None:
+        """See Tx."""
+        for statement in statements(text):
+            self.wire.text(statement)
+        self.wire.wrote += 1
+        self.settle()
+
+    def settle(self) -> list[Row]:
+        """Wait for everything sent; the rows of the last statement."""
+        try:
+            return self.wire.sync()
+        except HoldfastError as error:
+            self.broken = error
+            raise
+
+
+class ServerClock:
+    """The server's time, by an offset to this machine's steady clock, measured anew every minute."""
+
+    def __init__(self) -> None:
+        self._offset, self._measured = 0, -1e9
+
+    def __call__(self) -> int:
+        """Microseconds since 1970, by the server."""
+        return time.monotonic_ns() // 1000 + self._offset
+
+    def measure(self, wire: Wire) -> None:
+        """Ask the server, unless that was done a short while ago; wrong by half a round trip at most."""
+        before = time.monotonic_ns() // 1000
+        if before / 1e6 - self._measured < 60:
+            return
+        wire.send(_NOW, {})
+        [(micros,)] = wire.sync()
+        after = time.monotonic_ns() // 1000
+        self._offset, self._measured = micros - (before + after) // 2, after / 1e6
+
+
+class Connector:
+    """Makes wires to one database: same settings, same schema, bounded patience."""
+
+    def __init__(self, url: str, space: str, *, connect_s: float, lock_s: float, read_s: float) -> None:
+        self.space, self.channel = space, f"holdfast_{space}"
+        self._connect_s = connect_s
+        self._settings = {"lock_timeout": f"{lock_s}s", "idle_in_transaction_session_timeout": "60s"}
+        self._read_s = read_s
+        try:
+            self._base = conninfo_to_dict(url)
+        except Error as error:
+            raise ConfigError(f"the database URL cannot be understood: {words(error)}") from error
+
+    def wire(self, name: str, *, reads: bool = False, patience_s: float | None = None) -> Wire:
+        """A new connection; keeps trying while the server restarts."""
+        settings = {**self._settings, "search_path": self.space, "TimeZone": "UTC", "DateStyle": "ISO"}
+        if reads:
+            settings |= {"default_transaction_read_only": "on", "statement_timeout": f"{self._read_s}s"}
+        options = " ".join(f"-c {key}={value}" for key, value in settings.items())
+        given = self._base.get("options")
+        parts: dict[str, Any] = {"connect_timeout": "5", **self._base, "client_encoding": "UTF8"}
+        parts |= {"application_name": name, "options": f"{given} {options}" if given else options}
+        conninfo = make_conninfo(**parts)
+        deadline = time.monotonic() + (self._connect_s if patience_s is None else patience_s)
+        pause = 0.02
+        while True:
+            try:
+                return Wire(conninfo)
+            except UnavailableError:
+                if time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(1.0, pause * 2)
+
+
+_NOW = sql_postgres("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+_SET_MARK = sql_postgres("UPDATE commit_marks SET mark = :mark, at = now() WHERE worker = :worker")
+_NEW_MARK = sql_postgres("INSERT INTO commit_marks (worker, mark, at) VALUES (:worker, '', now())")
+_GET_MARK = sql_postgres("SELECT mark FROM commit_marks WHERE worker = :worker FOR UPDATE")
+_HANG_UP = sql_postgres(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :name AND pid <> pg_backend_pid()",
+)
+_NOTIFY = sql_postgres("SELECT pg_notify(:channel, :payload)")
+
+
+class PostgresLink:
+    """A worker's connection, as the group writer uses it."""
+
+    def __init__(self, connector: Connector, tx: PostgresTx, clock: ServerClock) -> None:
+        self.tx: PostgresTx = tx
+        self._connector, self._clock = connector, clock
+        self._worker = f"holdfast-{uuid.uuid4()}"
+        self._wire: Wire | None = None
+        self._marked = False
+
+    def _connected(self) -> Wire:
+        wire = self._wire
+        if wire is not None and wire.alive:
+            return wire
+        again = wire is not None
+        wire = self._wire = self.tx.wire = self._connector.wire(self._worker)
+        if again:  # what the broken connection left behind must not hold its locks any longer
+            wire.send(_HANG_UP, {"name": self._worker})
+            wire.sync()
+        return wire
+
+    def begin(self, *, serializable: bool) -> None:
+        """See Link."""
+        wire = self._connected()
+        self._clock.measure(wire)
+        wire.new_op()
+        wire.text(f"BEGIN ISOLATION LEVEL {'SERIALIZABLE' if serializable else 'READ COMMITTED'}")
+
+    def settle(self) -> None:
+        """See Link."""
+        self.tx.settle()
+
+    def commit(self) -> None:
+        """See Link: one wait for all statements and the mark, one for the commit."""
+        wire, mark = self.tx.wire, str(uuid.uuid4())
+        for payload in _payloads(self.tx.notes.get(WAKE, [])):
+            wire.send(_NOTIFY, {"channel": self._connector.channel, "payload": payload})
+        if self._marked:
+            wire.send(_SET_MARK, {"mark": mark, "worker": self._worker}, expect=1)
+        wire.sync()
+        try:
+            wire.text("COMMIT")
+            wire.sync()
+        except LostError as error:
+            if not self._marked:
+                raise
+            self._learn_fate(mark, error)
+
+    def _learn_fate(self, mark: str, error: LostError) -> None:
+        """The connection broke during commit: ended well if our mark is there, lost if an older one is."""
+        try:
+            wire = self._connected()
+            wire.send(_GET_MARK, {"worker": self._worker})
+            [(found,)] = wire.sync()
+        except (HoldfastError, ValueError) as trouble:
+            raise OutcomeUnknownError(f"the connection broke during commit: {error}") from trouble
+        if found != mark:
+            raise error
+
+    def mark_commits(self) -> None:
+        """From here on every commit leaves its mark; called once the table is there."""
+        wire = self._connected()
+        wire.send(_NEW_MARK, {"worker": self._worker}, expect=1)
+        wire.sync()
+        self._marked = True
+
+    def rollback(self) -> None:
+        """See Link."""
+        wire = self._wire
+        if wire is None or not wire.alive:
+            return
+        try:
+            wire.abandon()
+            wire.text("ROLLBACK")
+            wire.sync()
+        except HoldfastError:
+            wire.close()
+
+    def savepoint(self) -> None:
+        """See Link."""
+        self.tx.wire.text("SAVEPOINT op")
+
+    def release(self) -> None:
+        """See Link."""
+        self.tx.wire.text("RELEASE op")
+
+    def restore(self) -> bool:
+        """See Link."""
+        wire = self.tx.wire
+        if not wire.alive:
+            return False
+        try:
+            wire.abandon()
+            wire.text("ROLLBACK TO op")
+            wire.text("RELEASE op")
+            wire.sync()
+        except HoldfastError:
+            return False
+        return True
+
+    def mark(self) -> int:
+        """See Link."""
+        self.tx.wire.new_op()
+        return 0
+
+    def wrote(self, mark: int) -> bool:
+        """See Link."""
+        del mark
+        wire = self.tx.wire
+        return not wire.alive or wire.failed or wire.op_wrote()
+
+    def retryable(self, error: BaseException) -> bool:
+        """See Link."""
+        return isinstance(error, LostError | SerializationError)
+
+    def tidy(self) -> None:
+        """See Link."""
+
+    def close(self) -> None:
+        """See Link."""
+        if self._wire is not None:
+            self._wire.close()
+
+
+def _payloads(topics: Iterable[str]) -> Iterator[str]:
+    """Topics joined into as few notifications as their size allows."""
+    batch: list[str] = []
+    size = 0
+    for topic in dict.fromkeys(topics):
+        length = len(topic.encode()) + 1
+        if batch and size + length > _PAYLOAD:
+            yield "\n".join(batch)
+            batch, size = [], 0
+        batch.append(topic)
+        size += length
+    if batch:
+        yield "\n".join(batch)

@@ -1,0 +1,40 @@
+"""Hearing the notifications of other processes."""
+
+import threading
+
+from holdfast.db.postgres.link import Connector
+from holdfast.db.postgres.wire import Wire
+from holdfast.db.topics import Topics
+from holdfast.errors import (
+    HoldfastError,
+)
+
+
+class Listener:
+    """Hears the notifications of other processes and signals their topics here."""
+
+    def __init__(self, connector: Connector, topics: Topics) -> None:
+        self._connector, self._topics, self._closing = connector, topics, threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="holdfast-listener", daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        wire: Wire | None = None
+        while not self._closing.is_set():
+            try:
+                if wire is None:
+                    wire = self._connector.wire("holdfast-listener", patience_s=1)
+                    wire.text(f"LISTEN {self._connector.channel}")
+                    wire.sync()
+                for payload in wire.heard(0.2):
+                    self._topics.signal(payload.split("\n"))
+            except HoldfastError:
+                wire = None
+                self._closing.wait(0.2)
+        if wire is not None:
+            wire.close()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closing.set()
+        self._thread.join(5)

@@ -1,0 +1,238 @@
+"""One connection in libpq's pipeline mode: statements go out, answers come back in order, errors are typed."""
+
+import select
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from psycopg import Error, OperationalError, pq
+
+from holdfast.db.postgres.text import dump, loader
+from holdfast.db.sql import Query
+from holdfast.db.tx import Row
+from holdfast.errors import (
+    BusyError,
+    ConfigError,
+    ConstraintError,
+    DatabaseError,
+    DiskFullError,
+    ExpectationError,
+    HoldfastError,
+    QueryError,
+    ReadLimitError,
+    ReadOnlyError,
+    SerializationError,
+    UnavailableError,
+)
+
+_OLDEST = 140000
+_WAIT_S = 60.0
+
+# By SQLSTATE, the longest prefix that fits.
+_TYPED: dict[str, type[HoldfastError]] = {
+    "08": UnavailableError,
+    "23": ConstraintError,
+    "25006": ReadOnlyError,
+    "25P02": DatabaseError,
+    "40": SerializationError,
+    "42": QueryError,
+    "22": QueryError,
+    "53100": DiskFullError,
+    "53": UnavailableError,
+    "55P03": BusyError,
+    "57014": ReadLimitError,
+    "57P": UnavailableError,
+    "58": UnavailableError,
+}
+
+
+_LOST = {"57P01", "57P02", "57P03", "57P05", "08003", "08006"}
+
+
+class LostError(UnavailableError):
+    """The connection to the server broke before the commit; the work was not kept and can be done again."""
+
+    code = "database.connection_lost"
+
+
+class _Slot(NamedTuple):
+    """What an answer will be for."""
+
+    query: Query | None
+    expect: int | None
+    prepares: int | None
+    op: int
+
+
+class Wire:
+    """One connection in pipeline mode: statements go out, answers come back in order."""
+
+    def __init__(self, conninfo: str) -> None:
+        self.op = self.wrote = self.touched = 0
+        self._slots: list[_Slot] = []
+        self._prepared: set[int] = set()
+        self._loaders: dict[int, list[Callable[[bytes], Any]]] = {}
+        try:
+            self._pg = pq.PGconn.connect(conninfo.encode())
+        except Error as error:
+            raise UnavailableError(f"cannot connect to PostgreSQL: {words(error)}") from error
+        if self._pg.status != pq.ConnStatus.OK:
+            raise UnavailableError(f"cannot connect to PostgreSQL: {words(self._pg.get_error_message())}")
+        if self._pg.server_version < _OLDEST:
+            raise ConfigError(f"PostgreSQL 14 or newer is needed, this is {self._pg.server_version // 10000}")
+        self._pg.nonblocking = 1
+        self._pg.enter_pipeline_mode()
+        self._poll = select.poll()
+        self._poll.register(self._pg.socket, select.POLLIN)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection still stands."""
+        return self._pg.status == pq.ConnStatus.OK
+
+    @property
+    def version(self) -> int:
+        """The server's version, as 180004."""
+        return self._pg.server_version
+
+    @property
+    def failed(self) -> bool:
+        """Whether the server has aborted the transaction."""
+        return self._pg.transaction_status == pq.TransactionStatus.INERROR
+
+    def new_op(self) -> None:
+        """What is written from here on is another operation's."""
+        self.op += 1
+        self.wrote = 0
+
+    def op_wrote(self) -> bool:
+        """Whether the current operation wrote anything, or may have."""
+        return self.wrote > 0 or any(
+            slot.op == self.op and slot.query is not None and slot.query.kind != "read" for slot in self._slots
+        )
+
+    def send(self, query: Query, params: Mapping[str, Any], expect: int | None = None) -> None:
+        """Queue a statement, prepared at its first use on this connection."""
+        name = b"q%d" % query.number
+        values, formats = [], []
+        for parameter in query.names:
+            value, form = dump(parameter, params[parameter])
+            values.append(value)
+            formats.append(form)
+        try:
+            if query.number not in self._prepared:
+                self._pg.send_prepare(name, query.postgres.encode())
+                self._slots.append(_Slot(None, None, query.number, self.op))
+                self._prepared.add(query.number)
+            self._pg.send_query_prepared(name, values, formats)
+        except Error as error:
+            raise self._lost(error) from error
+        self._slots.append(_Slot(query, expect, None, self.op))
+
+    def text(self, statement: str) -> None:
+        """Queue a statement without parameters and without preparing it."""
+        try:
+            self._pg.send_query_params(statement.encode(), None)
+        except Error as error:
+            raise self._lost(error) from error
+        self._slots.append(_Slot(None, None, None, self.op))
+
+    def sync(self) -> list[Row]:
+        """Wait for everything queued; the rows of the last statement, or the first failure raised."""
+        slots, self._slots = self._slots, []
+        rows: list[Row] = []
+        failure: HoldfastError | None = None
+        try:
+            self._pg.pipeline_sync()
+            self._flush()
+            for slot in slots:
+                while (result := self._next()) is not None:
+                    if failure is None:
+                        rows, failure = self._read(result, slot)
+                if failure is not None and slot.prepares is not None:
+                    self._prepared.discard(slot.prepares)  # the server skipped it
+            while (result := self._next()) is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
+                pass
+        except Error as error:
+            raise self._lost(error) from (failure or error)
+        if failure is not None:
+            raise failure
+        return rows
+
+    def abandon(self) -> None:
+        """Wait for what is queued without caring how it ends."""
+        with suppress(HoldfastError):
+            self.sync()
+
+    def heard(self, seconds: float) -> list[str]:
+        """The notifications of the next while."""
+        try:
+            if self._poll.poll(seconds * 1000):
+                self._pg.consume_input()
+            payloads = []
+            while (note := self._pg.notifies()) is not None:
+                payloads.append(note.extra.decode())
+        except Error as error:
+            raise self._lost(error) from error
+        return payloads
+
+    def close(self) -> None:
+        """Hang up."""
+        self._pg.finish()
+
+    def _read(self, result: Any, slot: _Slot) -> tuple[list[Row], HoldfastError | None]:
+        query = slot.query
+        if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+            return [], _typed(result, query)
+        if query is None:
+            return [], None
+        self.touched = result.command_tuples or 0
+        if slot.op == self.op and query.kind != "read":
+            self.wrote += self.touched if query.kind == "write" else 1
+        if slot.expect is not None and self.touched != slot.expect:
+            return [], ExpectationError(f"{query} touched {self.touched} rows, expected {slot.expect}")
+        if not result.ntuples:
+            return [], None
+        loaders = self._loaders.get(query.number)
+        if loaders is None:
+            loaders = self._loaders[query.number] = [loader(result.ftype(i)) for i in range(result.nfields)]
+        get, columns = result.get_value, list(enumerate(loaders))
+        return [
+            tuple(None if (data := get(row, column)) is None else load(data) for column, load in columns)
+            for row in range(result.ntuples)
+        ], None
+
+    def _flush(self) -> None:
+        while self._pg.flush():
+            self._poll.modify(self._pg.socket, select.POLLIN | select.POLLOUT)
+            for _, event in self._poll.poll(_WAIT_S * 1000):
+                if event & ~select.POLLOUT:
+                    self._pg.consume_input()
+            self._poll.modify(self._pg.socket, select.POLLIN)
+
+    def _next(self) -> Any:
+        while self._pg.is_busy():
+            if not self._poll.poll(_WAIT_S * 1000):
+                self._pg.finish()
+                raise OperationalError(f"no answer within {_WAIT_S:.0f} s")
+            self._pg.consume_input()
+        return self._pg.get_result()
+
+    def _lost(self, error: Exception) -> LostError:
+        self._slots = []
+        self._pg.finish()
+        return LostError(f"the connection to PostgreSQL broke: {words(error)}")
+
+
+def _typed(result: Any, query: Query | None) -> HoldfastError:
+    state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+    message = words(result.get_error_message())
+    if state in _LOST:
+        return LostError(f"the server hung up: {message}", sqlstate=state)
+    kind = next((_TYPED[state[:n]] for n in range(5, 1, -1) if state[:n] in _TYPED), DatabaseError)
+    return kind(f"{message} ({query or 'statement'})", sqlstate=state)
+
+
+def words(error: object) -> str:
+    """A foreign error's message on one line."""
+    return " ".join(str(error).split())

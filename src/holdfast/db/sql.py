@@ -1,0 +1,104 @@
+"""SQL written once, by hand, in the dialect both databases share.
+
+`sql("… :name …")` is a constant directly above its only caller. It is compiled at import for both drivers (SQLite keeps
+`:name`, PostgreSQL gets `$1`) and registered, so that one test can EXPLAIN every query on both databases. A text per
+dialect is allowed only where the databases truly differ.
+"""
+
+import re
+import sys
+from functools import lru_cache
+from typing import Final, Literal
+
+Dialect = Literal["sqlite", "postgres"]
+Kind = Literal["read", "write", "other"]
+
+# What must be stepped over whole: strings, quoted names, comments, dollar quotes and casts; then the parameters.
+_TOKEN = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/ | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | :: | :=
+      | (?P<end>;) | (?<![\w:]):(?P<name>[A-Za-z_]\w*)""",
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENT = re.compile(r"\s+|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
+
+
+class Query:
+    """One statement, ready for both databases."""
+
+    __slots__ = ("kind", "names", "number", "postgres", "sqlite", "where")
+
+    def __init__(self, sqlite: str, postgres: str, where: str, number: int) -> None:
+        self.sqlite: Final = sqlite
+        self.postgres, self.names = numbered(postgres)
+        self.kind: Final[Kind] = kind_of(sqlite or postgres)
+        self.where: Final = where
+        self.number: Final = number
+
+    def __repr__(self) -> str:
+        return f"<Query {self.where}: {' '.join((self.sqlite or self.postgres).split())[:80]}>"
+
+
+QUERIES: Final[list[Query]] = []
+
+
+def sql(text: str, /, *, postgres: str | None = None) -> Query:
+    """A query constant; `postgres` replaces the text there where the dialects truly differ."""
+    return _register(text, text if postgres is None else postgres)
+
+
+def sql_postgres(text: str, /) -> Query:
+    """A query constant that only PostgreSQL is ever asked."""
+    return _register("", text)
+
+
+def _register(sqlite: str, postgres: str) -> Query:
+    frame = sys._getframe(2)
+    where = f"{frame.f_globals.get('__name__', '?')}:{frame.f_lineno}"
+    query = Query(sqlite, postgres, where, len(QUERIES))
+    QUERIES.append(query)
+    return query
+
+
+@lru_cache(maxsize=512)
+def numbered(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text with `:name` as `$n`, and the names in that order; strings, comments and casts are left alone."""
+    names: dict[str, int] = {}
+
+    def number(match: re.Match[str]) -> str:
+        name = match["name"]
+        return f"${names.setdefault(name, len(names) + 1)}" if name else match[0]
+
+    return _TOKEN.sub(number, text), tuple(names)
+
+
+def statements(script: str) -> list[str]:
+    """The statements of a script, split at the semicolons that end one."""
+    parts, start = [], 0
+    for match in _TOKEN.finditer(script):
+        if match["end"]:
+            parts.append(script[start : match.start()])
+            start = match.end()
+    parts.append(script[start:])
+    return [part.strip() for part in parts if first_word(part)]
+
+
+def first_word(text: str) -> str:
+    """The first keyword of a statement in capitals, past white space and comments; empty where there is none."""
+    at = 0
+    while found := _COMMENT.match(text, at):
+        at = found.end()
+    word = re.match(r"\w+", text[at:])
+    return word[0].upper() if word else ""
+
+
+def kind_of(text: str) -> Kind:
+    """Whether a statement reads, writes rows, or does something else (schema, settings)."""
+    word = first_word(text)
+    if word in {"INSERT", "UPDATE", "DELETE", "REPLACE"}:
+        return "write"
+    if word in {"SELECT", "VALUES"}:
+        return "read"
+    if word == "WITH":
+        return "write" if _WRITES.search(text) else "read"
+    return "other"

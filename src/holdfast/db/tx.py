@@ -1,0 +1,120 @@
+"""`Tx`, what an operation is given: statements, the moment, ids; nothing else.
+
+Rules:
+- One transaction has one moment: `tx.now` does not move while it runs.
+- Rows are plain tuples, the same on every database: times and JSON are text, blobs are bytes, truth is 0 or 1.
+- An operation that swallows a database error fails with it all the same: no database would honour what follows.
+- What an operation hands to the commit hooks (`tx.note`) or to waiters (`tx.notify`) counts only if the operation does.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from holdfast.db.clock import Clock, Ids, Random
+from holdfast.db.sql import Dialect, Query
+from holdfast.errors import HoldfastError
+from holdfast.model.times import to_text
+
+Row = tuple[Any, ...]
+Notes = dict[str, list[Any]]
+
+WAKE = "wake"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An operation's answer when it must record *and* refuse: its writes are committed, then the error is raised."""
+
+    error: Exception
+
+
+class Tx(ABC):
+    """One transaction on one connection."""
+
+    dialect: ClassVar[Dialect]
+
+    __slots__ = ("_clock", "_fresh", "_ids", "_micros", "_now", "_random", "broken", "notes")
+
+    def __init__(self, clock: Clock, random: Random) -> None:
+        self._clock, self._random, self._ids = clock, random, Ids(random)
+        self._micros, self._now = 0, ""
+        self._fresh: list[tuple[str, Any]] = []
+        self.notes: Notes = {}
+        self.broken: HoldfastError | None = None
+
+    @abstractmethod
+    def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
+        """Run a statement that needs no answer; `expect` is the number of rows it must touch, else ExpectationError.
+
+        On PostgreSQL it is pipelined: a failure surfaces at the next answer or at the commit.
+        """
+
+    @abstractmethod
+    def count(self, query: Query, /, **params: Any) -> int:
+        """Run a statement and answer how many rows it touched."""
+
+    @abstractmethod
+    def all(self, query: Query, /, **params: Any) -> list[Row]:
+        """Every row of a query."""
+
+    @abstractmethod
+    def many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
+        """Run one statement for each set of parameters; no answer."""
+
+    @abstractmethod
+    def script(self, text: str, /) -> None:
+        """Run several statements without parameters: migrations only."""
+
+    def one(self, query: Query, /, **params: Any) -> Row | None:
+        """The only row of a query, or None."""
+        rows = self.all(query, **params)
+        assert len(rows) <= 1, f"{query} gave {len(rows)} rows where one was promised"
+        return rows[0] if rows else None
+
+    @property
+    def now(self) -> str:
+        """The moment of this transaction, ISO-8601 UTC with microseconds."""
+        if not self._micros:
+            self._micros = self._clock()
+            self._now = to_text(self._micros)
+        return self._now
+
+    def new_id(self) -> str:
+        """A new UUIDv7, sorted by time."""
+        if not self._micros:
+            self._micros = self._clock()
+            self._now = to_text(self._micros)
+        return self._ids.new(self._micros)
+
+    def random(self, size: int) -> bytes:
+        """Random bytes, for salts and secrets."""
+        return self._random(size)
+
+    def note(self, topic: str, value: Any) -> None:
+        """Hand a value to the commit hooks, which find it in `tx.notes[topic]` if this operation succeeds."""
+        self._fresh.append((topic, value))
+
+    def notify(self, *topics: str) -> None:
+        """Wake those who wait for these topics once this is committed."""
+        self._fresh.extend((WAKE, topic) for topic in topics)
+
+    # What the engine calls around operations.
+
+    def renew(self) -> None:
+        """Begin a new transaction: another moment, no notes."""
+        self._micros = 0
+        self._fresh.clear()
+        self.notes = {}
+
+    def keep(self) -> None:
+        """An operation succeeded: its notes count."""
+        if self._fresh:
+            for topic, value in self._fresh:
+                self.notes.setdefault(topic, []).append(value)
+            self._fresh.clear()
+
+    def drop(self) -> None:
+        """An operation failed: its notes are forgotten."""
+        self._fresh.clear()

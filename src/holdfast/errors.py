@@ -1,0 +1,216 @@
+"""The whole error tree, on one page.
+
+Every error carries a stable `code` (for programs), an HTTP `status`, a command-line `exit_code` and the facts of the
+case as `fields`. Its docstring is what a person can do about it, and is shown beside the message at every face.
+Foreign errors are translated at the border, always `from` their cause.
+"""
+
+from typing import Any, ClassVar
+
+
+class HoldfastError(Exception):
+    """Something in Holdfast failed; the message says what."""
+
+    code: ClassVar[str] = "error"
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, /, **fields: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = fields
+
+    @property
+    def remedy(self) -> str:
+        """What the user can do: the docstring of the class, on one line."""
+        return " ".join((type(self).__doc__ or "").split())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as every face prints it."""
+        return {"code": self.code, "message": self.message, "remedy": self.remedy, **self.fields}
+
+
+# --- what the caller asked for -----------------------------------------------------------------------------------
+
+
+class InvalidInputError(HoldfastError):
+    """Correct the named value and call again; nothing was written."""
+
+    code, status, exit_code = "input.invalid", 422, 2
+
+
+class NotFoundError(HoldfastError):
+    """Check the name; nothing with it exists here."""
+
+    code, status, exit_code = "not_found", 404, 3
+
+
+class ConflictError(HoldfastError):
+    """Somebody else was first; read the current state and decide again."""
+
+    code, status, exit_code = "conflict", 409, 4
+
+
+class ExpectationError(ConflictError):
+    """A statement changed another number of rows than the operation expects; everything was rolled back."""
+
+    code = "conflict.rows"
+
+
+class ConstraintError(ConflictError):
+    """The database refused the row (unique, foreign key or check); everything was rolled back."""
+
+    code = "conflict.constraint"
+
+
+class AlreadyExistsError(ConflictError):
+    """It is there already and was left as it is; use it, or choose another place."""
+
+    code = "conflict.exists"
+
+
+# --- configuration and use ---------------------------------------------------------------------------------------
+
+
+class ConfigError(HoldfastError):
+    """Correct the configuration at the named place; Holdfast never guesses where your data lives."""
+
+    code, status, exit_code = "config.invalid", 500, 7
+
+
+class MissingExtraError(HoldfastError):
+    """Install the optional part named in the message."""
+
+    code, status, exit_code = "config.extra_missing", 500, 7
+
+
+class RunningLoopError(HoldfastError):
+    """Inside a running event loop use the async face: `async with holdfast.open() as store`."""
+
+    code, exit_code = "use.running_loop", 2
+
+
+class ForkedError(HoldfastError):
+    """A store does not survive fork(): open it again in the child, or start workers with spawn."""
+
+    code, exit_code = "use.forked", 2
+
+
+class ClosedError(HoldfastError):
+    """The store is closed; open it again. This call was not carried out."""
+
+    code, status, exit_code = "use.closed", 503, 6
+
+
+# --- the database ------------------------------------------------------------------------------------------------
+
+
+class DatabaseError(HoldfastError):
+    """The database refused or failed; the message carries its own words. Nothing of this call was kept."""
+
+    code, status, exit_code = "database.error", 500, 6
+
+
+class QueryError(DatabaseError):
+    """The SQL text or its parameters are wrong; correct the statement."""
+
+    code = "database.query"
+
+
+class UnavailableError(DatabaseError):
+    """The database cannot be reached or opened: check path, permissions, disk, address and server, then try again."""
+
+    code, status = "database.unavailable", 503
+
+
+class BusyError(UnavailableError):
+    """Another process kept the database locked for too long; try again, or find the process that holds it."""
+
+    code = "database.busy"
+
+
+class DiskFullError(UnavailableError):
+    """Free disk space, then try again; everything acknowledged before is intact."""
+
+    code, status = "database.disk_full", 507
+
+
+class ReadOnlyError(UnavailableError):
+    """The database file or its folder cannot be written; mend the permissions or choose another home."""
+
+    code = "database.read_only"
+
+
+class CorruptError(DatabaseError):
+    """The database file is damaged: stop writing, keep a copy, run `holdfast db check`, restore a backup."""
+
+    code, exit_code = "database.corrupt", 8
+
+
+class SerializationError(DatabaseError):
+    """Concurrent transactions kept colliding and the bounded re-runs are spent; try again later."""
+
+    code, status = "database.serialization", 503
+
+
+class OutcomeUnknownError(DatabaseError):
+    """The connection broke during commit and its fate cannot be learned: read back before doing it again."""
+
+    code, status = "database.outcome_unknown", 503
+
+
+class WriterDeadError(DatabaseError):
+    """The writer stopped for the reason named as cause; nothing unacknowledged was kept. Open the store again."""
+
+    code, status = "database.writer_dead", 503
+
+
+class ReadLimitError(DatabaseError):
+    """The read ran longer than allowed and was stopped: narrow it, or walk it in pages with `store.scan`."""
+
+    code, status = "database.read_limit", 503
+
+
+class ForeignFileError(DatabaseError):
+    """That database was not made by Holdfast and was left untouched; choose another path or database."""
+
+    code, exit_code = "database.foreign", 8
+
+
+class NewerStoreError(DatabaseError):
+    """The store was written by a newer Holdfast and was left untouched; upgrade this installation."""
+
+    code, exit_code = "database.newer", 8
+
+
+class MigrationError(DatabaseError):
+    """The named migration failed and was rolled back; schema and data are as before. Report it with the cause."""
+
+    code, exit_code = "migration.failed", 8
+
+
+class MigrationEditedError(MigrationError):
+    """An applied migration file was changed afterwards; put the original back and add a new migration instead."""
+
+    code = "migration.edited"
+
+
+# --- formats and proofs ------------------------------------------------------------------------------------------
+
+
+class FormatError(HoldfastError):
+    """The bytes are not what they claim to be; they were refused and nothing was changed."""
+
+    code, status, exit_code = "format.invalid", 422, 2
+
+
+class BadKeyError(FormatError):
+    """The key is malformed, weak or of the wrong kind; supply another."""
+
+    code = "format.key"
+
+
+class ProofError(FormatError):
+    """The signature or proof does not hold: treat the record as unproven."""
+
+    code, exit_code = "proof.invalid", 20

@@ -1,0 +1,1 @@
+"""Frozen values, enums and legal transitions; no I/O."""

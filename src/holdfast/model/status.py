@@ -1,0 +1,50 @@
+"""What a store says about itself."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a store lives, what it runs on, and whether anything is wrong with it."""
+
+    version: str
+    store_id: str
+    created_at: str
+    first_run: bool
+    paths: dict[str, str]
+    database: dict[str, Any]
+    migrations: list[str]
+    degraded: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The status as every face prints it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The outcome of a database check: sound if nothing was found."""
+
+    findings: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every face prints it."""
+        return {"ok": self.ok, "findings": self.findings}
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """Which migrations a call applied, and which are still to come."""
+
+    applied: list[str]
+    pending: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every face prints it."""
+        return asdict(self)

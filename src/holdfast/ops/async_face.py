@@ -1,0 +1,92 @@
+"""The async face: operations for coroutines."""
+
+import asyncio
+import inspect
+import weakref
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+from holdfast.db.database import Database
+from holdfast.db.effects import Call, Effect, Read, Wait, Work, Write
+from holdfast.db.sql import Query
+from holdfast.db.tx import Refused, Row, Tx
+from holdfast.ops.driver import Driver
+from holdfast.ops.loop import LoopBox
+
+T = TypeVar("T")
+
+
+class AsyncFace:
+    """Runs operations for coroutines; one per database is enough for any number of loops."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._boxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBox] = weakref.WeakKeyDictionary()
+
+    def _box(self) -> LoopBox:
+        loop = asyncio.get_running_loop()
+        box = self._boxes.get(loop)
+        if box is None:
+            box = self._boxes[loop] = LoopBox(loop, self.database)
+        return box
+
+    def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> "asyncio.Future[T]":
+        """Run a function of a transaction; await the answer, which comes once the work is durable."""
+        return self._box().submit(fn, serializable=serializable)  # type: ignore[arg-type]
+
+    def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
+        """Run a reading function on a snapshot that holds everything acknowledged before."""
+        return self._box().submit(fn, reads=True)
+
+    async def scan(
+        self, query: Query, *, by: Callable[[Row], Any], after: Any, page: int = 500, **params: Any
+    ) -> AsyncIterator[Row]:
+        """Walk any number of rows in pages of `:limit` past `:after`; no snapshot is held between pages."""
+        while True:
+            rows = await self.read(lambda tx: tx.all(query, after=after, limit=page, **params))  # noqa: B023
+            for row in rows:
+                yield row
+            if len(rows) < page:
+                return
+            after = by(rows[-1])
+
+    async def run(self, work: Work[T]) -> T:
+        """Drive work that spans transactions."""
+        driver = Driver(work, self.database)
+        answer: Any = None
+        error: BaseException | None = None
+        while (effect := driver.next(answer, error)) is not None:
+            answer = error = None
+            try:
+                answer = await self._perform(effect, driver)
+            except BaseException as raised:
+                error = raised
+        return driver.result  # type: ignore[return-value]
+
+    async def _perform(self, effect: Effect, driver: Driver[Any]) -> Any:
+        match effect:
+            case Write(fn):
+                return await self.write(fn)
+            case Read(fn):
+                return await self.read(fn)
+            case Call(call):
+                answer = await (call() if inspect.iscoroutinefunction(call) else asyncio.to_thread(call))
+                return await answer if inspect.isawaitable(answer) else answer
+            case Wait(topic):
+                return await self._wait(topic, driver.since, driver.patience(effect))
+
+    async def _wait(self, topic: str, since: int, seconds: float) -> bool:
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(woken.set)
+
+        if not self.database.topics.subscribe(topic, since, wake):
+            return True
+        try:
+            await asyncio.wait_for(woken.wait(), seconds)
+        except TimeoutError:
+            return False
+        finally:
+            self.database.topics.unsubscribe(topic, wake)
+        return True

@@ -1,0 +1,93 @@
+"""The sync face: operations for threads."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from holdfast.db.database import Database
+from holdfast.db.effects import Call, Effect, Read, Wait, Work, Write
+from holdfast.db.sql import Query
+from holdfast.db.tx import Refused, Row, Tx
+from holdfast.errors import InvalidInputError, RunningLoopError
+from holdfast.ops.driver import Driver
+
+T = TypeVar("T")
+
+
+class SyncFace:
+    """Runs operations for threads; refuses to block a running event loop."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> T:
+        """Run a function of a transaction; returns once the work is durable."""
+        refuse_running_loop()
+        future: Future[Any] = self.database.write(fn, serializable=serializable)
+        return future.result()  # type: ignore[no-any-return]
+
+    def read(self, fn: Callable[[Tx], T]) -> T:
+        """Run a reading function on a snapshot that holds everything acknowledged before."""
+        refuse_running_loop()
+        return self.database.read(fn).result()
+
+    def scan(
+        self, query: Query, *, by: Callable[[Row], Any], after: Any, page: int = 500, **params: Any
+    ) -> Iterator[Row]:
+        """Walk any number of rows in pages of `:limit` past `:after`; no snapshot is held between pages."""
+        while True:
+            rows = self.read(lambda tx: tx.all(query, after=after, limit=page, **params))  # noqa: B023
+            yield from rows
+            if len(rows) < page:
+                return
+            after = by(rows[-1])
+
+    def run(self, work: Work[T]) -> T:
+        """Drive work that spans transactions."""
+        refuse_running_loop()
+        driver = Driver(work, self.database)
+        answer: Any = None
+        error: BaseException | None = None
+        while (effect := driver.next(answer, error)) is not None:
+            answer = error = None
+            try:
+                answer = self._perform(effect, driver)
+            except BaseException as raised:
+                error = raised
+        return driver.result  # type: ignore[return-value]
+
+    def _perform(self, effect: Effect, driver: Driver[Any]) -> Any:
+        match effect:
+            case Write(fn):
+                return self.write(fn)
+            case Read(fn):
+                return self.read(fn)
+            case Call(call):
+                answer = call()
+                if inspect.iscoroutine(answer):
+                    answer.close()
+                    raise InvalidInputError("an async function cannot run in the sync face; pass a plain one")
+                return answer
+            case Wait(topic):
+                return self._wait(topic, driver.since, driver.patience(effect))
+
+    def _wait(self, topic: str, since: int, seconds: float) -> bool:
+        woken = threading.Event()
+        if not self.database.topics.subscribe(topic, since, woken.set):
+            return True
+        try:
+            return woken.wait(seconds)
+        finally:
+            self.database.topics.unsubscribe(topic, woken.set)
+
+
+def refuse_running_loop() -> None:
+    """The sync face would block the event loop it is called in: say so instead of freezing it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RunningLoopError("the sync face was called inside a running event loop, which it would block")

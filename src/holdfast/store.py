@@ -1,0 +1,116 @@
+"""`Store`: one open Holdfast, whatever the face: its paths, its settings, its kernel database.
+
+Rules:
+- The kernel never falls back and never guesses: what is configured is opened, or a typed error says why not.
+- The first run says where data lives.
+"""
+
+import logging
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from holdfast import config
+from holdfast.db import MEMORY, Database, Hooks, Tx, migrate, open_database, sql
+from holdfast.errors import HoldfastError
+from holdfast.model.status import Check, Migrated, Status
+
+_log = logging.getLogger("holdfast")
+
+VERSION = metadata.version("holdfast")
+
+
+class Store:
+    """What every face of one store shares."""
+
+    def __init__(self, paths: config.Paths, settings: config.Settings, database: Database) -> None:
+        self.paths, self.settings, self.database = paths, settings, database
+
+    def status(self) -> Status:
+        """Where everything lives, versions and sizes, and what is degraded."""
+        facts, applied = self.database.read(lambda tx: (_facts(tx), migrate.applied(tx))).result()
+        where = self.database.backend.facts()
+        return Status(
+            version=VERSION,
+            store_id=facts["store_id"],
+            created_at=facts["created_at"],
+            first_run=self.database.first_run,
+            paths={name: str(getattr(self.paths, name)) for name in ("data", "config", "state", "cache")},
+            database=where,
+            migrations=sorted(applied),
+            degraded=self._degraded(where),
+        )
+
+    def _degraded(self, where: dict[str, Any]) -> list[str]:
+        found = list(self.settings.warnings)
+        if where.get("path") == MEMORY:
+            found.append("the store is in memory: nothing survives the end of this process")
+        return found
+
+    def check(self) -> Check:
+        """The database's own integrity check, and its migrations against ours."""
+        findings = list(self.database.backend.check())
+        try:
+            missing = migrate.pending(self.database, migrate.shipped("kernel"))
+            findings += [f"migration {step.name} is not applied" for step in missing]
+        except HoldfastError as error:
+            findings.append(str(error))
+        return Check(findings)
+
+    def close(self) -> None:
+        """Finish queued work and close; may be called twice."""
+        self.database.close()
+
+
+def open_store(home: str | Path | None = None, url: str | None = None, **options: Any) -> Store:
+    """Open the store at `home` or `url`, or where the environment and the configuration say; migrated."""
+    paths, settings, target = _locate(home, url)
+    database = open_database(target, hooks=Hooks(), **options)
+    try:
+        database.write(_introduce).result()
+    except BaseException:
+        database.close()
+        raise
+    if database.first_run and target != MEMORY:
+        _log.info("a new store was created; its data lives in %s", target if url is None else config.redact(url))
+    return Store(paths, settings, database)
+
+
+def migrate_store(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:
+    """Apply what is pending, or only say what is."""
+    _, _, target = _locate(home, url)
+    steps = migrate.shipped("kernel")
+    if dry_run and isinstance(target, Path) and not target.exists():
+        return Migrated(applied=[], pending=[step.name for step in steps])
+    database = open_database(target, migrate=False)
+    try:
+        applied = [] if dry_run else migrate.migrate(database, steps)
+        return Migrated(applied=applied, pending=[step.name for step in migrate.pending(database, steps)])
+    finally:
+        database.close()
+
+
+def _locate(home: str | Path | None, url: str | None) -> tuple[config.Paths, config.Settings, str | Path]:
+    paths = config.Paths.find(home)
+    memory = url == MEMORY
+    settings = config.load(paths=paths, url=None if memory else url, project=Path.cwd())
+    if memory:
+        return paths, settings, MEMORY
+    paths.create()
+    return paths, settings, settings.database_url or paths.kernel_db
+
+
+_ONCE = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, :value, :now) ON CONFLICT (key) DO NOTHING")
+
+
+def _introduce(tx: Tx) -> None:
+    """Give a new store its name, once."""
+    tx.execute(_ONCE, key="store_id", value=tx.new_id(), now=tx.now)
+    tx.execute(_ONCE, key="created_at", value=tx.now, now=tx.now)
+
+
+_FACTS = sql("SELECT key, value FROM store_facts")
+
+
+def _facts(tx: Tx) -> dict[str, str]:
+    return dict(tx.all(_FACTS))

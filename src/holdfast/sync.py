@@ -1,0 +1,48 @@
+"""The sync face: `with holdfast.sync.open() as store`."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from holdfast.model.status import Check, Migrated, Status
+from holdfast.ops import SyncFace, refuse_running_loop
+from holdfast.store import Store, migrate_store, open_store
+
+
+class Holdfast(SyncFace):
+    """An open store for threads. Close it, or use it as a context manager."""
+
+    def __init__(self, core: Store) -> None:
+        super().__init__(core.database)
+        self.core = core
+
+    def status(self) -> Status:
+        """Where everything lives, versions and sizes, and what is degraded."""
+        return self.core.status()
+
+    def check(self) -> Check:
+        """The database's own integrity check, and its migrations against ours."""
+        return self.core.check()
+
+    def close(self) -> None:
+        """Finish queued work and close; may be called twice."""
+        self.core.close()
+
+    def __enter__(self) -> "Holdfast":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open(home: str | Path | None = None, url: str | None = None, **options: Any) -> Holdfast:
+    """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says."""
+    refuse_running_loop()
+    return Holdfast(open_store(home, url, **options))
+
+
+def migrate(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:
+    """Apply pending migrations without opening the store, or only say what is pending."""
+    return migrate_store(home, url, dry_run=dry_run)
