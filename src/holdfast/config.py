@@ -112,11 +112,9 @@ class Paths:
 
 
 def _raise_disk(error: OSError, path: Path) -> NoReturn:
-    kinds: dict[int | None, type[errors.HoldfastError]] = dict.fromkeys(
-        (errno.EACCES, errno.EPERM, errno.EROFS), errors.ReadOnlyError
-    )
-    kinds |= dict.fromkeys((errno.ENOSPC, errno.EDQUOT), errors.DiskFullError)
-    kind = kinds.get(error.errno, errors.UnavailableError)
+    full, closed = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
+    kind = errors.ReadOnlyError if error.errno in closed else errors.UnavailableError
+    kind = errors.DiskFullError if error.errno in full else kind
     raise kind(f"{path}: {error.strerror or error}", path=str(path)) from error
 
 
@@ -343,7 +341,7 @@ def _parse(file: Path) -> dict[Any, Any]:
         place = {"line": mark.line + 1, "column": mark.column + 1} if mark else {}
         problem = error.problem or "not valid YAML"
     except (UnicodeDecodeError, yaml.reader.ReaderError) as error:
-        start = error.start if isinstance(error, UnicodeDecodeError) else error.position
+        start = error.start if isinstance(error, UnicodeDecodeError) else len(raw.decode()[: error.position].encode())
         place = {"line": raw[:start].count(b"\n") + 1, "column": start - raw.rfind(b"\n", 0, start)}
         problem = "not plain UTF-8 text"
     except RecursionError:

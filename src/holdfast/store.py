@@ -65,6 +65,8 @@ class Store:
 def open_store(home: str | Path | None = None, url: str | None = None, **options: Any) -> Store:
     """Open the store at `home` or `url`, or where the environment and the configuration say; migrated."""
     paths, settings, target = _locate(home, url)
+    if target != MEMORY:
+        paths.create()
     database = open_database(target, hooks=Hooks(), **options)
     try:
         database.write(_introduce).result()
@@ -72,7 +74,7 @@ def open_store(home: str | Path | None = None, url: str | None = None, **options
         database.close()
         raise
     if database.first_run and target != MEMORY:
-        _log.info("a new store was created; its data lives in %s", target if url is None else config.redact(url))
+        _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
     return Store(paths, settings, database)
 
 
@@ -92,11 +94,11 @@ def migrate_store(home: str | Path | None = None, url: str | None = None, *, dry
 
 def _locate(home: str | Path | None, url: str | None) -> tuple[config.Paths, config.Settings, str | Path]:
     paths = config.Paths.find(home)
-    memory = url == MEMORY
-    settings = config.load(paths=paths, url=None if memory else url, project=Path.cwd())
-    if memory:
-        return paths, settings, MEMORY
-    paths.create()
+    try:
+        here: Path | None = Path.cwd()
+    except FileNotFoundError:  # a deleted working folder holds no project
+        here = None
+    settings = config.load(paths=paths, url=url, project=here)
     return paths, settings, settings.database_url or paths.kernel_db
 
 

@@ -64,7 +64,7 @@ def is_url(target: str | Path) -> bool:
     if not colon:
         return False
     if scheme not in {"postgresql", "postgres"}:
-        raise ConfigError(f"unknown kind of database {scheme}://; use postgresql://… or a path", scheme=scheme)
+        raise ConfigError(f"unknown kind of database {scheme}://; use postgresql://…", scheme=scheme)
     return True
 
 

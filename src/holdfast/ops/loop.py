@@ -1,7 +1,7 @@
 """Where answers to coroutines go: the outbox of an event loop."""
 
 import asyncio
-import time
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ class LoopBox:
     def __init__(self, loop: asyncio.AbstractEventLoop, database: Database) -> None:
         self._loop, self._database = loop, database
         self._watching, self._seen, self._pause_s = False, -1, _GLANCE_S
+        self._arrived = threading.Event()
 
     def submit(self, fn: Callable[[Tx], T], **options: bool) -> "asyncio.Future[T]":
         """Queue a function; its answer arrives in the future."""
@@ -37,6 +38,7 @@ class LoopBox:
 
     def post(self, jobs: list[Job[Any]]) -> None:
         """See Outbox."""
+        self._arrived.set()
         try:
             self._loop.call_soon_threadsafe(self._settle, jobs)
         except RuntimeError:  # the loop was closed: nobody is left to hear it
@@ -55,15 +57,16 @@ class LoopBox:
     def _glance(self) -> None:
         """While a loop never sleeps, a worker thread gets the interpreter once in 5 ms, for one statement.
 
-        So while jobs are under way the loop looks every 2 ms; if nothing moved, it steps aside in short slices for
-        as long as that helps. Where the disk is what takes time, stepping aside shows no progress and ends at once.
+        So while jobs are under way the loop looks every 2 ms; if nothing moved, it steps aside in short slices for as
+        long as that helps and no answer has come. Where the disk is what takes time, no progress shows and it goes on.
         """
         seen = self._database.progress
         if seen == self._seen:
+            self._arrived.clear()
             for _ in range(100):
-                time.sleep(_HAND_OVER_S)
-                if seen == (seen := self._database.progress):
+                if self._arrived.wait(_HAND_OVER_S) or seen == (seen := self._database.progress):
                     break
+            seen = self._database.progress
             self._pause_s = _GLANCE_S if seen != self._seen else min(self._pause_s * 2, 0.016)
         self._seen = seen
         self._watching = self._database.busy

@@ -1,0 +1,92 @@
+"""Opening a SQLite database: its connections, its workers, its facts."""
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+import apsw.sqlite_extra
+
+from holdfast.db.clock import Clock, Random
+from holdfast.db.groups import GroupWriter, Hooks
+from holdfast.db.pump import Pump
+from holdfast.db.sql import Dialect
+from holdfast.db.sqlite.files import configure, connect, damaged_pages, has_checksums, identify
+from holdfast.db.sqlite.link import SqliteLink
+from holdfast.db.sqlite.reader import MemoryWorker, SqliteReader
+from holdfast.db.sqlite.tx import SqliteTx, typed
+
+_BATCH = 512
+
+
+class SqliteBackend:
+    """The parts of one SQLite database."""
+
+    dialect: Dialect = "sqlite"
+    notifies = False
+
+    def __init__(self, path: Path | None, writer: Pump, reader: Pump) -> None:
+        self.path, self.writer, self.reader = path, writer, reader
+
+    def facts(self) -> dict[str, Any]:
+        """See Backend."""
+        facts: dict[str, Any] = {"backend": "sqlite", "version": apsw.sqlite_lib_version()}
+        if self.path is None:
+            return {**facts, "path": ":memory:"}
+        wal = self.path.with_name(self.path.name + "-wal")
+        sizes = {"database": self.path.stat().st_size, "wal": wal.stat().st_size if wal.exists() else 0}
+        return {**facts, "path": str(self.path), "bytes": sizes, "checksums": has_checksums(self.path)}
+
+    def check(self) -> list[str]:
+        """See Backend; on a connection of its own, so that a long check holds up nobody."""
+        if self.path is None:
+            return []
+        connection = connect(self.path, busy_s=10)
+        try:
+            connection.execute("PRAGMA checksum_verification=OFF").fetchall()  # to read on and name all damage
+            found = [f"page {number} is damaged" for number in damaged_pages(connection, self.path)]
+            found += [str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+            orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
+            return found + [f"row {row[1]} of {row[0]} points to a missing row of {row[2]}" for row in orphans]
+        except apsw.Error as error:
+            return [str(error)]
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """See Backend; the workers close their connections themselves."""
+
+
+def open_sqlite(
+    path: Path | None,
+    *,
+    space: str,
+    hooks: Hooks,
+    clock: Clock,
+    random: Random,
+    readers: int = 2,
+    busy_s: float = 10.0,
+    read_limit_s: float = 30.0,
+) -> tuple[SqliteBackend, bool]:
+    """Open or create a database file, or one in memory; the second answer says whether it is new."""
+    connection = connect(path, busy_s=busy_s)
+    try:
+        new = identify(connection, path, space)
+        configure(connection)
+    except apsw.Error as error:
+        connection.close()
+        raise typed(error, path) from error
+    except BaseException:
+        connection.close()
+        raise
+    tx = SqliteTx(connection, clock, random)
+    group = GroupWriter(SqliteLink(connection, tx, busy_s=busy_s), hooks)
+    if path is None:
+        reader = SqliteReader(connection, tx, limit_s=read_limit_s)
+        pump = Pump("memory", [MemoryWorker(connection, group, reader)], batch=_BATCH)
+        return SqliteBackend(None, pump, pump), new
+    links = [connect(path, busy_s=busy_s) for _ in range(readers)]
+    for link in links:
+        link.pragma("query_only", True)
+    workers = [SqliteReader(link, SqliteTx(link, clock, random), limit_s=read_limit_s) for link in links]
+    reading = Pump("reader", workers, batch=_BATCH, relief=True)
+    return SqliteBackend(path, Pump("writer", [group], batch=_BATCH), reading), new

@@ -1,0 +1,128 @@
+"""Database files: connecting, telling ours from others, page checksums.
+
+Every page carries a checksum (SQLite's `cksumvfs`), so a flipped bit is an error where it is read, not a wrong answer.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import apsw
+import apsw.sqlite_extra
+
+from holdfast.db.sqlite.tx import typed
+from holdfast.db.tx import Tx
+from holdfast.errors import (
+    ForeignFileError,
+    NewerStoreError,
+    UnavailableError,
+)
+
+APPLICATION_IDS = {"kernel": 0x48466B31, "membrane": 0x48466D31, "telemetry": 0x48467431}  # "HFk1", "HFm1", "HFt1"
+FORMAT = 1
+WAL_KEPT_BYTES = 4096 * 1_000
+
+_CHECKSUM_BYTES = 8
+_RESERVED_AT = 20
+
+
+def connect(path: Path | None, *, busy_s: float) -> apsw.Connection:
+    """A connection to a file, made if it is missing, or to a new database in memory."""
+    if path is None:
+        return apsw.Connection(":memory:", statementcachesize=256)
+    try:
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ForeignFileError(f"{path} is not a file", path=str(path))
+        connection = apsw.Connection(str(path), vfs=_vfs(path), statementcachesize=256)
+        connection.set_busy_timeout(round(busy_s * 1000))
+        if path.stat().st_size == 0 and checksums():
+            connection.reserve_bytes("main", _CHECKSUM_BYTES)
+    except OSError as error:
+        raise UnavailableError(f"cannot open {path}: {error.strerror}", path=str(path)) from error
+    except apsw.Error as error:
+        raise typed(error, path) from error
+    return connection
+
+
+@cache
+def checksums() -> str | None:
+    """The name of the file system layer that keeps page checksums, registered once; None where it was not shipped."""
+    if not apsw.sqlite_extra.has("cksumvfs"):
+        return None
+    _load_checksums().close()
+    return "cksmvfs"
+
+
+def _load_checksums() -> apsw.Connection:
+    default = apsw.vfs_names()[0]
+    connection = apsw.Connection(":memory:")
+    apsw.sqlite_extra.load(connection, "cksumvfs")
+    apsw.set_default_vfs(default)  # other users of apsw in this process keep what they had
+    return connection
+
+
+def has_checksums(path: Path) -> bool:
+    """Whether the pages of that file end in checksums: SQLite's header says how many bytes are reserved."""
+    with path.open("rb") as file:
+        header = file.read(_RESERVED_AT + 1)
+    return len(header) > _RESERVED_AT and header[_RESERVED_AT] == _CHECKSUM_BYTES
+
+
+def _vfs(path: Path) -> str | None:
+    name = checksums()
+    if name is None and has_checksums(path):
+        raise UnavailableError(f"{path} has page checksums, which this build of apsw cannot keep", path=str(path))
+    return name
+
+
+def damaged_pages(connection: apsw.Connection, path: Path) -> Iterator[int]:
+    """The numbers of all pages in the file whose checksum is wrong."""
+    if not has_checksums(path):
+        return
+    size = connection.pragma("page_size")
+    loader = _load_checksums()  # loading gives a connection the function as well
+    with path.open("rb") as file:
+        for number, page in enumerate(iter(lambda: file.read(size), b""), 1):
+            if len(page) == size and loader.execute("SELECT verify_checksum(?)", (page,)).get == 0:
+                yield number
+    loader.close()
+
+
+def identify(connection: apsw.Connection, path: Path | None, space: str) -> bool:
+    """Whether the file is new; refuses, untouched, what is not ours or newer than we are."""
+    ours = APPLICATION_IDS[space]
+    found = connection.pragma("application_id")
+    if found == 0 and not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
+        return True
+    if found != ours:
+        kind = next((name for name, number in APPLICATION_IDS.items() if number == found), None)
+        what = f"is the {kind} database of a Holdfast store" if kind else "is a database of another program"
+        raise ForeignFileError(f"{path} {what}, not a {space} database", path=str(path))
+    version = connection.pragma("user_version")
+    if version > FORMAT:
+        raise NewerStoreError(f"{path} has format {version}, this Holdfast knows {FORMAT}", path=str(path))
+    return False
+
+
+def claim(tx: Tx, space: str) -> None:
+    """Mark a new file as ours, in the same transaction as its first migration."""
+    tx.script(f"PRAGMA application_id={APPLICATION_IDS[space]}; PRAGMA user_version={FORMAT}")
+
+
+def configure(connection: apsw.Connection) -> None:
+    """Settings of the writing connection; the busy timeout was set before."""
+    for name, value in (
+        ("journal_mode", "wal"),
+        ("synchronous", "full"),
+        ("foreign_keys", True),
+        ("secure_delete", True),
+        ("trusted_schema", False),
+        ("journal_size_limit", WAL_KEPT_BYTES),
+        ("cell_size_check", True),
+    ):
+        connection.pragma(name, value)

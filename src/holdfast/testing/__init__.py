@@ -1,0 +1,12 @@
+"""Conformance suites others can run on their own backends, and clocks and randomness that stand still.
+
+class TestMine(DatabaseSuite):
+    def open(self, **options):
+        return open_database(self.target, **options)
+"""
+
+from holdfast.testing.clocks import FrozenClock, SeededRandom
+from holdfast.testing.database import DatabaseSuite
+from holdfast.testing.faces import FaceSuite
+
+__all__ = ["DatabaseSuite", "FaceSuite", "FrozenClock", "SeededRandom"]

@@ -1,0 +1,118 @@
+"""kill -9 at random moments: every acknowledged row is there afterwards, and no half of a pair."""
+
+import contextlib
+import os
+import random
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.db import Database, open_database, sql
+from tests.faults.writer import MIGRATIONS, pair
+from tests.servers import Postgres
+
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "100"))
+_LEFTS = sql("SELECT id FROM lefts")
+_ODD = sql(
+    "SELECT count(*) FROM lefts l WHERE NOT EXISTS (SELECT 1 FROM rights r WHERE r.id = l.id)",
+)
+
+
+@contextlib.contextmanager
+def _writer(target: str, name: str) -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.writer", target, name], stdout=subprocess.PIPE, bufsize=0
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _kill_after(process: "subprocess.Popen[bytes]", delay_s: float) -> list[str]:
+    """Let it write for that long after its first answer, kill it, and give back what it acknowledged."""
+    assert process.stdout is not None
+    pipe = process.stdout.fileno()
+    data = b""
+    deadline: float | None = None
+    while deadline is None or time.monotonic() < deadline:
+        timeout = 60 if deadline is None else max(0.0, deadline - time.monotonic())
+        if not select.select([pipe], [], [], timeout)[0]:
+            assert deadline is not None, "the writer said nothing for a minute"
+            break
+        chunk = os.read(pipe, 1 << 16)
+        assert chunk, "the writer stopped by itself"
+        data += chunk
+        deadline = deadline or time.monotonic() + delay_s
+    process.kill()
+    while chunk := os.read(pipe, 1 << 16):
+        data += chunk
+    return data.decode().split("\n")[:-1]
+
+
+def _inspect(db: Database, acknowledged: set[str]) -> None:
+    kept = {row[0] for row in db.read(lambda tx: tx.all(_LEFTS)).result()}
+    assert acknowledged <= kept, f"{len(acknowledged - kept)} acknowledged pairs are lost"
+    assert db.read(lambda tx: tx.one(_ODD)).result() == (0,), "half a pair was kept"
+    assert db.backend.check() == []
+    assert db.write(lambda tx: pair(tx, "inspector")).result()
+
+
+def _rounds(target: str, rounds: int, seed: int) -> int:
+    chance, acknowledged = random.Random(seed), set[str]()
+    for number in range(rounds):
+        with _writer(target, f"w{number}") as process:
+            acknowledged.update(_kill_after(process, chance.uniform(0, 0.05)))
+        db = open_database(target, migrations=MIGRATIONS)
+        try:
+            _inspect(db, acknowledged)
+        finally:
+            db.close()
+    return len(acknowledged)
+
+
+def test_every_acknowledged_write_survives_kill_9_on_sqlite(tmp_path: Path) -> None:
+    assert _rounds(str(tmp_path / "kernel.db"), KILLS, seed=1) > KILLS
+
+
+def test_every_acknowledged_write_survives_kill_9_on_postgres(postgres_url: str) -> None:
+    rounds = max(10, KILLS // 10)
+    assert _rounds(postgres_url, rounds, seed=2) > rounds
+
+
+@pytest.mark.parametrize("killed", [1])
+def test_killing_one_of_four_processes_leaves_the_others_writing(tmp_path: Path, killed: int) -> None:
+    target = str(tmp_path / "kernel.db")
+    open_database(target, migrations=MIGRATIONS).close()
+    with contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(_writer(target, f"w{n}")) for n in range(4)]
+        acknowledged = set(_kill_after(writers[0], 0.3))
+        for writer in writers[killed:]:
+            acknowledged.update(_kill_after(writer, 0.2))
+    db = open_database(target, migrations=MIGRATIONS)
+    try:
+        _inspect(db, acknowledged)
+    finally:
+        db.close()
+
+
+def test_acknowledged_writes_survive_a_crash_of_the_server(postgres: Postgres, postgres_url: str) -> None:
+    db = open_database(postgres_url, migrations=MIGRATIONS)
+    try:
+        for mode in ("immediate", "fast", "immediate"):
+            futures = [db.write(lambda tx: pair(tx, "me")) for _ in range(300)]
+            postgres.restart(mode)
+            futures += [db.write(lambda tx: pair(tx, "me")) for _ in range(50)]
+            _inspect(db, {future.result(60) for future in futures})
+        kept = db.read(lambda tx: tx.all(_LEFTS)).result()
+        assert len(kept) == 3 * 350 + 3, "nothing was done twice"
+    finally:
+        db.close()
