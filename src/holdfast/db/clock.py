@@ -20,25 +20,37 @@ def system_clock() -> int:
 system_random: Random = os.urandom
 
 _TAIL_BITS = 74
+_POOL = 1024
 
 
 class Ids:
     """UUIDv7 text: sorted by time, strictly increasing for one maker even when the clock stands still or jumps back."""
 
-    __slots__ = ("_last", "_random")
+    __slots__ = ("_at", "_head", "_millis", "_pool", "_random", "_tail")
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._last = 0
+        self._millis, self._head, self._tail = -1, "", 0
+        self._pool, self._at = b"", _POOL
 
     def new(self, micros: int) -> str:
         """The next id for that moment."""
-        # 48 bits of milliseconds and 74 random ones; the fixed version and variant bits are put between at the end.
-        value = ((micros // 1000) << _TAIL_BITS) | (int.from_bytes(self._random(10), "big") >> 6)
-        if value <= self._last:
-            value = self._last + 1 + (int.from_bytes(self._random(5), "big") >> (80 - _TAIL_BITS))
-        self._last = value
-        high, low = value >> 62, value & ((1 << 62) - 1)
-        stamped = (high >> 12) << 80 | 7 << 76 | (high & 0xFFF) << 64 | 2 << 62 | low
-        text = f"{stamped:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        millis = micros // 1000
+        if millis > self._millis:
+            self._begin(millis)
+        else:  # the same millisecond, or an older one: go on from the last id by a random step
+            at = self._at
+            if at >= _POOL:
+                self._pool, at = self._random(_POOL), 0
+            self._at = at + 4
+            self._tail += 1 + int.from_bytes(self._pool[at : at + 4], "big")
+            if self._tail >> _TAIL_BITS:
+                self._begin(self._millis + 1)
+        tail = self._tail
+        return f"{self._head}{tail >> 62:03x}-{0x8000 | tail >> 48 & 0x3FFF:04x}-{tail & 0xFFFFFFFFFFFF:012x}"
+
+    def _begin(self, millis: int) -> None:
+        digits = f"{millis:012x}"
+        self._millis, self._head = millis, f"{digits[:8]}-{digits[8:]}-7"
+        # One bit less than fits, so that there is room to count on.
+        self._tail = int.from_bytes(self._random(10), "big") >> 7

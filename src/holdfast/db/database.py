@@ -9,10 +9,10 @@ from typing import Any, Protocol, TypeVar
 
 from holdfast.db.clock import Clock
 from holdfast.db.groups import Hooks
-from holdfast.db.pump import FUTURES, Job, Outbox, Pump
+from holdfast.db.pump import FUTURES, READS, SERIALIZABLE, UNGATED, Job, Pump
 from holdfast.db.sql import Dialect
 from holdfast.db.topics import Topics
-from holdfast.db.tx import WAKE, Notes, Tx
+from holdfast.db.tx import NOTHING, WAKE, Notes, Nothing, Tx
 from holdfast.errors import ForkedError
 
 T = TypeVar("T")
@@ -26,6 +26,10 @@ class Backend(Protocol):
     reader: Pump
     notifies: bool
     """Do commits of other processes wake our waiters?"""
+
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | Nothing":
+        """Run a short read on the calling thread; NOTHING where there is no way, no free connection or no time."""
+        ...
 
     def facts(self) -> dict[str, Any]:
         """Where it is, versions and sizes, for `status`."""
@@ -59,29 +63,19 @@ class Database:
         always so on SQLite.
         """
         future: Future[T] = Future()
-        self.submit(fn, FUTURES, future, ungated=ungated, serializable=serializable)
+        flags = UNGATED * ungated | SERIALIZABLE * serializable
+        self.backend.writer.submit(Job(fn, FUTURES, future, flags))
         return future
 
     def read(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """Run a reading function on a snapshot that holds everything acknowledged before this call."""
         future: Future[T] = Future()
-        self.submit(fn, FUTURES, future, reads=True)
+        self.backend.reader.submit(Job(fn, FUTURES, future, READS))
         return future
 
-    def submit(
-        self,
-        fn: Callable[[Tx], T],
-        box: Outbox,
-        ticket: Any,
-        *,
-        reads: bool = False,
-        ungated: bool = False,
-        serializable: bool = False,
-    ) -> None:
-        """Queue a job whose answer goes to the given outbox: what the faces build on."""
-        job = Job(fn, box, ticket)
-        job.reads, job.ungated, job.serializable = reads, ungated, serializable
-        (self.backend.reader if reads else self.backend.writer).submit(job)
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | Nothing":
+        """The same on the caller's own thread, without a hop; NOTHING if that cannot be done within the budget."""
+        return NOTHING if self._forked else self.backend.peek(fn, budget_s)
 
     @property
     def progress(self) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from holdfast.db.pump import Job, deliver
+from holdfast.db.pump import SERIALIZABLE, UNGATED, Job, deliver
 from holdfast.db.tx import Notes, Refused, Tx
 from holdfast.errors import OutcomeUnknownError
 
@@ -121,11 +121,11 @@ class GroupWriter:
         """Run a batch as one group, or as many as its failures ask for, then answer everybody."""
         live = [job for job in jobs if job.box.claim(job.ticket)]
         self._company += (len(live) - self._company) / 8
-        together = [job for job in live if not job.serializable]
+        together = [job for job in live if not job.flags & SERIALIZABLE]
         if together:
             self._together(together)
         for job in live:
-            if job.serializable:
+            if job.flags & SERIALIZABLE:
                 self._alone(job)
         deliver(live)
         self.link.tidy()
@@ -174,14 +174,11 @@ class GroupWriter:
         link, tx = self.link, self.link.tx
         tx.renew()
         try:
-            link.begin(serializable=jobs[0].serializable)
+            link.begin(serializable=bool(jobs[0].flags & SERIALIZABLE))
         except Exception as error:  # no lock, no server: nothing was tried, nobody in particular is at fault
             return _answer_all(jobs, error)
         try:
-            kept = 0
-            for job in jobs:
-                kept += self._one(job, careful=careful)
-                self.progress += 1
+            kept = self._carefully(jobs) if careful else self._boldly(jobs)
             if not kept:
                 return link.rollback()
             for hook in self.hooks.before_commit:
@@ -196,38 +193,54 @@ class GroupWriter:
         self._after(tx.notes)
         return None
 
-    def _one(self, job: Job[Any], *, careful: bool) -> bool:
-        """One operation inside the group; True if it succeeded. Raises _AgainError if its failure taints the group."""
-        link, tx = self.link, self.link.tx
-        mark = link.mark()
-        job.error = job.result = tx.broken = None
-        try:
-            if careful:
+    def _boldly(self, jobs: list[Job[Any]]) -> int:
+        """Run one operation after the other; how many succeeded. A failure that taints the others is _AgainError."""
+        link, tx, kept = self.link, self.link.tx, 0
+        for job in jobs:
+            mark = link.mark()
+            try:
+                result = self._operate(job, tx)
+            except BaseException as error:
+                self._failed(job, error)
+                if link.wrote(mark):
+                    raise _AgainError from error
+            else:
+                _succeeded(job, tx, result)
+                kept += 1
+            self.progress += 1
+        return kept
+
+    def _carefully(self, jobs: list[Job[Any]]) -> int:
+        """The same with a savepoint each, to which a failing operation is taken back."""
+        link, tx, kept = self.link, self.link.tx, 0
+        for job in jobs:
+            try:
                 link.savepoint()
-            if not job.ungated:
-                for gate in self.hooks.gate:
-                    gate(tx)
-            result = job.fn(tx)
-            if careful:
+                result = self._operate(job, tx)
                 link.settle()
                 link.release()
-            if tx.broken is not None:  # swallowed by the operation; PostgreSQL would not go on, so neither do we
-                raise tx.broken
-        except BaseException as error:
-            tx.drop()
-            job.error = error
-            if careful:
+            except BaseException as error:
+                self._failed(job, error)
                 if not link.restore():
                     raise _AgainError from error
-            elif link.wrote(mark):
-                raise _AgainError from error
-            return False
-        tx.keep()
-        if type(result) is Refused:
-            job.error = result.error
-        else:
-            job.result = result
-        return True
+            else:
+                _succeeded(job, tx, result)
+                kept += 1
+            self.progress += 1
+        return kept
+
+    def _operate(self, job: Job[Any], tx: Tx) -> Any:
+        if self.hooks.gate and not job.flags & UNGATED:
+            for gate in self.hooks.gate:
+                gate(tx)
+        result = job.fn(tx)
+        if tx.broken is not None:  # swallowed by the operation; PostgreSQL would not go on, so neither do we
+            raise tx.broken
+        return result
+
+    def _failed(self, job: Job[Any], error: BaseException) -> None:
+        self.link.tx.drop()
+        job.result, job.error = None, error
 
     def _after(self, notes: Notes) -> None:
         for hook in self.hooks.after_commit:
@@ -235,6 +248,14 @@ class GroupWriter:
                 hook(notes)
             except Exception:
                 _log.exception("an after_commit hook failed; the commit stands")
+
+
+def _succeeded(job: Job[Any], tx: Tx, result: Any) -> None:
+    tx.keep()
+    if type(result) is Refused:
+        job.result, job.error = None, result.error
+    else:
+        job.result, job.error = result, None
 
 
 def _answer_all(jobs: list[Job[Any]], error: BaseException) -> None:

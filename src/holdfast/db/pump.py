@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 _LOOK_S = 0.005
 
+READS, UNGATED, SERIALIZABLE = 1, 2, 4
+"""Flags of a job: it only reads; the gate does not concern it; it wants that isolation."""
+
 
 class Outbox(Protocol):
     """Where answers go: one per event loop, one for all threads."""
@@ -38,13 +41,15 @@ class Outbox(Protocol):
 class Job(Generic[T]):
     """A function of a transaction on its way, and later its answer."""
 
-    __slots__ = ("box", "error", "fn", "reads", "result", "serializable", "ticket", "ungated")
+    __slots__ = ("box", "error", "flags", "fn", "result", "ticket")
 
-    def __init__(self, fn: Callable[[Tx], T], box: Outbox, ticket: Any) -> None:
-        self.fn, self.box, self.ticket = fn, box, ticket
+    def __init__(self, fn: Callable[[Tx], T], box: Outbox, ticket: Any, flags: int = 0) -> None:
+        self.fn = fn
+        self.box = box
+        self.ticket = ticket
+        self.flags = flags
         self.result: T | None = None
         self.error: BaseException | None = None
-        self.reads = self.serializable = self.ungated = False
 
 
 class Futures:
@@ -70,11 +75,11 @@ FUTURES = Futures()
 
 def deliver(jobs: Sequence[Job[Any]]) -> None:
     """Give every job's answer to its outbox, one call an outbox."""
-    boxes: dict[int, list[Job[Any]]] = {}
-    for job in jobs:
-        boxes.setdefault(id(job.box), []).append(job)
-    for batch in boxes.values():
-        batch[0].box.post(batch)
+    while jobs:
+        box = jobs[0].box
+        mine = [job for job in jobs if job.box is box]
+        box.post(mine)
+        jobs = [job for job in jobs if job.box is not box] if len(mine) < len(jobs) else ()
 
 
 def fail(jobs: Sequence[Job[Any]], reason: Callable[[], BaseException]) -> None:

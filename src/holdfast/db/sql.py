@@ -1,14 +1,16 @@
 """SQL written once, by hand, in the dialect both databases share.
 
-`sql("… :name …")` is a constant directly above its only caller. It is compiled at import for both drivers (SQLite keeps
-`:name`, PostgreSQL gets `$1`) and registered, so that one test can EXPLAIN every query on both databases. A text per
+`sql("… :name …")` is a constant directly above its only caller. It is compiled at import for both drivers (`:name`
+becomes `?1` or `$1`) and registered, so that one test can EXPLAIN every query on both databases. A text per
 dialect is allowed only where the databases truly differ.
 """
 
 import re
 import sys
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final, Literal
+from operator import itemgetter
+from typing import Any, Final, Literal
 
 Dialect = Literal["sqlite", "postgres"]
 Kind = Literal["read", "write", "other"]
@@ -26,17 +28,29 @@ _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 class Query:
     """One statement, ready for both databases."""
 
-    __slots__ = ("kind", "names", "number", "postgres", "sqlite", "where")
+    __slots__ = ("bind", "kind", "names", "number", "postgres", "sqlite", "where")
 
     def __init__(self, sqlite: str, postgres: str, where: str, number: int) -> None:
-        self.sqlite: Final = sqlite
-        self.postgres, self.names = numbered(postgres)
+        self.sqlite, names = numbered(sqlite, "?")
+        self.postgres, self.names = numbered(postgres, "$")
+        assert not sqlite or set(names) == set(self.names), "both texts take the same parameters"
         self.kind: Final[Kind] = kind_of(sqlite or postgres)
         self.where: Final = where
         self.number: Final = number
+        self.bind: Final = binder(names)
 
     def __repr__(self) -> str:
         return f"<Query {self.where}: {' '.join((self.sqlite or self.postgres).split())[:80]}>"
+
+
+def binder(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """What turns named parameters into the tuple of a statement; a missing one is a KeyError."""
+    if not names:
+        return lambda _: ()
+    if len(names) == 1:
+        [name] = names
+        return lambda params: (params[name],)
+    return itemgetter(*names)
 
 
 QUERIES: Final[list[Query]] = []
@@ -61,13 +75,13 @@ def _register(sqlite: str, postgres: str) -> Query:
 
 
 @lru_cache(maxsize=512)
-def numbered(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text with `:name` as `$n`, and the names in that order; strings, comments and casts are left alone."""
+def numbered(text: str, sign: str) -> tuple[str, tuple[str, ...]]:
+    """The text with `:name` as `?n` or `$n`, the names in that order; strings, comments and casts are left alone."""
     names: dict[str, int] = {}
 
     def number(match: re.Match[str]) -> str:
         name = match["name"]
-        return f"${names.setdefault(name, len(names) + 1)}" if name else match[0]
+        return f"{sign}{names.setdefault(name, len(names) + 1)}" if name else match[0]
 
     return _TOKEN.sub(number, text), tuple(names)
 

@@ -10,7 +10,8 @@ Rules:
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from enum import Enum
+from typing import Any, ClassVar, Final
 
 from holdfast.db.clock import Clock, Ids, Random
 from holdfast.db.sql import Dialect, Query
@@ -21,6 +22,15 @@ Row = tuple[Any, ...]
 Notes = dict[str, list[Any]]
 
 WAKE = "wake"
+
+
+class Nothing(Enum):
+    """The absence of an answer, where None is one."""
+
+    NOTHING = 0
+
+
+NOTHING: Final = Nothing.NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +115,8 @@ class Tx(ABC):
     def renew(self) -> None:
         """Begin a new transaction: another moment, no notes."""
         self._micros = 0
-        self._fresh.clear()
         self.notes = {}
+        self.drop()
 
     def keep(self) -> None:
         """An operation succeeded: its notes count."""
@@ -118,3 +128,4 @@ class Tx(ABC):
     def drop(self) -> None:
         """An operation failed: its notes are forgotten."""
         self._fresh.clear()
+        self.broken = None

@@ -2,12 +2,13 @@
 
 import asyncio
 import inspect
-import weakref
+from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 from holdfast.db.database import Database
 from holdfast.db.effects import Call, Effect, Read, Wait, Work, Write
+from holdfast.db.pump import SERIALIZABLE
 from holdfast.db.sql import Query
 from holdfast.db.tx import Refused, Row, Tx
 from holdfast.ops.driver import Driver
@@ -21,22 +22,22 @@ class AsyncFace:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._boxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBox] = weakref.WeakKeyDictionary()
-
-    def _box(self) -> LoopBox:
-        loop = asyncio.get_running_loop()
-        box = self._boxes.get(loop)
-        if box is None:
-            box = self._boxes[loop] = LoopBox(loop, self.database)
-        return box
+        self._boxes: dict[asyncio.AbstractEventLoop, LoopBox] = {}
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> "asyncio.Future[T]":
         """Run a function of a transaction; await the answer, which comes once the work is durable."""
-        return self._box().submit(fn, serializable=serializable)  # type: ignore[arg-type]
+        box = self._boxes.get(get_running_loop()) or self._new_box()
+        return box.write(fn, SERIALIZABLE if serializable else 0)
 
     def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
         """Run a reading function on a snapshot that holds everything acknowledged before."""
-        return self._box().submit(fn, reads=True)
+        box = self._boxes.get(get_running_loop()) or self._new_box()
+        return box.read(fn)
+
+    def _new_box(self) -> LoopBox:
+        loop = get_running_loop()
+        self._boxes = {known: box for known, box in self._boxes.items() if not known.is_closed()}
+        return self._boxes.setdefault(loop, LoopBox(loop, self.database))
 
     async def scan(
         self, query: Query, *, by: Callable[[Row], Any], after: Any, page: int = 500, **params: Any
@@ -76,7 +77,7 @@ class AsyncFace:
                 return await self._wait(topic, driver.since, driver.patience(effect))
 
     async def _wait(self, topic: str, since: int, seconds: float) -> bool:
-        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        loop, woken = get_running_loop(), asyncio.Event()
 
         def wake() -> None:
             loop.call_soon_threadsafe(woken.set)

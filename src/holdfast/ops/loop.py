@@ -2,35 +2,70 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from holdfast.db.database import Database
-from holdfast.db.pump import Job
-from holdfast.db.tx import Tx
+from holdfast.db.pump import READS, Job
+from holdfast.db.tx import NOTHING, Tx
 
 T = TypeVar("T")
 
 _GLANCE_S = 0.002
 _HAND_OVER_S = 0.0002
+_CREDIT_S = 0.001
 
 
 class LoopBox:
     """The outbox of one event loop: one wake-up a batch, and room for the workers when the loop is busy."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, database: Database) -> None:
-        self._loop, self._database = loop, database
+        self.loop, self._database = loop, database
+        self._writer, self._reader = database.backend.writer, database.backend.reader
         self._watching, self._seen, self._pause_s = False, -1, _GLANCE_S
         self._arrived = threading.Event()
+        self._credit_s, self._refilling = _CREDIT_S, False
 
-    def submit(self, fn: Callable[[Tx], T], **options: bool) -> "asyncio.Future[T]":
-        """Queue a function; its answer arrives in the future."""
-        ticket: asyncio.Future[T] = self._loop.create_future()
-        self._database.submit(fn, self, ticket, **options)
+    def write(self, fn: Callable[[Tx], Any], flags: int) -> "asyncio.Future[Any]":
+        """Queue a writing function; its answer arrives in the future."""
+        ticket: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
+        self._writer.submit(Job(fn, self, ticket, flags))
         if not self._watching:
-            self._watching, self._seen = True, self._database.progress
-            self._loop.call_later(_GLANCE_S, self._glance)
+            self._watch()
         return ticket
+
+    def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
+        """Run a short read here and now, within a small credit a loop tick; else queue it."""
+        ticket: asyncio.Future[T] = self.loop.create_future()
+        if self._credit_s > 0 and self._peek(fn, ticket):
+            return ticket
+        self._reader.submit(Job(fn, self, ticket, READS))
+        if not self._watching:
+            self._watch()
+        return ticket
+
+    def _peek(self, fn: Callable[[Tx], T], ticket: "asyncio.Future[T]") -> bool:
+        began = time.perf_counter()
+        try:
+            answer = self._database.peek(fn, _CREDIT_S)
+        except Exception as error:
+            ticket.set_exception(error)
+        else:
+            if answer is not NOTHING:
+                ticket.set_result(answer)
+        self._credit_s -= time.perf_counter() - began
+        if not self._refilling:
+            self._refilling = True
+            self.loop.call_soon(self._refill)
+        return ticket.done()
+
+    def _refill(self) -> None:
+        self._credit_s, self._refilling = _CREDIT_S, False
+
+    def _watch(self) -> None:
+        self._watching, self._seen = True, self._database.progress
+        self.loop.call_later(_GLANCE_S, self._glance)
 
     def claim(self, ticket: "asyncio.Future[Any]") -> bool:
         """See Outbox."""
@@ -40,7 +75,7 @@ class LoopBox:
         """See Outbox."""
         self._arrived.set()
         try:
-            self._loop.call_soon_threadsafe(self._settle, jobs)
+            self.loop.call_soon_threadsafe(self._settle, jobs)
         except RuntimeError:  # the loop was closed: nobody is left to hear it
             return
 
@@ -71,4 +106,4 @@ class LoopBox:
         self._seen = seen
         self._watching = self._database.busy
         if self._watching:
-            self._loop.call_later(self._pause_s, self._glance)
+            self.loop.call_later(self._pause_s, self._glance)

@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 from holdfast.db.database import Database
 from holdfast.db.effects import Call, Effect, Read, Wait, Work, Write
 from holdfast.db.sql import Query
-from holdfast.db.tx import Refused, Row, Tx
+from holdfast.db.tx import NOTHING, Refused, Row, Tx
 from holdfast.errors import InvalidInputError, RunningLoopError
 from holdfast.ops.driver import Driver
 
 T = TypeVar("T")
+
+_PEEK_S = 0.02
 
 
 class SyncFace:
@@ -32,7 +34,8 @@ class SyncFace:
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run a reading function on a snapshot that holds everything acknowledged before."""
         refuse_running_loop()
-        return self.database.read(fn).result()
+        answer = self.database.peek(fn, _PEEK_S)
+        return self.database.read(fn).result() if answer is NOTHING else answer
 
     def scan(
         self, query: Query, *, by: Callable[[Row], Any], after: Any, page: int = 500, **params: Any

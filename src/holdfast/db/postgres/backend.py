@@ -1,7 +1,7 @@
 """Opening a PostgreSQL database: its schema, its workers, its facts."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from holdfast.db.clock import Clock, Random
 from holdfast.db.groups import GroupWriter, Hooks
@@ -12,10 +12,13 @@ from holdfast.db.postgres.wire import Wire
 from holdfast.db.pump import Pump
 from holdfast.db.sql import Dialect, sql_postgres, statements
 from holdfast.db.topics import Topics
+from holdfast.db.tx import NOTHING, Nothing, Tx
 from holdfast.errors import (
     ForeignFileError,
     HoldfastError,
 )
+
+T = TypeVar("T")
 
 
 class PostgresBackend:
@@ -27,6 +30,11 @@ class PostgresBackend:
     def __init__(self, connector: Connector, links: Sequence[PostgresLink], pumps: tuple[Pump, Pump], ear: Listener):
         self.writer, self.reader = pumps
         self._connector, self._links, self._ear = connector, links, ear
+
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+        """See Backend: a server is always a wait away."""
+        del fn, budget_s
+        return NOTHING
 
     def facts(self) -> dict[str, Any]:
         """See Backend."""

@@ -1,7 +1,8 @@
 """Opening a SQLite database: its connections, its workers, its facts."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import apsw.sqlite_extra
@@ -12,10 +13,14 @@ from holdfast.db.pump import Pump
 from holdfast.db.sql import Dialect
 from holdfast.db.sqlite.files import configure, connect, damaged_pages, has_checksums, identify
 from holdfast.db.sqlite.link import SqliteLink
-from holdfast.db.sqlite.reader import MemoryWorker, SqliteReader
+from holdfast.db.sqlite.reader import MemoryWorker, Peeks, SqliteReader
 from holdfast.db.sqlite.tx import SqliteTx, typed
+from holdfast.db.tx import NOTHING, Nothing, Tx
 
 _BATCH = 512
+_PEEKS = 8
+
+T = TypeVar("T")
 
 
 class SqliteBackend:
@@ -24,8 +29,12 @@ class SqliteBackend:
     dialect: Dialect = "sqlite"
     notifies = False
 
-    def __init__(self, path: Path | None, writer: Pump, reader: Pump) -> None:
-        self.path, self.writer, self.reader = path, writer, reader
+    def __init__(self, path: Path | None, writer: Pump, reader: Pump, peeks: Peeks | None = None) -> None:
+        self.path, self.writer, self.reader, self._peeks = path, writer, reader, peeks
+
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+        """See Backend."""
+        return NOTHING if self._peeks is None else self._peeks.run(fn, budget_s)
 
     def facts(self) -> dict[str, Any]:
         """See Backend."""
@@ -54,6 +63,8 @@ class SqliteBackend:
 
     def close(self) -> None:
         """See Backend; the workers close their connections themselves."""
+        if self._peeks is not None:
+            self._peeks.close()
 
 
 def open_sqlite(
@@ -84,9 +95,12 @@ def open_sqlite(
         reader = SqliteReader(connection, tx, limit_s=read_limit_s)
         pump = Pump("memory", [MemoryWorker(connection, group, reader)], batch=_BATCH)
         return SqliteBackend(None, pump, pump), new
-    links = [connect(path, busy_s=busy_s) for _ in range(readers)]
-    for link in links:
-        link.pragma("query_only", True)
-    workers = [SqliteReader(link, SqliteTx(link, clock, random), limit_s=read_limit_s) for link in links]
-    reading = Pump("reader", workers, batch=_BATCH, relief=True)
-    return SqliteBackend(path, Pump("writer", [group], batch=_BATCH), reading), new
+
+    def reading() -> tuple[apsw.Connection, SqliteTx]:
+        spare = connect(path, busy_s=busy_s)
+        spare.pragma("query_only", True)
+        return spare, SqliteTx(spare, clock, random)
+
+    workers = [SqliteReader(*reading(), limit_s=read_limit_s) for _ in range(readers)]
+    pumps = Pump("writer", [group], batch=_BATCH), Pump("reader", workers, batch=_BATCH, relief=True)
+    return SqliteBackend(path, *pumps, Peeks(reading, most=_PEEKS)), new

@@ -22,7 +22,7 @@ from holdfast.errors import (
 
 APPLICATION_IDS = {"kernel": 0x48466B31, "membrane": 0x48466D31, "telemetry": 0x48467431}  # "HFk1", "HFm1", "HFt1"
 FORMAT = 1
-WAL_KEPT_BYTES = 4096 * 1_000
+WAL_KEPT_BYTES = 16 << 20  # well over one checkpoint, so that the log is reused instead of cut and grown
 
 _CHECKSUM_BYTES = 8
 _RESERVED_AT = 20

@@ -1,14 +1,19 @@
 """Reads: on connections of their own, or between groups where there is only one."""
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import apsw
 import apsw.sqlite_extra
 
 from holdfast.db.groups import GroupWriter
-from holdfast.db.pump import Job, deliver
+from holdfast.db.pump import READS, Job, deliver
 from holdfast.db.sqlite.tx import SqliteTx, typed
+from holdfast.db.tx import NOTHING, Nothing, Tx
+from holdfast.errors import ReadLimitError
+
+T = TypeVar("T")
 
 _SNAPSHOT_S = 0.005
 
@@ -67,6 +72,61 @@ class SqliteReader:
         self._connection.close()
 
 
+class Peeks:
+    """Short reads on the caller's own thread: a few spare connections, each used by one thread at a time."""
+
+    def __init__(self, make: Callable[[], tuple[apsw.Connection, SqliteTx]], *, most: int) -> None:
+        self._make, self._spare = make, most
+        self._free: list[_Peek] = []
+        self._open = True
+
+    def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+        """See Backend.peek."""
+        try:
+            peek = self._free.pop()
+        except IndexError:
+            if not self._open or self._spare <= 0:
+                return NOTHING
+            self._spare -= 1
+            peek = _Peek(*self._make())
+        try:
+            return peek.run(fn, budget_s)
+        finally:
+            self._free.append(peek)
+            if not self._open:
+                self.close()
+
+    def close(self) -> None:
+        """Close what is free now; what is in use is closed when it is done."""
+        self._open = False
+        while self._free:
+            self._free.pop().connection.close()
+
+
+class _Peek:
+    """One spare connection."""
+
+    def __init__(self, connection: apsw.Connection, tx: SqliteTx) -> None:
+        self.connection, self._tx = connection, tx
+        self._run, self._until = connection.cursor().execute, 0.0
+        connection.set_progress_handler(self._overdue, 2_000)
+
+    def _overdue(self) -> bool:
+        return time.monotonic() > self._until
+
+    def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
+        self._until = time.monotonic() + budget_s
+        self._tx.renew()
+        self._run("BEGIN")
+        try:
+            return fn(self._tx)
+        except ReadLimitError:
+            return NOTHING
+        finally:
+            self._until = float("inf")
+            self._run("ROLLBACK")
+
+
 class MemoryWorker:
     """Everything on one connection: reads see what is committed, between groups."""
 
@@ -84,7 +144,7 @@ class MemoryWorker:
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Reads first, then the writes as a group."""
-        reads = [job for job in jobs if job.reads]
+        reads = [job for job in jobs if job.flags & READS]
         if reads:
             self._connection.pragma("query_only", True)
             try:
@@ -92,7 +152,7 @@ class MemoryWorker:
                     reads = self._reader.handle(reads)
             finally:
                 self._connection.pragma("query_only", False)
-        writes = [job for job in jobs if not job.reads]
+        writes = [job for job in jobs if not job.flags & READS]
         return self._writer.handle(writes) if writes else []
 
     def close(self) -> None:

@@ -67,12 +67,13 @@ class SqliteTx(Tx):
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
         """See Tx."""
         try:
-            self._run(query.sqlite, params)
+            self._run(query.sqlite, query.bind(params))
         except apsw.Error as error:
             raise self._break(typed(error, query)) from error
-        if query.kind == "other":
-            self.schema_touched = True
-        if expect is not None and self._changes() != expect:
+        if expect is None:
+            if query.kind == "other":
+                self.schema_touched = True
+        elif self._changes() != expect:
             raise self._break(ExpectationError(f"{query} touched {self._changes()} rows, expected {expect}"))
 
     def count(self, query: Query, /, **params: Any) -> int:
@@ -83,14 +84,14 @@ class SqliteTx(Tx):
     def all(self, query: Query, /, **params: Any) -> list[Row]:
         """See Tx."""
         try:
-            return self._run(query.sqlite, params).fetchall()
+            return self._run(query.sqlite, query.bind(params)).fetchall()
         except apsw.Error as error:
             raise self._break(typed(error, query)) from error
 
     def many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
         """See Tx."""
         try:
-            self._many(query.sqlite, rows)
+            self._many(query.sqlite, map(query.bind, rows))
         except apsw.Error as error:
             raise self._break(typed(error, query)) from error
 
