@@ -16,7 +16,7 @@ class Holdfast(AsyncFace):
 
     def __init__(self, core: Store) -> None:
         super().__init__(core.database)
-        self.core = core
+        self.core, self.context = core, core.context
 
     async def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""

@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import config
-from holdfast.db import MEMORY, Database, Hooks, Tx, migrate, open_database, sql
+from holdfast.crypto import keys
+from holdfast.db import MEMORY, Hooks, Tx, migrate, open_database, sql
 from holdfast.errors import HoldfastError
+from holdfast.evidence import opening as evidence
+from holdfast.evidence.context import Context
+from holdfast.evidence.heads import HighWater
+from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.status import Check, Migrated, Status
 
 _log = logging.getLogger("holdfast")
@@ -23,8 +28,9 @@ VERSION = metadata.version("holdfast")
 class Store:
     """What every face of one store shares."""
 
-    def __init__(self, paths: config.Paths, settings: config.Settings, database: Database) -> None:
-        self.paths, self.settings, self.database = paths, settings, database
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.paths, self.settings, self.database = context.paths, context.settings, context.database
 
     def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""
@@ -60,6 +66,8 @@ class Store:
     def close(self) -> None:
         """Finish queued work and close; may be called twice."""
         self.database.close()
+        if self.context.marks is not None:
+            self.context.marks.flush()
 
 
 def open_store(home: str | Path | None = None, url: str | None = None, **options: Any) -> Store:
@@ -69,13 +77,21 @@ def open_store(home: str | Path | None = None, url: str | None = None, **options
         paths.create()
     database = open_database(target, hooks=Hooks(), **options)
     try:
-        database.write(_introduce).result()
+        store_id = database.write(_introduce).result()
+        disk = target != MEMORY
+        marks, folder = (HighWater(paths.heads), KeyFolder(paths.keys)) if disk else (None, None)
+        signer = keys.generate("ed25519") if folder is None else folder.ensure("log")
+        log = evidence.start(database, signer, store_id, _forget if marks is None else marks.publish)
     except BaseException:
         database.close()
         raise
-    if database.first_run and target != MEMORY:
+    if database.first_run and disk:
         _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
-    return Store(paths, settings, database)
+    return Store(Context(paths, settings, database, folder, log, marks))
+
+
+def _forget(_: str) -> None:
+    """A store in memory keeps no head elsewhere."""
 
 
 def migrate_store(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:
@@ -105,10 +121,11 @@ def _locate(home: str | Path | None, url: str | None) -> tuple[config.Paths, con
 _ONCE = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, :value, :now) ON CONFLICT (key) DO NOTHING")
 
 
-def _introduce(tx: Tx) -> None:
+def _introduce(tx: Tx) -> str:
     """Give a new store its name, once."""
     tx.execute(_ONCE, key="store_id", value=tx.new_id(), now=tx.now)
     tx.execute(_ONCE, key="created_at", value=tx.now, now=tx.now)
+    return _facts(tx)["store_id"]
 
 
 _FACTS = sql("SELECT key, value FROM store_facts")

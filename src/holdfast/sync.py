@@ -14,7 +14,7 @@ class Holdfast(SyncFace):
 
     def __init__(self, core: Store) -> None:
         super().__init__(core.database)
-        self.core = core
+        self.core, self.context = core, core.context
 
     def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""

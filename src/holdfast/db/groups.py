@@ -110,10 +110,10 @@ class GroupWriter:
         self._company = 1.0
         self._caution = 0
 
-    def pause_s(self) -> float:
-        """On a slow disk it pays to wait for company, if company has been usual."""
+    def pause_s(self, waiting: int) -> float:
+        """On a slow disk it pays to wait for company, if more than is there has been usual."""
         sync = min(self._syncs)
-        if sync < _SLOW_SYNC_S or self._company < 1.5:
+        if sync < _SLOW_SYNC_S or waiting >= 0.9 * self._company:
             return 0.0
         return min(sync / 8, 0.0005)
 

@@ -75,7 +75,8 @@ def shipped(space: str) -> list[Migration]:
 _LEDGER = Migration(
     "ledger",
     "CREATE TABLE IF NOT EXISTS schema_migrations"
-    " (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at @time NOT NULL)",
+    " (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at @time NOT NULL,"
+    " leaf_id TEXT, leaf_ver @int, leaf_salt @blob)",
 )
 
 _EXISTS = sql(

@@ -102,8 +102,8 @@ class Worker(Protocol):
         """Claim, run and deliver jobs; jobs given back go to the front of the queue."""
         ...
 
-    def pause_s(self) -> float:
-        """How long to wait for company before a batch begins; 0 to start at once."""
+    def pause_s(self, waiting: int) -> float:
+        """How long to wait for company before a batch of that many begins; 0 to start at once."""
         ...
 
     def close(self) -> None:
@@ -219,7 +219,7 @@ class Pump:
             if not waiting:
                 self._sleep(bell, _LOOK_S if watching else -1)
                 continue
-            self._gather(worker.pause_s(), waiting)
+            self._gather(worker, waiting)
             if batch := self._share():
                 return batch
 
@@ -242,9 +242,9 @@ class Pump:
             self._running += bool(batch)
         return batch
 
-    def _gather(self, pause_s: float, waiting: int) -> None:
+    def _gather(self, worker: Worker, waiting: int) -> None:
         """Wait while callers keep arriving, where a commit costs more than the wait."""
-        while pause_s and waiting < self._batch:
+        while waiting < self._batch and (pause_s := worker.pause_s(waiting)):
             time.sleep(pause_s)
             arrived = len(self._queue)
             if arrived <= waiting:

@@ -10,10 +10,12 @@ from holdfast.ops.verbs import (
     AsyncNoun,
     AsyncRead,
     AsyncRun,
+    AsyncRunWith,
     AsyncWrite,
     SyncNoun,
     SyncRead,
     SyncRun,
+    SyncRunWith,
     SyncWrite,
 )
 
@@ -22,11 +24,13 @@ __all__ = [
     "AsyncNoun",
     "AsyncRead",
     "AsyncRun",
+    "AsyncRunWith",
     "AsyncWrite",
     "SyncFace",
     "SyncNoun",
     "SyncRead",
     "SyncRun",
+    "SyncRunWith",
     "SyncWrite",
     "refuse_running_loop",
 ]

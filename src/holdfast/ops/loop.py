@@ -24,7 +24,7 @@ class LoopBox:
         self.loop, self._database = loop, database
         self._writer, self._reader = database.backend.writer, database.backend.reader
         self._watching, self._seen, self._pause_s = False, -1, _GLANCE_S
-        self._arrived = threading.Event()
+        self._arrived, self._lending = threading.Event(), False
         self._credit_s, self._refilling = _CREDIT_S, False
 
     def write(self, fn: Callable[[Tx], Any], flags: int) -> "asyncio.Future[Any]":
@@ -73,7 +73,8 @@ class LoopBox:
 
     def post(self, jobs: list[Job[Any]]) -> None:
         """See Outbox."""
-        self._arrived.set()
+        if self._lending:
+            self._arrived.set()
         try:
             self.loop.call_soon_threadsafe(self._settle, jobs)
         except RuntimeError:  # the loop was closed: nobody is left to hear it
@@ -98,9 +99,11 @@ class LoopBox:
         seen = self._database.progress
         if seen == self._seen:
             self._arrived.clear()
+            self._lending = True
             for _ in range(100):
                 if self._arrived.wait(_HAND_OVER_S) or seen == (seen := self._database.progress):
                     break
+            self._lending = False
             seen = self._database.progress
             self._pause_s = _GLANCE_S if seen != self._seen else min(self._pause_s * 2, 0.016)
         self._seen = seen

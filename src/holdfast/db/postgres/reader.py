@@ -17,8 +17,9 @@ class PostgresReader:
         self.progress, self._connector, self._tx, self._clock = 0, connector, tx, clock
         self._wire: Wire | None = None
 
-    def pause_s(self) -> float:
+    def pause_s(self, waiting: int) -> float:
         """Reads start at once."""
+        del waiting
         return 0.0
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:

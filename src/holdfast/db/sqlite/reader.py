@@ -30,8 +30,9 @@ class SqliteReader:
     def _overdue(self) -> bool:
         return time.monotonic() > self._until
 
-    def pause_s(self) -> float:
+    def pause_s(self, waiting: int) -> float:
         """Reads start at once."""
+        del waiting
         return 0.0
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
@@ -138,8 +139,9 @@ class MemoryWorker:
         """See Worker."""
         return self._writer.progress + self._reader.progress
 
-    def pause_s(self) -> float:
+    def pause_s(self, waiting: int) -> float:
         """Memory has no disk to wait for."""
+        del waiting
         return 0.0
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:

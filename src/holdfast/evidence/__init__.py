@@ -1,0 +1,1 @@
+"""What can be proven: the log, keys, signed decision records."""
