@@ -68,7 +68,7 @@ class Paths:
 
     Under XDG, four folders called `holdfast`. Under a home, data lies in it directly and the rest one level
     down: `home/config`, `home/state`, `home/cache`. (Were it `home/config.yaml`, a home named `.holdfast`
-    would pass for a project.) `keys` is made with the first key: till then a read-only config folder is fine.
+    would pass for a project.) `keys` is made with the first key.
     """
 
     data: Path

@@ -69,9 +69,6 @@ class AlreadyExistsError(ConflictError):
     code = "conflict.exists"
 
 
-# --- configuration and use ---------------------------------------------------------------------------------------
-
-
 class ConfigError(HoldfastError):
     """Correct the configuration at the named place; Holdfast never guesses where your data lives."""
 
@@ -91,7 +88,7 @@ class RunningLoopError(HoldfastError):
 
 
 class ForkedError(HoldfastError):
-    """A store does not survive fork(): open it again in the child, or start workers with spawn."""
+    """A store does not survive fork(): start workers with spawn, or open the store only after the fork."""
 
     code, exit_code = "use.forked", 2
 
@@ -123,6 +120,12 @@ class UnavailableError(DatabaseError):
     code, status = "database.unavailable", 503
 
 
+class ConnectionLostError(UnavailableError):
+    """The connection to the server broke before the commit; the work was not kept and can be done again."""
+
+    code = "database.connection_lost"
+
+
 class BusyError(UnavailableError):
     """Another process kept the database locked for too long; try again, or find the process that holds it."""
 
@@ -136,7 +139,7 @@ class DiskFullError(UnavailableError):
 
 
 class ReadOnlyError(UnavailableError):
-    """The database file or its folder cannot be written; mend the permissions or choose another home."""
+    """What was to be changed can only be read: a read must not write; else mend permissions or choose another home."""
 
     code = "database.read_only"
 
@@ -160,7 +163,7 @@ class OutcomeUnknownError(DatabaseError):
 
 
 class WriterDeadError(DatabaseError):
-    """The writer stopped for the reason named as cause; nothing unacknowledged was kept. Open the store again."""
+    """The writer stopped for the reason named as cause: open the store again, and read before you repeat this call."""
 
     code, status = "database.writer_dead", 503
 
@@ -205,7 +208,7 @@ class FormatError(HoldfastError):
 
 
 class BadKeyError(FormatError):
-    """The key is malformed, weak or of the wrong kind; supply another."""
+    """The key is malformed, weak, of the wrong kind or locked; supply another, or its passphrase."""
 
     code = "format.key"
 

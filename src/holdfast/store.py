@@ -13,6 +13,7 @@ from typing import Any
 from holdfast import config
 from holdfast.crypto import keys
 from holdfast.db import MEMORY, Hooks, Tx, migrate, open_database, sql
+from holdfast.db.sqlite import check_file
 from holdfast.errors import HoldfastError
 from holdfast.evidence import opening as evidence
 from holdfast.evidence.context import Context
@@ -40,7 +41,7 @@ class Store:
             version=VERSION,
             store_id=facts["store_id"],
             created_at=facts["created_at"],
-            first_run=self.database.first_run,
+            first_run=self.database.first_run and where.get("path") != MEMORY,
             paths={name: str(getattr(self.paths, name)) for name in ("data", "config", "state", "cache")},
             database=where,
             migrations=sorted(applied),
@@ -92,6 +93,20 @@ def open_store(home: str | Path | None = None, url: str | None = None, **options
 
 def _forget(_: str) -> None:
     """A store in memory keeps no head elsewhere."""
+
+
+def check_store(home: str | Path | None = None, url: str | None = None) -> Check:
+    """Check a store that may be too damaged to open: first its file, then, if that is sound, the whole."""
+    _, _, target = _locate(home, url)
+    if isinstance(target, Path) and target.exists():
+        findings = check_file(target)
+        if findings:
+            return Check(findings)
+    store = open_store(home, url)
+    try:
+        return store.check()
+    finally:
+        store.close()
 
 
 def migrate_store(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:

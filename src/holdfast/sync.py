@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.ops import SyncFace, refuse_running_loop
-from holdfast.store import Store, migrate_store, open_store
+from holdfast.store import Store, check_store, migrate_store, open_store
 
 
 class Holdfast(SyncFace):
@@ -46,3 +46,8 @@ def open(home: str | Path | None = None, url: str | None = None, **options: Any)
 def migrate(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:
     """Apply pending migrations without opening the store, or only say what is pending."""
     return migrate_store(home, url, dry_run=dry_run)
+
+
+def check(home: str | Path | None = None, url: str | None = None) -> Check:
+    """Check a store that may be too damaged to open."""
+    return check_store(home, url)

@@ -17,8 +17,7 @@ app.callback()(options)
 @command(app, example="holdfast db check --json", exit_code=lambda check: 0 if check.ok else _UNSOUND)
 def check(call: Call) -> Check:
     """Check the integrity of the database and its migrations; exits with 8 if anything is found."""
-    with call.open() as store:
-        return store.check()
+    return sync.check(call.home, call.url)
 
 
 @command(app, example="holdfast db migrate --dry-run")

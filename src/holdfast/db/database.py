@@ -39,6 +39,10 @@ class Backend(Protocol):
         """The database's own integrity check; empty if sound."""
         ...
 
+    def disown(self) -> None:
+        """In the child of a fork: see that nothing of the parent's is touched."""
+        ...
+
     def close(self) -> None:
         """Free what is left once both pumps are closed."""
         ...
@@ -105,6 +109,7 @@ class Database:
     def _disown(self) -> None:
         """In the child of a fork: the threads are gone and the connections belong to the parent."""
         self._forked = True
+        self.backend.disown()
         pid = os.getpid()
         for pump in (self.backend.writer, self.backend.reader):
             pump.disown(lambda: ForkedError(f"this store was opened before process {pid} was forked"))

@@ -25,6 +25,7 @@ _log = logging.getLogger("holdfast.db")
 
 _SLOW_SYNC_S = 0.0003
 _CAUTIOUS_GROUPS = 32
+_CROWD = 512
 
 
 @dataclass
@@ -47,8 +48,8 @@ class Link(Protocol):
         """The transaction that operations are given; one object, renewed."""
         ...
 
-    def begin(self, *, serializable: bool) -> None:
-        """Start a transaction, reconnecting or waiting for the lock within bounds."""
+    def begin(self, *, serializable: bool, together: bool) -> None:
+        """Start a transaction, reconnecting or waiting for the lock within bounds; `together` with others."""
         ...
 
     def settle(self) -> None:
@@ -83,7 +84,7 @@ class Link(Protocol):
         """Has anything been written, or the transaction been broken, since that mark?"""
         ...
 
-    def retryable(self, error: BaseException) -> bool:
+    def retryable(self, error: BaseException, *, together: bool) -> bool:
         """Does this error say nothing about the operation, so that it may simply run again?"""
         ...
 
@@ -100,6 +101,10 @@ class _AgainError(Exception):
     """A neighbour's work is at stake: roll back and run again more carefully."""
 
 
+class _CollisionError(Exception):
+    """Another transaction was in the way, or the connection broke: it says nothing about the operation."""
+
+
 class GroupWriter:
     """The worker that turns batches of jobs into commits."""
 
@@ -108,7 +113,7 @@ class GroupWriter:
         self._retries = retries
         self._syncs: deque[float] = deque([0.0], maxlen=16)
         self._company = 1.0
-        self._caution = 0
+        self._caution, self._crowd = 0, _CROWD
 
     def pause_s(self, waiting: int) -> float:
         """On a slow disk it pays to wait for company, if more than is there has been usual."""
@@ -136,36 +141,51 @@ class GroupWriter:
         self.link.close()
 
     def _together(self, jobs: list[Job[Any]]) -> None:
+        """As few transactions as work: groups of up to `_crowd`, which shrinks while groups collide."""
+        for start in range(0, len(jobs), self._crowd):
+            crowd = jobs[start : start + self._crowd]
+            if len(crowd) == 1 or not self._agreed(crowd):
+                for job in crowd:
+                    self._alone(job)
+
+    def _agreed(self, jobs: list[Job[Any]]) -> bool:
+        """Whether a group could be carried out together, boldly or with care; else each must run alone."""
         careful = self._caution > 0
         self._caution = max(0, self._caution - 1)
-        if len(jobs) == 1:
-            return self._alone(jobs[0])
         for cautious in (careful, True):
             try:
-                return self._group(jobs, careful=cautious)
+                self._group(jobs, careful=cautious)
+            except _CollisionError:
+                self._crowd = max(1, self._crowd // 4)
+                return False
             except _AgainError:
                 self._caution = _CAUTIOUS_GROUPS
                 if cautious:
-                    break
+                    return False
             except OutcomeUnknownError as error:
-                return _answer_all(jobs, error)
+                _answer_all(jobs, error)
+                return True
             except Exception:
                 _log.debug("a group failed as a whole; each operation runs alone", exc_info=True)
-                break
-        for job in jobs:
-            self._alone(job)
-        return None
+                return False
+            else:
+                self._crowd = min(_CROWD, self._crowd + 1)
+                return True
+        return False
 
     def _alone(self, job: Job[Any]) -> None:
         """One operation, one transaction; tried again where the error says nothing about it."""
         for attempt in range(self._retries + 1):
             try:
                 self._group([job], careful=False)
-            except _AgainError:
+            except (_AgainError, _CollisionError):
                 pass  # the job carries its own error, and it was alone
             except Exception as error:
-                job.error = error
-            if job.error is None or attempt == self._retries or not self.link.retryable(job.error):
+                _answer_all([job], error)
+            else:
+                return
+            assert job.error is not None
+            if attempt == self._retries or not self.link.retryable(job.error, together=False):
                 return
             time.sleep(random.uniform(0, min(0.5, 0.002 * 2**attempt)))  # noqa: S311 (jitter, not a secret)
 
@@ -174,8 +194,10 @@ class GroupWriter:
         link, tx = self.link, self.link.tx
         tx.renew()
         try:
-            link.begin(serializable=bool(jobs[0].flags & SERIALIZABLE))
+            link.begin(serializable=bool(jobs[0].flags & SERIALIZABLE), together=len(jobs) > 1)
         except Exception as error:  # no lock, no server: nothing was tried, nobody in particular is at fault
+            if link.retryable(error, together=False):
+                raise
             return _answer_all(jobs, error)
         try:
             kept = self._carefully(jobs) if careful else self._boldly(jobs)
@@ -201,7 +223,7 @@ class GroupWriter:
             try:
                 result = self._operate(job, tx)
             except BaseException as error:
-                self._failed(job, error)
+                self._failed(job, error, together=len(jobs) > 1)
                 if link.wrote(mark):
                     raise _AgainError from error
             else:
@@ -220,7 +242,7 @@ class GroupWriter:
                 link.settle()
                 link.release()
             except BaseException as error:
-                self._failed(job, error)
+                self._failed(job, error, together=len(jobs) > 1)
                 if not link.restore():
                     raise _AgainError from error
             else:
@@ -238,9 +260,11 @@ class GroupWriter:
             raise tx.broken
         return result
 
-    def _failed(self, job: Job[Any], error: BaseException) -> None:
+    def _failed(self, job: Job[Any], error: BaseException, *, together: bool) -> None:
         self.link.tx.drop()
         job.result, job.error = None, error
+        if self.link.retryable(error, together=together):
+            raise _CollisionError from error
 
     def _after(self, notes: Notes) -> None:
         for hook in self.hooks.after_commit:

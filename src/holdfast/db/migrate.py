@@ -13,12 +13,13 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 
 from holdfast.db.database import Database
 from holdfast.db.sql import Dialect, sql
 from holdfast.db.tx import Tx
-from holdfast.errors import HoldfastError, MigrationEditedError, MigrationError, NewerStoreError
+from holdfast.errors import ConstraintError, HoldfastError, MigrationEditedError, MigrationError, NewerStoreError
 
 TOPIC = "migration"
 
@@ -102,9 +103,16 @@ def migrate(database: Database, migrations: Sequence[Migration]) -> list[str]:
     """Apply what is pending; gives the names applied by this call."""
     done = []
     for migration in pending(database, migrations):
-        if database.write(lambda tx, m=migration: _apply(tx, m), ungated=True).result():  # type: ignore[misc]
-            done.append(migration.name)
+        try:
+            if database.write(partial(_apply, migration=migration), ungated=True).result():
+                done.append(migration.name)
+        except ConstraintError as error:  # found only at the commit
+            raise _failed(migration, error) from error
     return done
+
+
+def _failed(migration: Migration, error: HoldfastError) -> MigrationError:
+    return MigrationError(f"migration {migration.name} failed: {error}", migration=migration.name)
 
 
 def _compare(have: dict[str, str], migrations: Sequence[Migration]) -> list[Migration]:
@@ -117,7 +125,11 @@ def _compare(have: dict[str, str], migrations: Sequence[Migration]) -> list[Migr
     return [migration for migration in migrations if migration.name not in have]
 
 
-_LOCK = sql("SELECT 1", postgres="SELECT pg_advisory_xact_lock(hashtext('holdfast migrations'))")
+# A migration may take longer than anybody is patient otherwise, so those who wait for it are.
+_LOCK = sql(
+    "SELECT 1",
+    postgres="SELECT pg_advisory_xact_lock(hashtext('holdfast migrations')) FROM set_config('lock_timeout', '0', true)",
+)
 _RECORD = sql("INSERT INTO schema_migrations (name, sha256, applied_at) VALUES (:name, :sha256, :now)")
 
 
@@ -131,6 +143,6 @@ def _apply(tx: Tx, migration: Migration) -> bool:
         tx.script(migration.render(tx.dialect))
         tx.execute(_RECORD, name=migration.name, sha256=migration.sha256, now=tx.now, expect=1)
     except HoldfastError as error:
-        raise MigrationError(f"migration {migration.name} failed: {error}", migration=migration.name) from error
+        raise _failed(migration, error) from error
     tx.note(TOPIC, migration)
     return True

@@ -11,9 +11,12 @@ from holdfast.db.database import Backend, Database
 from holdfast.db.groups import Hooks
 from holdfast.db.migrate import Migration
 from holdfast.db.topics import Topics
-from holdfast.errors import ConfigError, MissingExtraError
+from holdfast.errors import ConfigError, InvalidInputError, MissingExtraError
 
 MEMORY = ":memory:"
+
+_SQLITE = frozenset({"busy_s", "read_limit_s", "readers"})
+_POSTGRES = frozenset({"connect_s", "lock_s", "read_limit_s", "readers", "workers"})
 
 
 def open_database(
@@ -29,9 +32,10 @@ def open_database(
 ) -> Database:
     """Open `target`: a path, `:memory:` or `postgresql://…`; `migrations` default to those shipped for the space.
 
-    On PostgreSQL the clock defaults to the server's. Further options go to the backend (`readers`, `busy_s`,
-    `read_limit_s` on SQLite; `workers`, `readers`, `connect_s` on PostgreSQL).
+    On PostgreSQL the clock defaults to the server's. Further options go to the backend: `readers`, `busy_s`,
+    `read_limit_s` on SQLite; `workers`, `readers`, `connect_s`, `lock_s`, `read_limit_s` on PostgreSQL.
     """
+    _refuse_unknown(options, _POSTGRES if is_url(target) else _SQLITE)
     hooks, topics = hooks or Hooks(), Topics()
     steps = migrations_of.shipped(space) if migrations is None else migrations
     backend: Backend
@@ -56,6 +60,13 @@ def open_database(
         database.close()
         raise
     return database
+
+
+def _refuse_unknown(options: dict[str, Any], known: frozenset[str]) -> None:
+    if unknown := sorted(options.keys() - known):
+        raise InvalidInputError(
+            f"no option {unknown[0]!r} here; there are {', '.join(sorted(known))}", option=unknown[0]
+        )
 
 
 def is_url(target: str | Path) -> bool:

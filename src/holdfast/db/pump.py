@@ -240,6 +240,7 @@ class Pump:
             for _ in batch:
                 self._queue.popleft()
             self._running += bool(batch)
+            self._watched = False  # whoever watched is at work now
         return batch
 
     def _gather(self, worker: Worker, waiting: int) -> None:
@@ -265,6 +266,7 @@ class Pump:
             return error
 
         left = self.refuse(reason)
+        self._running -= 1
         for job in jobs:  # claimed already, so answered without asking again
             job.error, job.result = reason(), None
         deliver(jobs)

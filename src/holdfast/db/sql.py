@@ -22,19 +22,22 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _COMMENT = re.compile(r"\s+|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_RETURNS = re.compile(r"\bRETURNING\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 
 
 class Query:
     """One statement, ready for both databases."""
 
-    __slots__ = ("bind", "kind", "names", "number", "postgres", "sqlite", "where")
+    __slots__ = ("answers", "bind", "kind", "names", "number", "postgres", "sqlite", "where")
 
     def __init__(self, sqlite: str, postgres: str, where: str, number: int) -> None:
         self.sqlite, names = numbered(sqlite, "?")
         self.postgres, self.names = numbered(postgres, "$")
         assert not sqlite or set(names) == set(self.names), "both texts take the same parameters"
         self.kind: Final[Kind] = kind_of(sqlite or postgres)
+        assert self.kind == kind_of(postgres), "both texts are of one kind"
+        self.answers: Final = self.kind != "write" or bool(_RETURNS.search(sqlite))
         self.where: Final = where
         self.number: Final = number
         self.bind: Final = binder(names)

@@ -5,10 +5,22 @@ signalled since then answers at once. Topics share a fixed number of cells, so m
 costs a needless second look.
 """
 
+import hashlib
+import logging
 import threading
 from collections.abc import Callable, Iterable
 
+_log = logging.getLogger("holdfast.db")
+
 _CELLS = 4096
+_LONGEST = 500
+
+
+def short(topic: str) -> str:
+    """A topic as it travels: one line of bounded length, so that any name can be notified in every database."""
+    if len(topic) <= _LONGEST and "\n" not in topic:
+        return topic
+    return "sha256:" + hashlib.sha256(topic.encode()).hexdigest()
 
 
 class Topics:
@@ -30,14 +42,18 @@ class Topics:
         woken: list[Callable[[], None]] = []
         with self._lock:
             self._epoch += 1
-            for topic in topics:
+            for topic in map(short, topics):
                 self._cells[hash(topic) % _CELLS] = self._epoch
                 woken += self._waiters.pop(topic, [])
         for wake in woken:
-            wake()
+            try:
+                wake()
+            except Exception:  # its loop is gone: the others must still hear
+                _log.debug("a waiter could not be woken", exc_info=True)
 
     def subscribe(self, topic: str, since: int, wake: Callable[[], None]) -> bool:
         """Have `wake` called once at the next signal; False if one came after epoch `since` already."""
+        topic = short(topic)
         with self._lock:
             if self._cells[hash(topic) % _CELLS] > since:
                 return False
@@ -46,6 +62,7 @@ class Topics:
 
     def unsubscribe(self, topic: str, wake: Callable[[], None]) -> None:
         """Forget a waiter that gave up; nothing happens if it was woken already."""
+        topic = short(topic)
         with self._lock:
             waiters = self._waiters.get(topic, [])
             if wake in waiters:

@@ -17,6 +17,15 @@ _HAND_OVER_S = 0.0002
 _CREDIT_S = 0.001
 
 
+def raisable(error: BaseException) -> BaseException:
+    """The error, or what stands for a StopIteration, which no future can carry."""
+    if not isinstance(error, StopIteration):
+        return error
+    wrapped = RuntimeError("an operation raised StopIteration")
+    wrapped.__cause__ = error
+    return wrapped
+
+
 class LoopBox:
     """The outbox of one event loop: one wake-up a batch, and room for the workers when the loop is busy."""
 
@@ -50,7 +59,7 @@ class LoopBox:
         try:
             answer = self._database.peek(fn, _CREDIT_S)
         except Exception as error:
-            ticket.set_exception(error)
+            ticket.set_exception(raisable(error))
         else:
             if answer is not NOTHING:
                 ticket.set_result(answer)
@@ -86,7 +95,7 @@ class LoopBox:
             if ticket.done():
                 continue
             if job.error is not None:
-                ticket.set_exception(job.error)
+                ticket.set_exception(raisable(job.error))
             else:
                 ticket.set_result(job.result)
 

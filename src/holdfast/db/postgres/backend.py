@@ -59,6 +59,9 @@ class PostgresBackend:
             return [str(error)]
         return []
 
+    def disown(self) -> None:
+        """See Backend: the child opens connections of its own; the parent's are left alone."""
+
     def close(self) -> None:
         """See Backend."""
         self._ear.close()
@@ -66,7 +69,8 @@ class PostgresBackend:
 
 _SIZE = sql_postgres(
     "SELECT current_database(), coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"
-    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space AND c.relkind = 'r'",
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space"
+    " AND c.relkind IN ('r', 'v', 'm', 'p', 'f')",
 )
 
 
@@ -105,7 +109,8 @@ def open_postgres(
 
 _TABLES = sql_postgres(
     "SELECT count(*), coalesce(sum((c.relname = 'commit_marks')::int), 0) FROM pg_class c"
-    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space AND c.relkind = 'r'",
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space"
+    " AND c.relkind IN ('r', 'v', 'm', 'p', 'f')",
 )
 
 
@@ -131,5 +136,15 @@ _SWEEP = sql_postgres("DELETE FROM commit_marks WHERE at < now() - interval '7 d
 _SCHEMA = """
 CREATE SCHEMA IF NOT EXISTS {space};
 REVOKE ALL ON SCHEMA {space} FROM PUBLIC;
-CREATE TABLE {space}.commit_marks (worker TEXT PRIMARY KEY, mark TEXT NOT NULL, at TIMESTAMPTZ NOT NULL)
+CREATE TABLE {space}.commit_marks (worker TEXT PRIMARY KEY, mark TEXT NOT NULL, at TIMESTAMPTZ NOT NULL);
+-- A role for each space, to be granted to logins; without the right to make roles the schema's owner works alone.
+DO $$ BEGIN
+  BEGIN
+    CREATE ROLE holdfast_{space} NOLOGIN;
+  EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+  END;
+  GRANT USAGE ON SCHEMA {space} TO holdfast_{space};
+  ALTER DEFAULT PRIVILEGES IN SCHEMA {space} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO holdfast_{space};
+EXCEPTION WHEN insufficient_privilege THEN NULL;
+END $$
 """

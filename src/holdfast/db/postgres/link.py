@@ -9,11 +9,14 @@ from psycopg import Error
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.db.clock import Clock, Random
-from holdfast.db.postgres.wire import LostError, Wire, words
+from holdfast.db.postgres.wire import Wire
 from holdfast.db.sql import Dialect, Query, sql_postgres, statements
+from holdfast.db.topics import short
 from holdfast.db.tx import WAKE, Row, Tx
 from holdfast.errors import (
+    BusyError,
     ConfigError,
+    ConnectionLostError,
     HoldfastError,
     OutcomeUnknownError,
     SerializationError,
@@ -21,6 +24,10 @@ from holdfast.errors import (
 )
 
 _PAYLOAD = 7_000
+_GROUP_PATIENCE = "SET LOCAL lock_timeout = '50ms'"
+_PATIENCE = {"connect_timeout": "5", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"} | {
+    "tcp_user_timeout": "60000"
+}
 
 
 class PostgresTx(Tx):
@@ -98,21 +105,33 @@ class Connector:
     def __init__(self, url: str, space: str, *, connect_s: float, lock_s: float, read_s: float) -> None:
         self.space, self.channel = space, f"holdfast_{space}"
         self._connect_s = connect_s
-        self._settings = {"lock_timeout": f"{lock_s}s", "idle_in_transaction_session_timeout": "60s"}
+        # What a database or role may have set otherwise, and what rows, durability and patience depend on.
+        self._settings = {
+            "lock_timeout": f"{lock_s}s",
+            "idle_in_transaction_session_timeout": "60s",
+            "synchronous_commit": "on",
+            "search_path": space,
+            "TimeZone": "UTC",
+            "DateStyle": "ISO",
+            "bytea_output": "hex",
+            "extra_float_digits": "1",
+        }
         self._read_s = read_s
         try:
             self._base = conninfo_to_dict(url)
-        except Error as error:
-            raise ConfigError(f"the database URL cannot be understood: {words(error)}") from error
+        except Error:  # its words would quote the URL, password and all
+            raise ConfigError(
+                "the database URL cannot be understood; it looks like postgresql://user@host/name"
+            ) from None
 
     def wire(self, name: str, *, reads: bool = False, patience_s: float | None = None) -> Wire:
         """A new connection; keeps trying while the server restarts."""
-        settings = {**self._settings, "search_path": self.space, "TimeZone": "UTC", "DateStyle": "ISO"}
+        settings = dict(self._settings)
         if reads:
             settings |= {"default_transaction_read_only": "on", "statement_timeout": f"{self._read_s}s"}
         options = " ".join(f"-c {key}={value}" for key, value in settings.items())
         given = self._base.get("options")
-        parts: dict[str, Any] = {"connect_timeout": "5", **self._base, "client_encoding": "UTF8"}
+        parts: dict[str, Any] = {**_PATIENCE, **self._base, "client_encoding": "UTF8"}
         parts |= {"application_name": name, "options": f"{given} {options}" if given else options}
         conninfo = make_conninfo(**parts)
         deadline = time.monotonic() + (self._connect_s if patience_s is None else patience_s)
@@ -128,8 +147,10 @@ class Connector:
 
 
 _NOW = sql_postgres("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-_SET_MARK = sql_postgres("UPDATE commit_marks SET mark = :mark, at = now() WHERE worker = :worker")
-_NEW_MARK = sql_postgres("INSERT INTO commit_marks (worker, mark, at) VALUES (:worker, '', now())")
+_SET_MARK = sql_postgres(
+    "INSERT INTO commit_marks (worker, mark, at) VALUES (:worker, :mark, now())"
+    " ON CONFLICT (worker) DO UPDATE SET mark = excluded.mark, at = excluded.at"
+)
 _GET_MARK = sql_postgres("SELECT mark FROM commit_marks WHERE worker = :worker FOR UPDATE")
 _HANG_UP = sql_postgres(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :name AND pid <> pg_backend_pid()",
@@ -158,12 +179,14 @@ class PostgresLink:
             wire.sync()
         return wire
 
-    def begin(self, *, serializable: bool) -> None:
+    def begin(self, *, serializable: bool, together: bool) -> None:
         """See Link."""
         wire = self._connected()
         self._clock.measure(wire)
         wire.new_op()
         wire.text(f"BEGIN ISOLATION LEVEL {'SERIALIZABLE' if serializable else 'READ COMMITTED'}")
+        if together:  # groups that lock rows in opposite order part at once, instead of waiting for a deadlock
+            wire.text(_GROUP_PATIENCE)
 
     def settle(self) -> None:
         """See Link."""
@@ -180,12 +203,12 @@ class PostgresLink:
         try:
             wire.text("COMMIT")
             wire.sync()
-        except LostError as error:
+        except ConnectionLostError as error:
             if not self._marked:
                 raise
             self._learn_fate(mark, error)
 
-    def _learn_fate(self, mark: str, error: LostError) -> None:
+    def _learn_fate(self, mark: str, error: ConnectionLostError) -> None:
         """The connection broke during commit: ended well if our mark is there, lost if an older one is."""
         try:
             wire = self._connected()
@@ -199,7 +222,7 @@ class PostgresLink:
     def mark_commits(self) -> None:
         """From here on every commit leaves its mark; called once the table is there."""
         wire = self._connected()
-        wire.send(_NEW_MARK, {"worker": self._worker}, expect=1)
+        wire.send(_SET_MARK, {"worker": self._worker, "mark": ""}, expect=1)
         wire.sync()
         self._marked = True
 
@@ -248,9 +271,11 @@ class PostgresLink:
         wire = self.tx.wire
         return not wire.alive or wire.failed or wire.op_wrote()
 
-    def retryable(self, error: BaseException) -> bool:
+    def retryable(self, error: BaseException, *, together: bool) -> bool:
         """See Link."""
-        return isinstance(error, LostError | SerializationError)
+        return isinstance(error, ConnectionLostError | SerializationError) or (
+            together and isinstance(error, BusyError)
+        )
 
     def tidy(self) -> None:
         """See Link."""
@@ -265,7 +290,7 @@ def _payloads(topics: Iterable[str]) -> Iterator[str]:
     """Topics joined into as few notifications as their size allows."""
     batch: list[str] = []
     size = 0
-    for topic in dict.fromkeys(topics):
+    for topic in dict.fromkeys(map(short, topics)):
         length = len(topic.encode()) + 1
         if batch and size + length > _PAYLOAD:
             yield "\n".join(batch)

@@ -3,11 +3,9 @@
 from typing import Any
 
 from holdfast.db.postgres.link import Connector, PostgresTx, ServerClock
-from holdfast.db.postgres.wire import LostError, Wire
+from holdfast.db.postgres.wire import Wire
 from holdfast.db.pump import Job, deliver
-from holdfast.errors import (
-    HoldfastError,
-)
+from holdfast.errors import ConnectionLostError, HoldfastError, UnavailableError
 
 
 class PostgresReader:
@@ -25,32 +23,44 @@ class PostgresReader:
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Run a batch on one snapshot; after a failure the next job gets a new one."""
         live = [job for job in jobs if job.box.claim(job.ticket)]
-        fresh = True
+        fresh, gone = True, None
         for job in live:
-            fresh = self._one(job, fresh=fresh)
+            if gone is None:
+                fresh, gone = self._one(job, fresh=fresh)
+            else:  # what one waited for in vain, the others need not wait for again
+                job.error = gone
             self.progress += 1
-        if not fresh and self._wire is not None and self._wire.alive:
-            self._wire.text("COMMIT")
         deliver(live)
+        if not fresh:
+            self._end("COMMIT")
         return []
 
-    def _one(self, job: Job[Any], *, fresh: bool) -> bool:
-        """One read; answers whether the next one needs a new snapshot."""
-        for attempt in range(3):
+    def _one(self, job: Job[Any], *, fresh: bool) -> tuple[bool, UnavailableError | None]:
+        """One read; whether the next one needs a new snapshot, and why there will be none."""
+        for _ in range(3):
             try:
                 wire = self._ready(fresh=fresh)
-                job.result, job.error = job.fn(self._tx), None
-                wire.sync()
-            except LostError as error:
+            except ConnectionLostError as error:
                 job.error, fresh = error, True
-                if attempt < 2:
-                    continue
-            except BaseException as error:
+                continue
+            except UnavailableError as error:
                 job.error = error
-                self._abandon()
-                return True
-            return job.error is not None
-        return True
+                return True, error
+            try:
+                self._tx.broken = None
+                job.result, job.error = job.fn(self._tx), None
+                if self._tx.broken is not None:
+                    raise self._tx.broken
+                wire.sync()
+            except ConnectionLostError as error:
+                job.result, job.error, fresh = None, error, True
+            except BaseException as error:
+                job.result, job.error = None, error
+                self._end("ROLLBACK")
+                return True, None
+            else:
+                return False, None
+        return True, None
 
     def _ready(self, *, fresh: bool) -> Wire:
         wire = self._wire
@@ -63,13 +73,14 @@ class PostgresReader:
             wire.text("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return wire
 
-    def _abandon(self) -> None:
+    def _end(self, how: str) -> None:
+        """Leave the transaction, so that no snapshot is held while nothing is read."""
         wire = self._wire
         if wire is None or not wire.alive:
             return
         try:
             wire.abandon()
-            wire.text("ROLLBACK")
+            wire.text(how)
             wire.sync()
         except HoldfastError:
             wire.close()

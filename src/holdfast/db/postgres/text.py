@@ -27,6 +27,9 @@ def dump(name: str, value: Any) -> tuple[Value, int]:
         return (b"1" if value else b"0"), 0
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value), 1
+    if isinstance(value, str | int | float):  # an enum, or a number of another library
+        plain = next(base for base in (str, int, float) if isinstance(value, base))
+        return dump(name, plain.__str__(value) if plain is str else plain(value))
     raise InvalidInputError(f"{name} has type {kind.__name__}, which no database column takes", parameter=name)
 
 

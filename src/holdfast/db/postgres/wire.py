@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from psycopg import Error, OperationalError, pq
+from psycopg import Error, pq
 
 from holdfast.db.postgres.text import dump, loader
 from holdfast.db.sql import Query
@@ -13,6 +13,7 @@ from holdfast.db.tx import Row
 from holdfast.errors import (
     BusyError,
     ConfigError,
+    ConnectionLostError,
     ConstraintError,
     DatabaseError,
     DiskFullError,
@@ -26,7 +27,6 @@ from holdfast.errors import (
 )
 
 _OLDEST = 140000
-_WAIT_S = 60.0
 
 # By SQLSTATE, the longest prefix that fits.
 _TYPED: dict[str, type[HoldfastError]] = {
@@ -47,12 +47,6 @@ _TYPED: dict[str, type[HoldfastError]] = {
 
 
 _LOST = {"57P01", "57P02", "57P03", "57P05", "08003", "08006"}
-
-
-class LostError(UnavailableError):
-    """The connection to the server broke before the commit; the work was not kept and can be done again."""
-
-    code = "database.connection_lost"
 
 
 class _Slot(NamedTuple):
@@ -149,13 +143,14 @@ class Wire:
                 while (result := self._next()) is not None:
                     if failure is None:
                         rows, failure = self._read(result, slot)
-                if failure is not None and slot.prepares is not None:
+                if slot.prepares is not None and failure is not None and not isinstance(failure, ExpectationError):
                     self._prepared.discard(slot.prepares)  # the server skipped it
             while (result := self._next()) is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
                 pass
         except Error as error:
             raise self._lost(error) from (failure or error)
         if failure is not None:
+            self.wrote += 1  # whose statement it was is not known here: let the group find out
             raise failure
         return rows
 
@@ -205,30 +200,28 @@ class Wire:
     def _flush(self) -> None:
         while self._pg.flush():
             self._poll.modify(self._pg.socket, select.POLLIN | select.POLLOUT)
-            for _, event in self._poll.poll(_WAIT_S * 1000):
+            for _, event in self._poll.poll():
                 if event & ~select.POLLOUT:
                     self._pg.consume_input()
             self._poll.modify(self._pg.socket, select.POLLIN)
 
     def _next(self) -> Any:
         while self._pg.is_busy():
-            if not self._poll.poll(_WAIT_S * 1000):
-                self._pg.finish()
-                raise OperationalError(f"no answer within {_WAIT_S:.0f} s")
+            self._poll.poll()  # a statement may take its time; a peer that is gone is found by TCP itself
             self._pg.consume_input()
         return self._pg.get_result()
 
-    def _lost(self, error: Exception) -> LostError:
+    def _lost(self, error: Exception) -> ConnectionLostError:
         self._slots = []
         self._pg.finish()
-        return LostError(f"the connection to PostgreSQL broke: {words(error)}")
+        return ConnectionLostError(f"the connection to PostgreSQL broke: {words(error)}")
 
 
 def _typed(result: Any, query: Query | None) -> HoldfastError:
     state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
     message = words(result.get_error_message())
     if state in _LOST:
-        return LostError(f"the server hung up: {message}", sqlstate=state)
+        return ConnectionLostError(f"the server hung up: {message}", sqlstate=state)
     kind = next((_TYPED[state[:n]] for n in range(5, 1, -1) if state[:n] in _TYPED), DatabaseError)
     return kind(f"{message} ({query or 'statement'})", sqlstate=state)
 

@@ -8,7 +8,7 @@ Rules:
 - Another process holding the file is waited for with jitter, up to `busy_s`; then a typed error.
 """
 
-from holdfast.db.sqlite.backend import open_sqlite
+from holdfast.db.sqlite.backend import check_file, open_sqlite
 from holdfast.db.sqlite.files import APPLICATION_IDS, FORMAT, claim
 
-__all__ = ["APPLICATION_IDS", "FORMAT", "claim", "open_sqlite"]
+__all__ = ["APPLICATION_IDS", "FORMAT", "check_file", "claim", "open_sqlite"]

@@ -11,7 +11,7 @@ from holdfast.db.clock import Clock, Random
 from holdfast.db.groups import GroupWriter, Hooks
 from holdfast.db.pump import Pump
 from holdfast.db.sql import Dialect
-from holdfast.db.sqlite.files import configure, connect, damaged_pages, has_checksums, identify
+from holdfast.db.sqlite.files import INHERITED, configure, connect, damaged_pages, has_checksums, identify
 from holdfast.db.sqlite.link import SqliteLink
 from holdfast.db.sqlite.reader import MemoryWorker, Peeks, SqliteReader
 from holdfast.db.sqlite.tx import SqliteTx, typed
@@ -46,25 +46,34 @@ class SqliteBackend:
         return {**facts, "path": str(self.path), "bytes": sizes, "checksums": has_checksums(self.path)}
 
     def check(self) -> list[str]:
-        """See Backend; on a connection of its own, so that a long check holds up nobody."""
-        if self.path is None:
-            return []
-        connection = connect(self.path, busy_s=10)
-        try:
-            connection.execute("PRAGMA checksum_verification=OFF").fetchall()  # to read on and name all damage
-            found = [f"page {number} is damaged" for number in damaged_pages(connection, self.path)]
-            found += [str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-            orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
-            return found + [f"row {row[1]} of {row[0]} points to a missing row of {row[2]}" for row in orphans]
-        except apsw.Error as error:
-            return [str(error)]
-        finally:
-            connection.close()
+        """See Backend."""
+        return [] if self.path is None else check_file(self.path)
+
+    def disown(self) -> None:
+        """See Backend."""
+        if self.path is not None:
+            facts = self.path.stat()
+            INHERITED.add((facts.st_dev, facts.st_ino))
 
     def close(self) -> None:
         """See Backend; the workers close their connections themselves."""
         if self._peeks is not None:
             self._peeks.close()
+
+
+def check_file(path: Path) -> list[str]:
+    """What is wrong with a database file; on a connection of its own, so that a long check holds up nobody."""
+    connection = connect(path, busy_s=10, create=False)
+    try:
+        connection.execute("PRAGMA checksum_verification=OFF").fetchall()  # to read on and name all damage
+        found = [f"page {number} is damaged" for number in damaged_pages(connection, path)]
+        found += [str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
+        return found + [f"row {row[1]} of {row[0]} points to a missing row of {row[2]}" for row in orphans]
+    except apsw.Error as error:
+        return [str(error)]
+    finally:
+        connection.close()
 
 
 def open_sqlite(

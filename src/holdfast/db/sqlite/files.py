@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import apsw
 import apsw.sqlite_extra
@@ -16,6 +17,7 @@ from holdfast.db.sqlite.tx import typed
 from holdfast.db.tx import Tx
 from holdfast.errors import (
     ForeignFileError,
+    ForkedError,
     NewerStoreError,
     UnavailableError,
 )
@@ -28,25 +30,40 @@ _CHECKSUM_BYTES = 8
 _RESERVED_AT = 20
 
 
-def connect(path: Path | None, *, busy_s: float) -> apsw.Connection:
-    """A connection to a file, made if it is missing, or to a new database in memory."""
+def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Connection:
+    """A connection to a file, made if it is missing and may be, or to a new database in memory."""
     if path is None:
         return apsw.Connection(":memory:", statementcachesize=256)
     try:
-        if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        if not stat.S_ISREG(path.stat().st_mode):
+        if create and not path.exists():
+            _make(path)
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode):
             raise ForeignFileError(f"{path} is not a file", path=str(path))
+        if (facts.st_dev, facts.st_ino) in INHERITED:
+            raise ForkedError(f"{path} was open when this process was forked; SQLite cannot open it here again")
         connection = apsw.Connection(str(path), vfs=_vfs(path), statementcachesize=256)
         connection.set_busy_timeout(round(busy_s * 1000))
-        if path.stat().st_size == 0 and checksums():
+        if facts.st_size == 0 and checksums():
             connection.reserve_bytes("main", _CHECKSUM_BYTES)
     except OSError as error:
         raise UnavailableError(f"cannot open {path}: {error.strerror}", path=str(path)) from error
     except apsw.Error as error:
         raise typed(error, path) from error
     return connection
+
+
+INHERITED: Final[set[tuple[int, int]]] = set()
+"""Files that were open when this process was forked. POSIX locks are not inherited, but SQLite's memory of them is: a
+second opening would believe in locks it does not have, and lose data."""
+
+
+def _make(path: Path) -> None:
+    """An empty file for the owner only, in folders for the owner only."""
+    for folder in (*reversed(path.parents),):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 @cache
@@ -95,18 +112,22 @@ def damaged_pages(connection: apsw.Connection, path: Path) -> Iterator[int]:
 
 def identify(connection: apsw.Connection, path: Path | None, space: str) -> bool:
     """Whether the file is new; refuses, untouched, what is not ours or newer than we are."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # another program's log is not ours to tidy
     ours = APPLICATION_IDS[space]
     found = connection.pragma("application_id")
     if found == 0 and not connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall():
-        return True
-    if found != ours:
+        new = True
+    elif found != ours:
         kind = next((name for name, number in APPLICATION_IDS.items() if number == found), None)
         what = f"is the {kind} database of a Holdfast store" if kind else "is a database of another program"
         raise ForeignFileError(f"{path} {what}, not a {space} database", path=str(path))
+    else:
+        new = False
     version = connection.pragma("user_version")
     if version > FORMAT:
         raise NewerStoreError(f"{path} has format {version}, this Holdfast knows {FORMAT}", path=str(path))
-    return False
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    return new
 
 
 def claim(tx: Tx, space: str) -> None:
@@ -119,6 +140,8 @@ def configure(connection: apsw.Connection) -> None:
     for name, value in (
         ("journal_mode", "wal"),
         ("synchronous", "full"),
+        ("fullfsync", True),  # macOS: fsync alone leaves data in the drive's cache
+        ("checkpoint_fullfsync", True),
         ("foreign_keys", True),
         ("secure_delete", True),
         ("trusted_schema", False),

@@ -40,9 +40,9 @@ class SqliteLink:
         except apsw.Error as error:
             raise typed(error, statement) from error
 
-    def begin(self, *, serializable: bool = False) -> None:
+    def begin(self, *, serializable: bool = False, together: bool = False) -> None:
         """See Link; SQLite's one writer is always serializable."""
-        del serializable
+        del serializable, together
         self._patience = time.monotonic() + self._busy_s
         self.tx.schema_touched = False
         self._do("BEGIN IMMEDIATE")
@@ -84,9 +84,9 @@ class SqliteLink:
         connection = self._connection
         return connection.total_changes() != mark or self.tx.schema_touched or not connection.in_transaction
 
-    def retryable(self, error: BaseException) -> bool:
+    def retryable(self, error: BaseException, *, together: bool) -> bool:
         """See Link."""
-        del error
+        del error, together
         return False
 
     def tidy(self) -> None:

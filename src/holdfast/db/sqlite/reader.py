@@ -18,6 +18,15 @@ T = TypeVar("T")
 _SNAPSHOT_S = 0.005
 
 
+def reading(fn: Callable[[Tx], T], tx: Tx) -> T:
+    """Run a read; one that swallowed a database error fails with it all the same."""
+    tx.broken = None
+    result = fn(tx)
+    if tx.broken is not None:
+        raise tx.broken
+    return result
+
+
 class SqliteReader:
     """The worker for reads: a batch shares one snapshot, for a few milliseconds at most."""
 
@@ -64,7 +73,7 @@ class SqliteReader:
     def _one(self, job: Job[Any]) -> None:
         self.progress += 1
         try:
-            job.result = job.fn(self._tx)
+            job.result = reading(job.fn, self._tx)
         except BaseException as error:
             job.error = error
 
@@ -120,7 +129,7 @@ class _Peek:
         self._tx.renew()
         self._run("BEGIN")
         try:
-            return fn(self._tx)
+            return reading(fn, self._tx)
         except ReadLimitError:
             return NOTHING
         finally:

@@ -52,6 +52,14 @@ def typed(error: apsw.Error, where: object) -> HoldfastError:
     return ours(f"{error} ({where})", sqlite=type(error).__name__)
 
 
+_UNFIT = (TypeError, OverflowError, UnicodeEncodeError)
+
+
+def unfit(error: Exception, where: object) -> HoldfastError:
+    """Our error for a parameter that no column can hold."""
+    return InvalidInputError(f"a parameter does not fit a column: {error} ({where})")
+
+
 class SqliteTx(Tx):
     """A transaction on one apsw connection."""
 
@@ -67,9 +75,13 @@ class SqliteTx(Tx):
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
         """See Tx."""
         try:
-            self._run(query.sqlite, query.bind(params))
+            cursor = self._run(query.sqlite, query.bind(params))
+            if query.answers:
+                cursor.fetchall()  # an unread answer would keep the statement, and with it the commit, waiting
         except apsw.Error as error:
             raise self._break(typed(error, query)) from error
+        except _UNFIT as error:
+            raise self._break(unfit(error, query)) from error
         if expect is None:
             if query.kind == "other":
                 self.schema_touched = True
@@ -87,6 +99,8 @@ class SqliteTx(Tx):
             return self._run(query.sqlite, query.bind(params)).fetchall()
         except apsw.Error as error:
             raise self._break(typed(error, query)) from error
+        except _UNFIT as error:
+            raise self._break(unfit(error, query)) from error
 
     def many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
         """See Tx."""
@@ -94,6 +108,8 @@ class SqliteTx(Tx):
             self._many(query.sqlite, map(query.bind, rows))
         except apsw.Error as error:
             raise self._break(typed(error, query)) from error
+        except _UNFIT as error:
+            raise self._break(unfit(error, query)) from error
 
     def script(self, text: str, /) -> None:
         """See Tx."""

@@ -1,0 +1,87 @@
+"""How results are shown: tables for people, one JSON document for programs."""
+
+import json
+import os
+import platform
+import sqlite3  # noqa: TID251 -- a peer, not the product
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+from rich.console import Console
+from rich.table import Table
+
+from bench.goals import Verdict
+from bench.harness import Options, Result, Spread
+
+RESULTS = Path(__file__).with_name("results")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on; nothing that names the machine or its user."""
+    return {
+        "cpus": os.cpu_count(),
+        "arch": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "sqlite": {"apsw": apsw.sqlite_lib_version(), "stdlib": sqlite3.sqlite_version},
+    }
+
+
+def document(name: str, results: Sequence[Result], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """One benchmark as JSON."""
+    return {
+        "name": name,
+        "results": [result.to_dict() for result in results],
+        "goals": [verdict.to_dict() for verdict in verdicts],
+    }
+
+
+def whole(benchmarks: Sequence[dict[str, Any]], options: Options, commit_ms: dict[str, float]) -> dict[str, Any]:
+    """The one document `--json` prints."""
+    facts = {**machine(), "durable_commit_ms": commit_ms}
+    return {"machine": facts, "options": vars(options), "benchmarks": list(benchmarks)}
+
+
+def save(name: str, content: dict[str, Any]) -> None:
+    """Keep the results beside the code (ignored by git)."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def show(console: Console, results: Sequence[Result], verdicts: Sequence[Verdict]) -> None:
+    """A table for each race, then the goals."""
+    if not results:
+        console.print("no race was run")
+    for race in dict.fromkeys(result.race for result in results):
+        console.print(_race_table(race, [result for result in results if result.race == race]))
+    console.print(_goal_table(verdicts))
+
+
+def _race_table(race: str, results: Sequence[Result]) -> Table:
+    references = list(results[0].ratios)
+    table = Table(title=race, title_justify="left")
+    table.add_column("contestant")
+    for heading in ("callers", "per second", "min - max", "CPU µs", *(f"x {label}" for label in references)):
+        table.add_column(heading, justify="right")
+    for result in results:
+        spread = Spread.of(result.rates)
+        ratios = [f"{result.ratios[label].median:.2f}" for label in references]
+        span = f"{spread.low:,.0f} - {spread.high:,.0f}"
+        row = [result.name, str(result.callers), f"{spread.median:,.0f}", span, f"{result.cpu_us:.0f}"]
+        table.add_row(*row, *ratios)
+    return table
+
+
+def _goal_table(verdicts: Sequence[Verdict]) -> Table:
+    table = Table(title="goals", title_justify="left")
+    table.add_column("goal")
+    for heading in ("kind", "required", "got", "met"):
+        table.add_column(heading, justify="right")
+    for verdict in verdicts:
+        got = "not measured" if verdict.got is None else f"{verdict.got:.2f}"
+        met = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[verdict.met]
+        kind = "aim" if verdict.goal.aim else "goal"
+        table.add_row(verdict.goal.text, kind, f"{verdict.goal.at_least:g}", got, met)
+    return table

@@ -1,0 +1,135 @@
+"""The benchmark harness on made-up numbers; nothing here looks at a clock."""
+
+import importlib.util
+import json
+
+import pytest
+
+from bench import BENCHMARKS, report
+from bench.__main__ import main, parser
+from bench.goals import Goal, judge
+from bench.harness import Contestant, Meter, Options, Race, Result, Sample, Spread, compare, rate, run_race
+from bench.workload import SCHEMA, Statements, plain, positional
+
+
+def result(name: str, *rates: float, callers: int = 1) -> Result:
+    return Result("race", name, callers, rates)
+
+
+def idle(_: Meter) -> None:
+    raise AssertionError("nothing is run here")
+
+
+def test_the_rate_counts_whole_groups_between_warm_up_and_deadline() -> None:
+    stamps = [moment for moment in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0) for _ in range(64)]
+    assert rate(stamps, warm=0.9, deadline=2.9) == pytest.approx(128)
+
+
+def test_the_rate_does_not_depend_on_the_order_threads_report_in() -> None:
+    assert rate([3.0, 1.0, 2.0, 0.0], warm=0.5, deadline=2.5) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("stamps", [[], [0.1], [0.1, 0.2], [2.0], [2.0, 2.0]])
+def test_too_few_units_are_an_error_not_a_number(stamps: list[float]) -> None:
+    with pytest.raises(ValueError, match="--seconds"):
+        rate(stamps, warm=0.5, deadline=1.5)
+
+
+def test_a_spread_is_median_and_extremes() -> None:
+    assert Spread.of([5, 1, 100]) == Spread(5, 1, 100)
+    assert Spread.of([4, 2]) == Spread(3, 2, 4)
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    # The machine was ten times slower in the last round, for both: the ratio does not move.
+    ours, peer = result("ours", 20, 22, 2), result("peer", 10, 11, 1)
+    assert ours.over(peer) == Spread(2, 2, 2)
+
+
+def test_every_result_has_its_ratio_to_each_reference() -> None:
+    race = Race("race", [Contestant(name, 1, idle) for name in ("peer", "ours")], ("peer @1", "absent @1"))
+    results = compare(race, {"peer @1": [Sample(10, 1)] * 3, "ours @1": [Sample(30, 7), Sample(40, 9), Sample(20, 8)]})
+    assert [r.label for r in results] == ["peer @1", "ours @1"]
+    assert results[0].ratios == {"peer @1": Spread(1, 1, 1)}
+    assert results[1].ratios == {"peer @1": Spread(3, 2, 4)}
+    assert results[1].cpu_us == 8
+
+
+def test_contestants_are_interleaved(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(Meter, "finish", lambda _: Sample(1, 1))
+
+    def contestant(name: str) -> Contestant:
+        return Contestant(name, 1, lambda _: order.append(name))
+
+    race = Race("race", [contestant(name) for name in "abc"], ())
+    run_race(race, Options(repeats=2))
+    assert "".join(order) == "abcabc"
+
+
+def test_goals_are_judged_by_the_median_ratio() -> None:
+    results = [result("ours", 70, 80, 90, callers=64), result("peer", 100, 100, 100)]
+    goals = [
+        Goal("met", "race", "ours @64", "peer @1", 0.8),
+        Goal("missed", "race", "ours @64", "peer @1", 0.81),
+    ]
+    met, missed = judge(goals, results)
+    assert (met.got, met.met) == (0.8, True)
+    assert (missed.got, missed.met) == (0.8, False)
+
+
+def test_a_goal_without_its_contestants_is_neither_met_nor_missed() -> None:
+    (verdict,) = judge([Goal("?", "race", "ours @64", "peer @1", 1)], [result("peer", 1)])
+    assert verdict.met is None
+    assert verdict.to_dict()["got"] is None
+
+
+def test_the_document_is_json_and_names_no_machine() -> None:
+    results = [result("ours", 2, 4, 6)]
+    verdicts = judge([Goal("?", "race", "ours @1", "ours @1", 1, aim=True)], results)
+    content = report.whole([report.document("made up", results, verdicts)], Options(), {"apsw": 0.1})
+    read = json.loads(json.dumps(content))
+    assert set(read["machine"]) == {"cpus", "arch", "system", "python", "sqlite", "durable_commit_ms"}
+    assert read["benchmarks"][0]["results"][0]["per_second"] == {"median": 4, "low": 2, "high": 6}
+    assert read["benchmarks"][0]["goals"][0]["kind"] == "aim"
+
+
+@pytest.mark.parametrize("name", sorted(BENCHMARKS))
+def test_the_registry_finds_its_benchmarks(name: str) -> None:
+    assert importlib.util.find_spec(BENCHMARKS[name]) is not None
+
+
+@pytest.mark.parametrize("name", sorted(BENCHMARKS))
+def test_a_benchmark_can_be_run_and_has_goals(name: str) -> None:
+    module = importlib.import_module(BENCHMARKS[name])
+    assert callable(module.run)
+    assert all(goal.at_least > 0 for goal in module.goals(Options()))
+
+
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refusal:
+        main(["nonsense"])
+    assert refusal.value.code == 2
+    assert "durable" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["0,8", "many", ""])
+def test_callers_must_be_counts(text: str) -> None:
+    with pytest.raises(SystemExit) as refusal:
+        parser().parse_args(["--callers", text])
+    assert refusal.value.code == 2
+
+
+def test_peers_bind_every_parameter_of_every_statement() -> None:
+    made = Statements()
+    for text, parameters in (*made.txn(7), *made.unit(7)):
+        assert ":" not in text
+        assert text.count("?") == len(parameters)
+    assert len(made.unit(7)) == 8
+
+
+def test_peers_get_the_same_tables() -> None:
+    for dialect in ("sqlite", "postgres"):
+        assert "@" not in plain(dialect)
+        assert plain(dialect).count("CREATE") == SCHEMA.count("CREATE")
+    assert positional("a = :a AND b = :b", "%s") == "a = %s AND b = %s"

@@ -1,0 +1,185 @@
+"""The documentation tells the truth: its code runs, its commands work, its links lead somewhere, its tables are new.
+
+`HOLDFAST_UPDATE_DOCS=1` writes docs/reference/errors.md anew instead of comparing it.
+"""
+
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast import config, errors
+from holdfast.cli.app import app
+from holdfast.db import migrate
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("changelog.d/*.md")])
+ERRORS = ROOT / "docs" / "reference" / "errors.md"
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, *kinds: str) -> Iterator[tuple[int, str]]:
+    """Line number and text of each fenced block of these kinds."""
+    text = page.read_text(encoding="utf-8")
+    for fence in _FENCE.finditer(text):
+        if fence[1] in kinds:
+            yield text.count("\n", 0, fence.start(2)), fence[2]
+
+
+def having(*kinds: str) -> list[Path]:
+    return [page for page in PAGES if any(blocks(page, *kinds))]
+
+
+def prose(page: Path) -> str:
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, a home of its own, and nothing else in the environment."""
+    for variable in [each for each in os.environ if each.startswith(("HOLDFAST_", "XDG_", "PG"))]:
+        if variable != "HOLDFAST_UPDATE_DOCS":
+            monkeypatch.delenv(variable)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+# --- what can be run ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", having("python"), ids=name)
+def test_every_python_block_runs(page: Path, place: Path) -> None:
+    """All blocks of a page are one program, padded so that its line numbers are those of the page."""
+    lines: list[str] = []
+    for start, text in blocks(page, "python"):
+        lines += [""] * (start - len(lines)) + text.splitlines()
+    program = place / f"{page.stem}.py"
+    program.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = subprocess.run([sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), f"{name(page)}:\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", having("console", "sh"), ids=name)
+def test_every_holdfast_command_succeeds(page: Path) -> None:
+    for _, text in blocks(page, "console", "sh"):
+        for line in text.splitlines():
+            if line.startswith("$ holdfast"):
+                done = CliRunner().invoke(app, shlex.split(line, comments=True)[2:])
+                assert done.exit_code == 0, f"{name(page)}: {line}\n{done.output}"
+
+
+@pytest.mark.parametrize("page", having("yaml"), ids=name)
+def test_every_settings_block_is_understood(page: Path) -> None:
+    paths = config.Paths.find()
+    paths.create()
+    for _, text in blocks(page, "yaml"):
+        paths.config_file.write_text(text, encoding="utf-8")
+        variables = dict.fromkeys(re.findall(r"\$\{(?:env:)?(\w+)\}", text), "x")
+        assert config.load(paths=paths, env=variables).warnings == ()
+
+
+# --- what is said ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_internal_link_leads_somewhere(page: Path) -> None:
+    for target in _LINK.findall(prose(page)):
+        if re.match(r"\w+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{name(page)}: {target}"
+        assert not anchor or anchor in anchors(file), f"{name(page)}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that headings have as link targets."""
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(page)))
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+def test_the_commands_of_the_readme_are_targets_of_the_makefile() -> None:
+    commands = [line for _, text in blocks(ROOT / "README.md", "sh") for line in text.splitlines()]
+    wanted = [found[1] for line in commands if (found := re.match(r"make (\w+)", line))]
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert wanted == ["run", "test"]
+    assert set(wanted) <= set(targets)
+
+
+def test_every_decision_is_listed_in_the_index() -> None:
+    listed = re.findall(r"\(adr/(\S+?)\)", prose(ROOT / "docs" / "index.md"))
+    assert listed == sorted(page.name for page in ROOT.glob("docs/adr/*.md"))
+
+
+def test_every_dependency_is_explained() -> None:
+    explained = (ROOT / "docs" / "adr" / "0002-dependencies.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = [project["dependencies"], *project["optional-dependencies"].values()]
+    packages = {re.split(r"[^\w-]", one)[0] for group in declared for one in group} - {"holdfast"}
+    assert not {package for package in packages if f"`{package}" not in explained}
+
+
+def test_every_table_of_the_kernel_is_in_the_format() -> None:
+    documented = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
+    scripts = "".join(step.text for step in migrate.shipped("kernel"))
+    tables = re.findall(r"CREATE TABLE (\w+)", scripts)
+    assert [table for table in tables if f"`{table}`" not in documented] == []
+
+
+# --- the page of errors ------------------------------------------------------------------------------------------
+
+
+def error_page() -> str:
+    """docs/reference/errors.md, made from errors.py: its sections, and a row for each class."""
+    lines = [
+        "# Errors",
+        "",
+        "Made from `holdfast/errors.py`; `HOLDFAST_UPDATE_DOCS=1 make docs` writes it anew.",
+        "",
+        "Every error is a `HoldfastError`. It carries a stable `code`, an HTTP `status`, an `exit_code`, the facts of",
+        "the case in `fields`, and what you can do about it in `remedy`. `to_dict()` gives code, message, remedy and",
+        "facts, as the command line prints them with `--json`.",
+    ]
+    for part in re.split(r"^# --- (.+?) -+$", inspect.getsource(errors), flags=re.MULTILINE):
+        if not (classes := re.findall(r"^class (\w+)\((\w+)\)", part, re.MULTILINE)):
+            lines += ["", f"## {part.capitalize()}"] if "\n" not in part else []
+            continue
+        lines += ["", "| error | code | HTTP | exit | what to do |", "|---|---|---|---|---|"]
+        lines += [_row(child, parent) for child, parent in classes]
+    return "\n".join(lines) + "\n"
+
+
+def _row(child: str, parent: str) -> str:
+    kind: type[errors.HoldfastError] = getattr(errors, child)
+    remedy = kind("").remedy.replace("|", r"\|")
+    above = "" if parent in {"Exception", "HoldfastError"} else f", a kind of `{parent}`"
+    return f"| `{child}`{above} | `{kind.code}` | {kind.status} | {kind.exit_code} | {remedy} |"
+
+
+def test_the_page_of_errors_is_current() -> None:
+    if os.environ.get("HOLDFAST_UPDATE_DOCS") == "1":
+        ERRORS.write_text(error_page(), encoding="utf-8")
+    assert ERRORS.read_text(encoding="utf-8") == error_page(), "write it anew: HOLDFAST_UPDATE_DOCS=1 make docs"
+
+
+def test_no_two_errors_share_a_code() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    codes = [kind.code for kind in kinds if issubclass(kind, errors.HoldfastError)]
+    assert sorted(set(codes)) == sorted(codes)
