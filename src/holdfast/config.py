@@ -6,7 +6,8 @@
 4. Not strict (the storage provider): the setting concerned is ignored, each time with a warning.
 5. A file is text of bounded size and says everything once; a key without a value says nothing.
 6. A project file overrides single settings; naming another `type` replaces that provider as a whole.
-7. Secrets never appear in messages, warnings or `repr`.
+7. A file counts only if it belongs to this user or to root: others could move the store elsewhere.
+8. Secrets never appear in messages, warnings or `repr`.
 """
 
 import errno
@@ -329,6 +330,8 @@ def _parse(file: Path) -> dict[Any, Any]:
         if not file.is_file():  # a pipe would block, a dangling link is broken and not absent
             raise ConfigError(f"{file}: not a file that can be read", file=str(file))
         with file.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_uid not in {os.geteuid(), 0}:  # it could move the store elsewhere
+                raise ConfigError(f"{file}: belongs to another user; make it yours if you trust it", file=str(file))
             raw = stream.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:
             raise ConfigError(f"{file}: larger than {_MAX_BYTES} bytes", file=str(file))

@@ -69,6 +69,15 @@ class AlreadyExistsError(ConflictError):
     code = "conflict.exists"
 
 
+class ErasedError(NotFoundError):
+    """It was erased on purpose and cannot be brought back; its proof in the log stands."""
+
+    code, status = "erased", 410
+
+
+# --- configuration and use ---------------------------------------------------------------------------------------
+
+
 class ConfigError(HoldfastError):
     """Correct the configuration at the named place; Holdfast never guesses where your data lives."""
 
@@ -198,6 +207,15 @@ class MigrationEditedError(MigrationError):
     code = "migration.edited"
 
 
+# --- other servers -----------------------------------------------------------------------------------------------
+
+
+class UnreachableError(HoldfastError):
+    """A server that is not ours does not answer, or not as it should: check its address, then try again."""
+
+    code, status, exit_code = "network.unreachable", 502, 6
+
+
 # --- formats and proofs ------------------------------------------------------------------------------------------
 
 
@@ -217,3 +235,24 @@ class ProofError(FormatError):
     """The signature or proof does not hold: treat the record as unproven."""
 
     code, exit_code = "proof.invalid", 20
+
+
+class RevokedKeyError(ConflictError):
+    """The key was revoked: rotate its role (`holdfast keys rotate`), then sign again."""
+
+    code, exit_code = "key.revoked", 12
+
+
+class UnknownKeyError(ConflictError):
+    """This key is not in the keyring: bring the key files over, or let root admit the key (`holdfast keys rotate`)."""
+
+    code, exit_code = "key.unknown", 12
+
+
+# --- the lockdown ------------------------------------------------------------------------------------------------
+
+
+class LockedError(HoldfastError):
+    """Tampering was found and the store is locked: run `holdfast verify`, then unlock with a statement of root."""
+
+    code, status, exit_code = "locked", 423, 5

@@ -11,15 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import config
-from holdfast.crypto import keys
 from holdfast.db import MEMORY, Hooks, Tx, migrate, open_database, sql
 from holdfast.db.sqlite import check_file
 from holdfast.errors import HoldfastError
+from holdfast.evidence import lockdown, tidying, tree
 from holdfast.evidence import opening as evidence
-from holdfast.evidence.context import Context
+from holdfast.evidence.context import Context, Embedder
 from holdfast.evidence.heads import HighWater
-from holdfast.evidence.keyfiles import KeyFolder
+from holdfast.evidence.keyfiles import KeyFolder, Keys, MemoryKeys
+from holdfast.evidence.witness import level_of
+from holdfast.model.backup import Progress, Restored
 from holdfast.model.status import Check, Migrated, Status
+from holdfast.model.verify import Report
+from holdfast.upkeep import erase, swap, verify
+from holdfast.upkeep import lockdown as response
+from holdfast.upkeep import restore as restoring
+from holdfast.upkeep.staging import Wanted
 
 _log = logging.getLogger("holdfast")
 
@@ -29,13 +36,17 @@ VERSION = metadata.version("holdfast")
 class Store:
     """What every face of one store shares."""
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
+    def __init__(self, context: Context, presence: swap.Presence | None = None) -> None:
+        self.context, self._presence = context, presence
         self.paths, self.settings, self.database = context.paths, context.settings, context.database
+        self._closed = False
 
     def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""
-        facts, applied = self.database.read(lambda tx: (_facts(tx), migrate.applied(tx))).result()
+        kept = self.context.marks.largest() if self.context.marks else {}
+        facts, applied, log = self.database.read(
+            lambda tx: (_facts(tx), migrate.applied(tx), level_of(tx, kept).text)
+        ).result()
         where = self.database.backend.facts()
         return Status(
             version=VERSION,
@@ -45,11 +56,13 @@ class Store:
             paths={name: str(getattr(self.paths, name)) for name in ("data", "config", "state", "cache")},
             database=where,
             migrations=sorted(applied),
+            log=log,
             degraded=self._degraded(where),
         )
 
     def _degraded(self, where: dict[str, Any]) -> list[str]:
         found = list(self.settings.warnings)
+        found += response.warnings(self.context)
         if where.get("path") == MEMORY:
             found.append("the store is in memory: nothing survives the end of this process")
         return found
@@ -66,29 +79,74 @@ class Store:
 
     def close(self) -> None:
         """Finish queued work and close; may be called twice."""
+        if not self._closed:
+            self._closed = True
+            tidying.at_closing(self.context)
+        self.context.log.stop()
         self.database.close()
         if self.context.marks is not None:
             self.context.marks.flush()
+        if self._presence is not None:
+            self._presence.end()
 
 
-def open_store(home: str | Path | None = None, url: str | None = None, **options: Any) -> Store:
-    """Open the store at `home` or `url`, or where the environment and the configuration say; migrated."""
+def open_store(
+    home: str | Path | None = None,
+    url: str | None = None,
+    *,
+    keys: Keys | None = None,
+    embedder: Embedder | None = None,
+    dimensions: int | None = None,
+    **options: Any,
+) -> Store:
+    """Open the store at `home` or `url`, or where the environment and the configuration say; migrated.
+
+    `keys` replaces the key folder (a KMS), `embedder` makes intent vectors of `dimensions` numbers.
+    """
     paths, settings, target = _locate(home, url)
     if target != MEMORY:
         paths.create()
+    presence = swap.Presence(paths, alone=False) if target != MEMORY else None
+    try:
+        return _open(paths, settings, target, presence, keys=keys, embedder=embedder, dimensions=dimensions, **options)
+    except BaseException:
+        if presence is not None:
+            presence.end()
+        raise
+
+
+def _open(
+    paths: config.Paths,
+    settings: config.Settings,
+    target: str | Path,
+    presence: swap.Presence | None,
+    *,
+    keys: Keys | None,
+    embedder: Embedder | None,
+    dimensions: int | None,
+    **options: Any,
+) -> Store:
     database = open_database(target, hooks=Hooks(), **options)
     try:
         store_id = database.write(_introduce).result()
         disk = target != MEMORY
-        marks, folder = (HighWater(paths.heads), KeyFolder(paths.keys)) if disk else (None, None)
-        signer = keys.generate("ed25519") if folder is None else folder.ensure("log")
-        log = evidence.start(database, signer, store_id, _forget if marks is None else marks.publish)
+        marks = HighWater(paths.heads) if disk else None
+        keys = keys or (KeyFolder(paths.keys) if disk else MemoryKeys())
+        known = marks.largest().values() if marks else ()
+        log = evidence.start(database, keys.ensure("log"), store_id, marks.publish if marks else _forget, known)
+        if disk:  # what a restore into a server that was killed left in the middle
+            swap.settle(paths, database.read(tree.state).result().origin)
+        lockdown.start(database, paths.lockdown if disk else None)
     except BaseException:
         database.close()
         raise
     if database.first_run and disk:
         _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
-    return Store(Context(paths, settings, database, folder, log, marks))
+    context = Context(paths, settings, database, keys, log, marks, embedder, dimensions)
+    response.at_opening(context)
+    tidying.at_opening(context)
+    erase.at_opening(context)
+    return Store(context, presence)
 
 
 def _forget(_: str) -> None:
@@ -107,6 +165,38 @@ def check_store(home: str | Path | None = None, url: str | None = None) -> Check
         return store.check()
     finally:
         store.close()
+
+
+def restore_store(
+    src: str | Path,
+    home: str | Path | None = None,
+    url: str | None = None,
+    *,
+    to_index: int | None = None,
+    to_time: str | None = None,
+    key: str | None = None,
+    erasures: str | Path | None = None,
+    other: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Restored:
+    """Put the store of a backup in the place of the one at `home`; verified first, the old one kept aside.
+
+    `to_index` and `to_time` choose the newest backup of a folder that is not after that log index or moment. `key` is
+    the id of the log key that must have signed; `other` allows another store than the one here.
+    """
+    paths, _, target = _locate(home, url)
+    listed = None if erasures is None else Path(erasures)
+    wanted = Wanted(Path(src), to_index, to_time, key, listed, other, dry_run, progress)
+    return restoring.restore(paths, target, wanted)
+
+
+def damaged_store(
+    error: HoldfastError, home: str | Path | None = None, url: str | None = None, *, lock: bool = True
+) -> Report:
+    """What verification says of a store that cannot be opened; raises the error again if it tells of no damage."""
+    paths, _, target = _locate(home, url)
+    return verify.damaged(error, paths, target, lock=lock)
 
 
 def migrate_store(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:
@@ -130,6 +220,7 @@ def _locate(home: str | Path | None, url: str | None) -> tuple[config.Paths, con
     except FileNotFoundError:  # a deleted working folder holds no project
         here = None
     settings = config.load(paths=paths, url=url, project=here)
+    swap.finish(paths)  # what a restore that was killed left in the middle
     return paths, settings, settings.database_url or paths.kernel_db
 
 

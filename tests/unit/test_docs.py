@@ -78,11 +78,16 @@ def test_every_python_block_runs(page: Path, place: Path) -> None:
 
 @pytest.mark.parametrize("page", having("console", "sh"), ids=name)
 def test_every_holdfast_command_succeeds(page: Path) -> None:
+    """`$ echo TEXT > FILE` makes a file; `# exits with N` says which exit code is success."""
     for _, text in blocks(page, "console", "sh"):
         for line in text.splitlines():
-            if line.startswith("$ holdfast"):
-                done = CliRunner().invoke(app, shlex.split(line, comments=True)[2:])
-                assert done.exit_code == 0, f"{name(page)}: {line}\n{done.output}"
+            words = shlex.split(line, comments=True) if line.startswith("$ ") else []
+            if words[1:2] == ["echo"]:
+                Path(words[-1]).write_text(" ".join(words[2:-2]) + "\n", encoding="utf-8")
+            elif words[1:2] == ["holdfast"]:
+                done = CliRunner().invoke(app, words[2:])
+                wanted = re.search(r"# exits with (\d+)", line)
+                assert done.exit_code == int(wanted[1] if wanted else 0), f"{name(page)}: {line}\n{done.output}"
 
 
 @pytest.mark.parametrize("page", having("yaml"), ids=name)

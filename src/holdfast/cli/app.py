@@ -18,7 +18,25 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from holdfast.cli import call, db, init, render, status
+from holdfast.cli import (
+    backup,
+    battles,
+    bundle,
+    call,
+    db,
+    dbom,
+    erase,
+    imports,
+    init,
+    keys,
+    log,
+    render,
+    restore,
+    status,
+    unlock,
+    verify,
+    witness,
+)
 from holdfast.errors import HoldfastError, InvalidInputError
 
 # typer has no public name for it, but its public child leads there whether typer brings its own click or not.
@@ -115,9 +133,19 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, status):
+for noun in (init, status, verify, unlock, restore):
     app.add_typer(noun.app)
 app.add_typer(db.app, name="db")
+app.add_typer(log.app, name="log")
+app.add_typer(witness.app, name="witness")
+app.add_typer(battles.app, name="battles")
+app.add_typer(dbom.app, name="dbom")
+app.add_typer(keys.app, name="keys")
+app.add_typer(imports.app, name="import")
+app.add_typer(backup.app, name="backup")
+app.add_typer(erase.app, name="erase")
+app.add_typer(bundle.app, name="bundle")
+app.add_typer(unlock.lockdown, name="lockdown")
 
 
 def main() -> None:

@@ -1,12 +1,17 @@
 """What operations need beside their transaction: where things lie, and who signs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast.config import Paths, Settings
 from holdfast.db import Database
 from holdfast.evidence.heads import HighWater
-from holdfast.evidence.keyfiles import KeyFolder
+from holdfast.evidence.keyfiles import Keys
 from holdfast.evidence.log import Log
+
+Embedder = Callable[[str], Any]
+"""From the text of a task to its vector: any callable, on the async face a coroutine function too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +21,9 @@ class Context:
     paths: Paths
     settings: Settings
     database: Database
-    keys: KeyFolder | None
+    keys: Keys
     log: Log
     marks: HighWater | None
+    embedder: Embedder | None = None
+    dimensions: int | None = None
+    """How many numbers an intent vector has, where that was said."""

@@ -2,12 +2,21 @@
 
 One JSON line a head, appended and synced, at most once a second (the last one at close). A file put back from
 yesterday, or a log whose tail was cut, is behind the mark: `verify` says ROLLED_BACK.
+
+Rules:
+- Only durable heads come here; a line is whole or not counted.
+- The largest head of every log stays; of the others, once the file has grown, a thinned selection.
+- Any number of processes may append to it, and thin it, at once.
 """
 
+import fcntl
 import json
 import os
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.crypto import checkpoint
@@ -15,6 +24,8 @@ from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.errors import FormatError, UnavailableError
 
 _EVERY_S = 1.0
+_MOST_BYTES = 512 << 10
+_RECENT, _OLDER = 256, 256
 
 
 class HighWater:
@@ -28,7 +39,7 @@ class HighWater:
     def publish(self, head: str) -> None:
         """Keep a durable head; written at once, or with the next one if the last was written just now."""
         with self._lock:
-            self._waiting = head
+            self._waiting = max(self._waiting, head, key=lambda each: _size(each, head))
             if time.monotonic() - self._written >= _EVERY_S:
                 self._flush()
 
@@ -43,25 +54,83 @@ class HighWater:
         line = json.dumps({"head": self._waiting}) + "\n"
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
+            with self._opened() as file:
+                end = os.fstat(file).st_size
+                if end and os.pread(file, 1, end - 1) != b"\n":
+                    line = "\n" + line  # a torn line is ended, or it would swallow this one
                 os.write(file, line.encode())
                 os.fsync(file)
-            finally:
-                os.close(file)
+                if os.fstat(file).st_size > _MOST_BYTES:
+                    self._thin()
         except OSError as error:
             raise UnavailableError(f"cannot keep the log head in {self.path}: {error.strerror}") from error
         self._waiting, self._written = "", time.monotonic()
 
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The file for appending, and nobody else at it; opened again if it was replaced while we waited."""
+        while True:
+            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if os.fstat(file).st_ino == self.path.stat().st_ino:
+                    yield file
+                    return
+            except FileNotFoundError:
+                pass
+            finally:
+                os.close(file)
+
+    def _thin(self) -> None:
+        """Write the file anew without most of its older heads; called with the file locked."""
+        lines = self._lines()
+        largest = {line for _, line in _largest(lines).values()}
+        older, recent = lines[:-_RECENT], lines[-_RECENT:]
+        step = max(1, -(-len(older) // _OLDER))
+        kept = [line for number, line in enumerate(older) if number % step == 0 or line in largest] + recent
+        handle, name = tempfile.mkstemp(prefix=".heads-", dir=self.path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in kept))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, self.path)
+
     def kept(self) -> list[SignedCheckpoint]:
         """Every head in the file, oldest first; a torn last line is left out."""
+        return [head for line in self._lines() if (head := _parse(line)) is not None]
+
+    def largest(self) -> dict[str, SignedCheckpoint]:
+        """The largest head of each log, by its origin."""
+        found = {origin: _parse(line) for origin, (_, line) in _largest(self._lines()).items()}
+        return {origin: head for origin, head in found.items() if head is not None}
+
+    def _lines(self) -> list[str]:
         try:
-            lines = self.path.read_text(encoding="utf-8").split("\n")
+            return self.path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
         except FileNotFoundError:
             return []
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise UnavailableError(f"cannot read {self.path}: {error}") from error
-        return [head for line in lines[:-1] if (head := _parse(line)) is not None]
+
+
+def _size(head: str, newest: str) -> int:
+    """By which heads are compared; one of another log than the newest gives way to it."""
+    origin, _, rest = head.partition("\n")
+    size = rest.partition("\n")[0]
+    return int(size) if size.isdecimal() and newest.startswith(f"{origin}\n") else -1
+
+
+def _largest(lines: list[str]) -> dict[str, tuple[int, str]]:
+    """Size and line of the largest head of each log, without checking more than has to be."""
+    found: dict[str, tuple[int, str]] = {}
+    for line in reversed(lines):  # the newest is the largest, as a rule
+        try:
+            origin, size, _ = json.loads(line)["head"].split("\n", 2)
+            if int(size) > found.get(origin, (-1, ""))[0] and _parse(line) is not None:
+                found[origin] = int(size), line
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return found
 
 
 def _parse(line: str) -> SignedCheckpoint | None:

@@ -12,8 +12,10 @@ Rules:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
+from json.encoder import encode_basestring as _quote  # what `canonical.quote` is, without the call
 from typing import Any, Final, NamedTuple
 
 from holdfast.crypto import canonical
@@ -37,16 +39,31 @@ class Projection:
     table: str
     version: int
     columns: tuple[str, ...]
+    name: str = field(init=False)
+    """As it stands in a leaf."""
+    _keys: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def name(self) -> str:
-        """As it stands in a leaf."""
-        return f"{self.table}/{self.version}"
+    def __post_init__(self) -> None:
+        assert len(set(self.columns)) == len(self.columns) > 0, "a projection names each of its columns once"
+        assert all(column.isascii() for column in self.columns), "in ASCII, whose order is that of JCS"
+        object.__setattr__(self, "name", f"{self.table}/{self.version}")
+        ordered = [(column, f",{_quote(column)}:") for column in sorted(self.columns)]
+        object.__setattr__(self, "_keys", tuple(ordered))
 
     def commit(self, salt: bytes, row: Mapping[str, Any]) -> str:
         """The commitment to a row, in hex."""
-        content = canonical.dumps({column: _plain(row[column]) for column in self.columns})
-        return sha256(salt + content).hexdigest()
+        return sha256(salt + self.content(row)).hexdigest()
+
+    def content(self, row: Mapping[str, Any]) -> bytes:
+        """The canonical bytes of a row: what `canonical.dumps` gives, with all that is known beforehand done once."""
+        text = ""
+        for column, key in self._keys:
+            value = row[column]
+            text += key + (_quote(value) if type(value) is str else _rare(value))
+        try:
+            return f"{{{text[1:]}}}".encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(f"no canonical JSON: {error}", table=self.table) from error
 
 
 class Stamp(NamedTuple):
@@ -57,12 +74,8 @@ class Stamp(NamedTuple):
     leaf_salt: bytes
 
 
-class Leaf(NamedTuple):
-    """A leaf on its way into the log."""
-
-    id: str
-    ver: int
-    text: str
+Leaf = tuple[str, int, str]
+"""A leaf on its way into the log: handle, version, text; a plain tuple, there are many."""
 
 
 def stamp(
@@ -76,30 +89,40 @@ def stamp(
     ns: str = "main",
 ) -> Stamp:
     """Log a row as it is about to be written; give a later version its record's handle and the next number."""
-    if kind not in TYPES:
-        raise InvalidInputError(f"{kind!r} is no type of leaf", type=kind)
     handle, salt = leaf_id or tx.new_id(), tx.random(_SALT_BYTES)
-    text = (
-        f'{{"h":"{projection.commit(salt, row)}","id":"{handle}","ns":{canonical.quote(ns)},"p":"{projection.name}",'
-        f'"t":"{kind}","ts":"{tx.now}","v":1,"ver":{leaf_ver}}}'
-    )
-    append(tx, Leaf(handle, leaf_ver, text))
+    digest = sha256(salt + projection.content(row)).hexdigest()
+    text = f'{{"h":"{digest}","id":"{handle}{_middle(ns, projection.name, kind)}{tx.now}","v":1,"ver":{leaf_ver}}}'
+    append(tx, (handle, leaf_ver, text))
     return Stamp(handle, leaf_ver, salt)
 
 
-_PENDING = sql_postgres("INSERT INTO log_pending (id, ver, leaf) VALUES (:id, :ver, :leaf)")
+@lru_cache(maxsize=1024)
+def _middle(ns: str, projection: str, kind: str) -> str:
+    """The part of a leaf that is the same for many."""
+    if kind not in TYPES:
+        raise InvalidInputError(f"{kind!r} is no type of leaf", type=kind)
+    return f'","ns":{canonical.quote(ns)},"p":{canonical.quote(projection)},"t":"{kind}","ts":"'
+
+
+# A version that is in the tree already is refused here, where its operation can still fail, as by the tree on SQLite.
+_PENDING = sql_postgres(
+    "INSERT INTO log_pending (id, ver, leaf) SELECT CAST(:id AS TEXT), CAST(:ver AS BIGINT), CAST(:leaf AS TEXT)"
+    " WHERE NOT EXISTS (SELECT 1 FROM log_leaves WHERE id = :id AND ver = :ver)"
+)
 
 
 def append(tx: Tx, leaf: Leaf) -> None:
     """Add a leaf inside the caller's transaction: integrated at its commit, or on PostgreSQL by the sequencer."""
-    if len(leaf.text) > _MOST_BYTES:
-        raise InvalidInputError("a leaf has at most 1 KiB", length=len(leaf.text))
+    handle, ver, text = leaf
+    if len(text) > _MOST_BYTES or (not text.isascii() and len(text.encode()) > _MOST_BYTES):
+        raise InvalidInputError("a leaf has at most 1 KiB", length=len(text))
     if tx.dialect == "postgres":
-        tx.execute(_PENDING, id=leaf.id, ver=leaf.ver, leaf=leaf.text, expect=1)
-    else:
-        tx.note(TOPIC, leaf)
+        tx.execute(_PENDING, id=handle, ver=ver, leaf=text, expect=1)
+    tx.note(TOPIC, leaf)
 
 
-def _plain(value: Any) -> Any:
-    """A column as JSON: bytes as hex; what JCS cannot carry is refused there."""
-    return value.hex() if isinstance(value, bytes) else value
+def _rare(value: Any) -> str:
+    """A column that is not text: bytes as hex; what JCS cannot carry is refused there."""
+    if value is None:
+        return "null"
+    return canonical.dumps(value.hex() if isinstance(value, bytes) else value).decode()

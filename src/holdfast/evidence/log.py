@@ -4,19 +4,26 @@ Rules:
 - On SQLite leaves are integrated and one head signed inside the group's own commit (`Log.integrate`).
 - A head is shown to anybody only once it is durable (`Log.publish`).
 - On PostgreSQL leaves wait in `log_pending`; the elected sequencer integrates every committed one (sequencer.py).
+- Without a log key of the store's keyring no head is signed: SQLite refuses to log, PostgreSQL leaves it to others.
+- A log that is behind, or beside, a head that was kept elsewhere is never taken for the same log (`continuity`).
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.crypto import checkpoint, tiles
+from holdfast.crypto import checkpoint, frontier, keys, tiles
 from holdfast.crypto.checkpoint import Checkpoint, SignedCheckpoint
 from holdfast.crypto.keys import Signer
 from holdfast.crypto.tiles import Bundle
 from holdfast.crypto.tlog_proof import TlogProof
+from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.db import Notes, Tx, sql
-from holdfast.errors import NotFoundError
-from holdfast.evidence import leaves, tree
+from holdfast.db.sql import sql_postgres
+from holdfast.errors import BadKeyError, FormatError, NotFoundError
+from holdfast.evidence import leaves, restores
+from holdfast.evidence import tree as trees
+from holdfast.evidence.tree import Grower
+from holdfast.model.verdicts import Verdict
 
 HEAD: Final = "head"
 
@@ -24,18 +31,34 @@ HEAD: Final = "head"
 class Log:
     """What signs heads: the hooks of one open store."""
 
-    def __init__(self, signer: Signer, publish: Callable[[str], None]) -> None:
+    def __init__(self, signer: Signer | None, publish: Callable[[str], None]) -> None:
         self._signer, self._publish = signer, publish
+        self._grower = Grower()
+        self.continuity = Verdict.VALID
+        """What opening the store found: VALID, or that the log is behind or beside the head kept elsewhere."""
+        self.stop: Callable[[], None] = lambda: None
+        """Ends what runs in the background; called before the database closes."""
+
+    @property
+    def signs(self) -> bool:
+        """Whether this process holds a log key of the store."""
+        return self._signer is not None
+
+    def use(self, signer: Signer | None) -> None:
+        """From the next head on, this key signs."""
+        self._signer = signer
 
     def sign(self, head: Checkpoint) -> str:
         """A head as a signed note."""
+        if self._signer is None:
+            raise BadKeyError("this home holds no log key of this store, so nothing can be logged here")
         return checkpoint.sign(head, self._signer).encode().decode()
 
     def integrate(self, tx: Tx) -> None:
         """Before commit: the group's leaves become part of the tree, under one signed head."""
         fresh = tx.notes.get(leaves.TOPIC)
         if fresh:
-            tx.note(HEAD, tree.integrate(tx, fresh, self.sign))
+            tx.note(HEAD, self._grower.integrate(tx, fresh, self.sign))
 
     def publish(self, notes: Notes) -> None:
         """After commit: the head is durable and may be shown."""
@@ -45,38 +68,117 @@ class Log:
 
 def head(tx: Tx) -> SignedCheckpoint:
     """The newest signed head."""
-    text = tree.state(tx).head
+    text = trees.state(tx).head
     if not text:
         raise NotFoundError("nothing has been logged yet")
     return checkpoint.parse(text.encode())
+
+
+def seen(tx: Tx) -> str | None:
+    """The newest head, for a client that remembers what it saw; None if there is none that a log key signed."""
+    if not trees.begun(tx):
+        return None
+    now = trees.state(tx)
+    try:
+        signed = checkpoint.parse(now.head.encode())
+        checkpoint.verify(signed, origin=now.origin, log_keys=verifiers(tx))
+    except FormatError:
+        return None
+    return now.head if signed.checkpoint.size == now.size else None
+
+
+_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log' ORDER BY keyid")
+
+
+def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> tuple[VerifierKey, ...]:
+    """The keys whose signature under a head of that size (the newest) counts: those not revoked before it."""
+    now = trees.state(tx)
+    at, name = now.size if size is None else size, now.origin if origin is None else origin
+    found = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
+    return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)
 
 
 _FIND = sql("SELECT idx, leaf FROM log_leaves WHERE id = :id AND ver = :ver")
 _NEWEST = sql("SELECT idx, leaf FROM log_leaves WHERE id = :id ORDER BY ver DESC LIMIT 1")
 
 
-def find(tx: Tx, leaf_id: str, ver: int | None = None) -> tuple[int, str]:
+def find(tx: Tx, leaf_id: str, *, ver: int | None = None) -> tuple[int, str]:
     """Index and text of a record's leaf: of that version, or the newest."""
     row = tx.one(_NEWEST, id=leaf_id) if ver is None else tx.one(_FIND, id=leaf_id, ver=ver)
     if row is None:
-        raise NotFoundError("no such leaf is under a signed head", leaf_id=leaf_id, ver=ver)
+        waits = tx.dialect == "postgres" and tx.one(_WAITS, id=leaf_id) is not None
+        state = "is committed, but not yet" if waits else "is not"
+        raise NotFoundError(f"the leaf {state} under a signed head", leaf_id=leaf_id, ver=ver, pending=waits)
     return row[0], row[1]
 
 
-def prove(tx: Tx, leaf_id: str, *, ver: int | None = None) -> TlogProof:
+_WAITS = sql_postgres("SELECT 1 FROM log_pending WHERE id = :id LIMIT 1")
+_PENDING = sql_postgres("SELECT count(*) FROM log_pending")
+
+
+def pending(tx: Tx) -> int:
+    """How many leaves are committed and not yet under a signed head: on PostgreSQL, for a fraction of a second."""
+    if tx.dialect == "sqlite":
+        return 0
+    row = tx.one(_PENDING)
+    assert row is not None
+    return int(row[0])
+
+
+def prove(tx: Tx, leaf_id: str, ver: int | None = None) -> TlogProof:
     """That a leaf stands in the tree under the newest head: checkable offline, with the log's public key."""
-    index, text = find(tx, leaf_id, ver)
+    index, text = find(tx, leaf_id, ver=ver)
     newest = head(tx)
-    path = tree.prove_inclusion(tx, index, newest.checkpoint.size)
+    path = trees.prove_inclusion(tx, index, newest.checkpoint.size)
     return TlogProof(index=index, proof=path, head=newest, extra=text.encode())
 
 
-def prove_consistency(tx: Tx, old: int, *, new: int | None = None) -> tuple[bytes, ...]:
+def prove_consistency(tx: Tx, old: int, new: int | None = None) -> tuple[bytes, ...]:
     """That the tree of size `new` (the newest) continues the one of size `old`."""
-    return tree.prove_consistency(tx, old, tree.state(tx).size if new is None else new)
+    return trees.prove_consistency(tx, old, trees.state(tx).size if new is None else new)
 
 
 def tile(tx: Tx, path: str) -> bytes:
     """A tile or a bundle of entries, by its tlog-tiles path."""
     named = tiles.parse_path(path)
-    return tiles.encode_bundle(tree.entries(tx, named)) if isinstance(named, Bundle) else tree.fetch(tx, named)
+    return tiles.encode_bundle(trees.entries(tx, named)) if isinstance(named, Bundle) else trees.fetch(tx, named)
+
+
+def continuity(tx: Tx, kept: SignedCheckpoint | None) -> Verdict:
+    """Whether this log continues a head that was kept elsewhere: a cheap look at size and root, by its tiles.
+
+    ROLLED_BACK if it is shorter or knows nothing of a later restore, FORKED if it is whole and had another root at that
+    size, TAMPERED if it is not even whole. A head of another log, or of a past that a restore gave up, says nothing.
+    """
+    if kept is None or not trees.begun(tx):
+        return Verdict.VALID
+    then, counts = kept.checkpoint, counted(tx, kept)
+    if counts is not Verdict.VALID:
+        return counts or Verdict.VALID
+    now = trees.state(tx)
+    if then.size > now.size:
+        return Verdict.ROLLED_BACK
+    try:
+        if trees.root_at(tx, then.size) == then.root:
+            return Verdict.VALID
+        whole = trees.root_at(tx, now.size) == frontier.from_bytes(now.frontier).root()
+    except (NotFoundError, FormatError):
+        return Verdict.TAMPERED
+    return Verdict.FORKED if whole else Verdict.TAMPERED
+
+
+def counted(tx: Tx, kept: SignedCheckpoint) -> Verdict | None:
+    """VALID if a kept head has to be one of this tree, None if it says nothing of it, ROLLED_BACK by its origin."""
+    then = kept.checkpoint
+    reach, (store, restored) = restores.reach(tx), _generation(trees.state(tx).origin)
+    if then.origin in reach:
+        end = reach[then.origin]
+        return Verdict.VALID if end is None or then.size <= end else None
+    theirs, number = _generation(then.origin)
+    return Verdict.ROLLED_BACK if theirs == store and number > restored else None
+
+
+def _generation(origin: str) -> tuple[str, int]:
+    """Which store an origin names, and after how many restores."""
+    *store, last = origin.split("/")
+    return ("/".join(store), int(last)) if len(store) > 1 and last.isdecimal() else (origin, 0)

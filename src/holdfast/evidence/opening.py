@@ -1,35 +1,70 @@
 """Starting the evidence of a store: its log key, its log, the leaves that a new store begins with."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 
+from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.crypto.keys import PublicKey, Signer
 from holdfast.db import Database, Tx, sql
 from holdfast.db.migrate import TOPIC as MIGRATED
-from holdfast.evidence import leaves, tree
+from holdfast.evidence import covered, erasures, leaves, tree
 from holdfast.evidence.leaves import Projection
-from holdfast.evidence.log import Log
+from holdfast.evidence.log import HEAD, Log, continuity, seen
+from holdfast.evidence.sequencer import Sequencer
+from holdfast.model.verdicts import worst
+
+_log = logging.getLogger("holdfast.evidence")
 
 KEYRING = Projection("keyring", 1, ("keyid", "role", "alg", "public", "statement", "revoked_from", "added_at"))
 SCHEMA = Projection("schema_migrations", 1, ("name", "sha256", "applied_at"))
+covered.register(KEYRING, kinds=("key",), key="keyid")
+covered.register(SCHEMA, kinds=("schema",), key="name")
 
 
-def start(database: Database, signer: Signer, store_id: str, publish: Callable[[str], None]) -> Log:
-    """Register the log's hooks; a new store's first leaves are its log key and its schema."""
+def start(
+    database: Database,
+    signer: Signer,
+    store_id: str,
+    publish: Callable[[str], None],
+    kept: Collection[SignedCheckpoint] = (),
+) -> Log:
+    """Register the log's hooks; a new store's first leaves are its log key and its schema.
+
+    If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so.
+    """
     log = Log(signer, publish)
+    database.hooks.before_commit += [erasures.log_subjects, _log_migrations]
     if database.dialect == "sqlite":
-        database.hooks.before_commit += [_log_migrations, log.integrate]
-        database.hooks.after_commit.append(log.publish)
-    database.write(lambda tx: _begin(tx, signer.public, f"holdfast/{store_id}"), ungated=True).result()
+        database.hooks.before_commit.append(log.integrate)
+    database.hooks.after_commit.append(log.publish)
+    log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in kept)).result()
+    if not log.continuity.sound:
+        return log
+    database.write(lambda tx: _begin(tx, log, signer.public, f"holdfast/{store_id}"), ungated=True).result()
+    if not log.signs:
+        _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
+    head = database.read(seen).result()
+    if head is not None and head not in [each.encode().decode() for each in kept]:
+        log.publish({HEAD: [head]})
+    if database.dialect == "postgres":
+        sequencer = Sequencer(database, log)
+        sequencer.start()
+        log.stop = sequencer.close
     return log
 
 
-_KNOWN = sql("SELECT 1 FROM keyring WHERE role = 'log'")
+_KNOWN = sql("SELECT keyid, revoked_from FROM keyring WHERE role = 'log'")
 _UNLOGGED = sql("SELECT name, sha256, applied_at FROM schema_migrations WHERE leaf_id IS NULL ORDER BY name")
 
 
-def _begin(tx: Tx, key: PublicKey, origin: str) -> None:
+def _begin(tx: Tx, log: Log, key: PublicKey, origin: str) -> None:
+    """Begin the log if it is new; a key that may not sign its heads is put away before anything is logged."""
     tree.begin(tx, origin)
-    if not tx.all(_KNOWN):
+    tree.lock(tx)  # of two processes that begin at once, the second sees what the first has done
+    known: dict[str, int | None] = dict(tx.all(_KNOWN))
+    if known and known.get(key.keyid, 0) is not None:
+        log.use(None)
+    if not known:
         add_key(tx, "log", key, statement="first")
     for name, digest, moment in tx.all(_UNLOGGED):
         _log_migration(tx, name, digest, moment)

@@ -2,17 +2,19 @@
 
 Rules:
 - Size and frontier are read from the database inside the transaction that grows them, never kept in memory.
+- What a `Grower` remembers of the open tile counts only under the very frontier that the database holds: a frontier
+  commits to every leaf, so another process, a roll-back or a restored file can never make it lie.
 - Full tiles are written once and never change; partial ones are made from leaves and stems when asked for.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from holdfast.crypto import frontier, merkle, tiles
+from holdfast.crypto import checkpoint, frontier, merkle, tiles
 from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.crypto.tiles import WIDTH, Bundle, Tile
 from holdfast.db import Tx, sql
-from holdfast.errors import InvalidInputError, NotFoundError
+from holdfast.errors import InvalidInputError, NotFoundError, ProofError
 from holdfast.evidence.leaves import Leaf
 
 Sign = Callable[[Checkpoint], str]
@@ -27,10 +29,6 @@ class State(NamedTuple):
     head: str
 
 
-_GROWING = sql(
-    "SELECT origin, size, frontier, head FROM log_state",
-    postgres="SELECT origin, size, frontier, head FROM log_state FOR UPDATE",
-)
 _BEGIN = sql(
     "INSERT INTO log_state (id, origin, size, frontier, head, updated_at)"
     " VALUES (1, :origin, 0, :frontier, '', :now) ON CONFLICT (id) DO NOTHING"
@@ -42,6 +40,17 @@ def begin(tx: Tx, origin: str) -> None:
     tx.execute(_BEGIN, origin=origin, frontier=frontier.EMPTY.to_bytes(), now=tx.now)
 
 
+_BEGUN = sql("SELECT 1 FROM log_state")
+
+
+def begun(tx: Tx) -> bool:
+    """Whether the log has its row of state."""
+    return tx.one(_BEGUN) is not None
+
+
+_READ_STATE = sql("SELECT origin, size, frontier, head FROM log_state")
+
+
 def state(tx: Tx) -> State:
     """Where the log stands."""
     row = tx.one(_READ_STATE)
@@ -50,53 +59,101 @@ def state(tx: Tx) -> State:
     return State(*row)
 
 
-_READ_STATE = sql("SELECT origin, size, frontier, head FROM log_state")
+_GROWING = sql(
+    "SELECT origin, size, frontier, head FROM log_state",
+    postgres="SELECT origin, size, frontier, head FROM log_state FOR UPDATE",
+)
+
+
+def lock(tx: Tx) -> State:
+    """Where the log stands, and nobody else moves it until this transaction ends."""
+    row = tx.one(_GROWING)
+    assert row is not None, "a log is begun when its store is opened"
+    return State(*row)
+
+
 _ADD_LEAF = sql("INSERT INTO log_leaves (idx, id, ver, leaf) VALUES (:idx, :id, :ver, :leaf)")
 _ADD_STEM = sql("INSERT INTO log_stems (level, idx, hash) VALUES (:level, :idx, :hash)")
 _ADVANCE = sql("UPDATE log_state SET size = :size, frontier = :frontier, head = :head, updated_at = :now WHERE id = 1")
-
-
-def integrate(tx: Tx, leaves: Sequence[Leaf], sign: Sign) -> str:
-    """Append leaves, seal the tiles they fill, sign the new head and give it back."""
-    row = tx.one(_GROWING)
-    assert row is not None, "a log is begun when its store is opened"
-    before = State(*row)
-    texts = [leaf.text.encode() for leaf in leaves]
-    growth = frontier.append(frontier.from_bytes(before.frontier), merkle.leaf_hashes(texts))
-    tx.many(
-        _ADD_LEAF,
-        (
-            {"idx": before.size + number, "id": leaf.id, "ver": leaf.ver, "leaf": leaf.text}
-            for number, leaf in enumerate(leaves)
-        ),
-    )
-    tx.many(_ADD_STEM, ({"level": stem.level, "idx": stem.index, "hash": stem.hash} for stem in growth.stems))
-    grown = growth.frontier
-    _seal(tx, before.size, grown.size)
-    head = sign(Checkpoint(before.origin, grown.size, grown.root()))
-    tx.execute(_ADVANCE, size=grown.size, frontier=grown.to_bytes(), head=head, now=tx.now, expect=1)
-    return head
-
-
 _ADD_TILE = sql("INSERT INTO log_tiles (level, idx, hashes) VALUES (:level, :idx, :hashes)")
 _DROP_STEMS = sql("DELETE FROM log_stems WHERE level = :level AND idx >= :first AND idx < :end")
 
 
-def _seal(tx: Tx, old: int, new: int) -> None:
-    """Write the tiles that have become full; their stems are in them now."""
-    if old // WIDTH == new // WIDTH:
+class Grower:
+    """Grows the tree; one for each writer that may do so."""
+
+    def __init__(self) -> None:
+        self._under = b""
+        self._open: list[bytes] = []
+        self._own = (b"", "")
+
+    def integrate(self, tx: Tx, leaves: Sequence[Leaf], sign: Sign) -> str:
+        """Append leaves, seal the tiles they fill, sign the new head and give it back."""
+        before = lock(tx)
+        tx.many(
+            _ADD_LEAF,
+            [
+                {"idx": index, "id": handle, "ver": ver, "leaf": text}
+                for index, (handle, ver, text) in enumerate(leaves, before.size)
+            ],
+        )
+        return self.grow(tx, before, [text.encode() for _, _, text in leaves], sign)
+
+    def grow(self, tx: Tx, before: State, texts: Sequence[bytes], sign: Sign) -> str:
+        """The same where the leaves stand in `log_leaves` already, from `before.size` on."""
+        if (before.frontier, before.head) != self._own:  # another process grew it, or somebody forged it
+            _refuse_forged(before)
+        hashes = merkle.leaf_hashes(texts)
+        growth = frontier.append(frontier.from_bytes(before.frontier), hashes)
+        grown = growth.frontier
+        if growth.stems:
+            tx.many(_ADD_STEM, [{"level": s.level, "idx": s.index, "hash": s.hash} for s in growth.stems])
+        left = self._seal(tx, before, hashes)
+        for tile in tiles.new_tiles(before.size, grown.size) if growth.stems else ():
+            if tile.level and tile.width == WIDTH:
+                _seal_stems(tx, tile)
+        head = sign(Checkpoint(before.origin, grown.size, grown.root()))
+        right_edge = grown.to_bytes()
+        tx.execute(_ADVANCE, size=grown.size, frontier=right_edge, head=head, now=tx.now, expect=1)
+        self._under, self._open = (b"", []) if left is None else (right_edge, left)
+        self._own = (right_edge, head)
+        return head
+
+    def _seal(self, tx: Tx, before: State, hashes: list[bytes]) -> list[bytes] | None:
+        """Write the tiles of leaf hashes that have become full; gives what is left over, None if that is not known."""
+        tile, width = divmod(before.size, WIDTH)
+        if width == 0:
+            row = hashes
+        elif before.frontier == self._under:
+            row = self._open + hashes
+        elif width + len(hashes) < WIDTH:
+            return None  # nothing to write, and not worth reading
+        else:
+            row = merkle.leaf_hashes(entries(tx, Bundle(tile, width))) + hashes
+        whole = len(row) // WIDTH
+        for number in range(whole):
+            joined = b"".join(row[number * WIDTH : (number + 1) * WIDTH])
+            tx.execute(_ADD_TILE, level=0, idx=tile + number, hashes=joined, expect=1)
+        return row[whole * WIDTH :]
+
+
+def _refuse_forged(before: State) -> None:
+    """Never sign over a right edge that is not the one under the newest head."""
+    if not before.head and not before.size:
         return
-    for tile in tiles.new_tiles(old, new):
-        if tile.width < WIDTH:
-            continue
-        tx.execute(_ADD_TILE, level=tile.level, idx=tile.index, hashes=_loose(tx, tile), expect=1)
-        if tile.level:
-            first = tile.index * WIDTH
-            tx.execute(_DROP_STEMS, level=tile.level, first=first, end=first + WIDTH, expect=WIDTH)
+    signed = checkpoint.parse(before.head.encode()).checkpoint
+    if (signed.size, signed.root) != (before.size, frontier.from_bytes(before.frontier).root()):
+        raise ProofError("the log's right edge is not the one under its newest head: run `holdfast verify`")
+
+
+def _seal_stems(tx: Tx, tile: Tile) -> None:
+    """Write a tile above the leaves; its stems are in it now."""
+    tx.execute(_ADD_TILE, level=tile.level, idx=tile.index, hashes=_loose(tx, tile), expect=1)
+    first = tile.index * WIDTH
+    tx.execute(_DROP_STEMS, level=tile.level, first=first, end=first + WIDTH, expect=WIDTH)
 
 
 _LEAVES = sql("SELECT leaf FROM log_leaves WHERE idx >= :first AND idx < :end ORDER BY idx")
-_STEMS = sql("SELECT hash FROM log_stems WHERE level = :level AND idx >= :first AND idx < :end ORDER BY idx")
 
 
 def entries(tx: Tx, bundle: Bundle) -> list[bytes]:
@@ -106,6 +163,9 @@ def entries(tx: Tx, bundle: Bundle) -> list[bytes]:
     if len(found) < bundle.width:
         raise NotFoundError(f"the log has no entries {bundle.path}", path=bundle.path)
     return found
+
+
+_STEMS = sql("SELECT hash FROM log_stems WHERE level = :level AND idx >= :first AND idx < :end ORDER BY idx")
 
 
 def _loose(tx: Tx, tile: Tile) -> bytes:
@@ -137,6 +197,15 @@ def prove_inclusion(tx: Tx, index: int, size: int) -> tuple[bytes, ...]:
 
 def prove_consistency(tx: Tx, old: int, new: int) -> tuple[bytes, ...]:
     """The proof that the tree of size `new` continues the one of size `old`."""
-    if not 0 < old <= new:
-        raise InvalidInputError(f"no proof leads from size {old} to {new}", old=old, new=new)
+    size = state(tx).size
+    if not 0 < old <= new <= size:
+        raise InvalidInputError(f"no proof leads from size {old} to {new} in a log of {size}", old=old, new=new)
     return tiles.prove_consistency(old, new, lambda tile: fetch(tx, tile))
+
+
+def root_at(tx: Tx, size: int) -> bytes:
+    """The root that the tree had at a size, as its tiles tell it."""
+    most = state(tx).size
+    if not 0 <= size <= most:
+        raise InvalidInputError(f"the log of {most} leaves never had the size {size} yet", size=size)
+    return tiles.root_at(size, lambda tile: fetch(tx, tile))

@@ -15,6 +15,7 @@ class Status:
     paths: dict[str, str]
     database: dict[str, Any]
     migrations: list[str]
+    log: str = ""
     degraded: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:

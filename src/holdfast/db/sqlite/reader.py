@@ -134,7 +134,8 @@ class _Peek:
             return NOTHING
         finally:
             self._until = float("inf")
-            self._run("ROLLBACK")
+            if self.connection.in_transaction:  # failing I/O may have ended it by itself
+                self._run("ROLLBACK")
 
 
 class MemoryWorker:

@@ -1,0 +1,110 @@
+"""`holdfast battles`: evaluations and their signed DBOMs."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.call import Call, command, options
+from holdfast.errors import FormatError, NotFoundError, UnavailableError
+from holdfast.model.battles import Battle, BattlePage
+
+app = typer.Typer(
+    help="Submit and read evaluations.", epilog="Example: holdfast battles list --limit 20", no_args_is_help=True
+)
+app.callback()(options)
+
+BattleId = Annotated[str, typer.Argument(metavar="BATTLE_ID", help="The battle's id.")]
+RowId = Annotated[int | None, typer.Option("--id", help="The row, where a battle has several; else the newest.")]
+Namespace = Annotated[str, typer.Option("--ns", help="The namespace.")]
+
+
+@command(app, example="holdfast battles submit result.json --battle-id b-1 --score 0.87")
+def submit(
+    call: Call,
+    *,
+    result: Annotated[str, typer.Argument(help="A JSON file with the full result, or - for stdin.")],
+    battle_id: Annotated[str, typer.Option("--battle-id", help="The id of this evaluation.")],
+    score: Annotated[float, typer.Option("--score", help="The final score.")],
+    breakdown: Annotated[str | None, typer.Option("--breakdown", help="Why it is this score.")] = None,
+    intent: Annotated[Path | None, typer.Option("--intent", help="A JSON file with the intent vector.")] = None,
+    timestamp: Annotated[str | None, typer.Option("--timestamp", help="When it was; now by default.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Whom it is about; seals the result.")] = None,
+    ns: Namespace = "main",
+) -> Battle:
+    """Record an evaluation: sign its DBOM, write row and log leaf at once, then the DBOM file."""
+    value, vector = load(result), None if intent is None else load(str(intent))
+    with call.open() as store:
+        return store.battles.submit(
+            value,
+            battle_id=battle_id,
+            score=score,
+            breakdown=breakdown,
+            intent=vector,
+            timestamp=timestamp,
+            subject=subject,
+            ns=ns,
+        )
+
+
+@command(app, example="holdfast battles list --since 2026-01-01 --min-score 0.5 --json")
+def list(
+    call: Call,
+    *,
+    battle_id: Annotated[str | None, typer.Option("--battle-id", help="Only this battle.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="From this time on.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Before this time.")] = None,
+    min_score: Annotated[float | None, typer.Option("--min-score", help="This score or more.")] = None,
+    max_score: Annotated[float | None, typer.Option("--max-score", help="This score or less.")] = None,
+    imported: Annotated[bool | None, typer.Option("--imported/--own", help="Only imported ones, or only ours.")] = None,
+    after: Annotated[int, typer.Option("--after", help="The `next` of the page before.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", help="How many, at most.")] = 100,
+    ns: Namespace = "main",
+) -> BattlePage:
+    """List evaluations in the order they came, a page at a time."""
+    with call.open() as store:
+        return store.battles.list(
+            battle_id=battle_id,
+            since=since,
+            until=until,
+            min_score=min_score,
+            max_score=max_score,
+            imported=imported,
+            after=after,
+            limit=limit,
+            ns=ns,
+        )
+
+
+@command(app, example="holdfast battles show b-1")
+def show(call: Call, battle_id: BattleId, row: RowId = None, ns: Namespace = "main") -> Battle:
+    """Show one evaluation with everything that is stored of it."""
+    with call.open() as store:
+        return store.battles.get(battle_id, id=row, ns=ns)
+
+
+def load(name: str) -> Any:
+    """The JSON value of a file, or of stdin for `-`."""
+    return parse(read(name), name)
+
+
+def read(name: str) -> str:
+    """The text of a file, or of stdin for `-`."""
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{name}: no such file", path=name) from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{name}: not UTF-8 text", path=name) from error
+    except OSError as error:
+        raise UnavailableError(f"{name}: {error.strerror}", path=name) from error
+
+
+def parse(text: str, name: str) -> Any:
+    """A JSON value; NaN is left to the operation to refuse."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{name}: not JSON: {error}", path=name) from error

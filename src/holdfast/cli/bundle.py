@@ -1,0 +1,32 @@
+"""`holdfast bundle`: records for strangers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.call import Call, command, options
+from holdfast.errors import UnavailableError
+
+app = typer.Typer(
+    help="Export a record with all that proves it.",
+    epilog="Example: holdfast bundle export battle-1 --out battle-1.zip",
+    no_args_is_help=True,
+)
+app.callback()(options)
+
+
+@command(app, example="holdfast bundle export battle-1 --out battle-1.zip")
+def export(
+    call: Call,
+    battle: Annotated[str, typer.Argument(help="The battle_id.")],
+    out: Annotated[Path, typer.Option("--out", help="Where to write the zip.")],
+) -> dict[str, object]:
+    """Write one zip that anybody can check: `holdfast verify FILE`, or openssl and the page of Python inside."""
+    with call.open() as store:
+        data = store.bundle.export(battle)
+    try:
+        out.write_bytes(data)
+    except OSError as error:
+        raise UnavailableError(f"{out}: {error.strerror}", path=str(out)) from error
+    return {"written": str(out), "bytes": len(data), "next": f"holdfast verify {out}"}

@@ -1,0 +1,88 @@
+"""`holdfast unlock` and `holdfast lockdown`: after tampering was found."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.call import Call, command, options
+from holdfast.errors import NotFoundError, UnavailableError
+from holdfast.model.verify import Locked
+from holdfast.upkeep import unlock as statements
+
+_PASSPHRASE = "HOLDFAST_KEY_PASSPHRASE"  # noqa: S105 (the variable's name)
+
+app = typer.Typer()
+lockdown = typer.Typer(
+    help="The lockdown: its state, and the statement that ends it.",
+    epilog="Example: holdfast lockdown status",
+    no_args_is_help=True,
+)
+lockdown.callback()(options)
+
+
+@command(app, example="holdfast unlock --statement unlock.json")
+def unlock(
+    call: Call, statement: Annotated[Path, typer.Option("--statement", help="The statement that root signed.")]
+) -> Locked:
+    """End the lockdown with a statement signed by root."""
+    with call.open() as store:
+        return store.lockdown.unlock(_read(statement))
+
+
+@command(lockdown, example="holdfast lockdown status --json")
+def status(call: Call) -> dict[str, object]:
+    """Show whether the store is locked, since when and why."""
+    with call.open() as store:
+        locked = store.lockdown.status()
+        return {"locked": locked is not None, **(locked.to_dict() if locked else {})}
+
+
+@command(lockdown, example="holdfast lockdown lock --reason 'keys were stolen'")
+def lock(call: Call, reason: Annotated[str, typer.Option("--reason", help="Why, in a sentence.")]) -> Locked:
+    """Lock the store by hand."""
+    with call.open() as store:
+        return store.lockdown.lock(reason=reason)
+
+
+@command(lockdown, example="holdfast lockdown statement --reason mended --out draft.json")
+def statement(
+    call: Call,
+    reason: Annotated[str, typer.Option("--reason", help="Why the lockdown may end.")],
+    out: Annotated[Path, typer.Option("--out", help="Where to write it.")],
+) -> dict[str, str]:
+    """Write the statement that root is to sign, perhaps on another machine."""
+    with call.open() as store:
+        _write(out, store.lockdown.statement(reason=reason))
+    return {"written": str(out), "next": f"holdfast lockdown sign {out} --key root.pem --out unlock.json"}
+
+
+@command(lockdown, example="holdfast lockdown sign draft.json --key root.pem --out unlock.json")
+def sign(
+    _: Call,
+    draft: Annotated[Path, typer.Argument(help="The statement to sign.")],
+    key: Annotated[Path, typer.Option("--key", help="The root's private key file.")],
+    out: Annotated[Path, typer.Option("--out", help="Where to write the signed statement.")],
+) -> dict[str, str]:
+    """Sign a statement with the root key; needs no store and no network."""
+    secret = os.environ.get(_PASSPHRASE, "").encode() or None
+    signed = statements.sign(_read(draft).encode(), statements.load_root(key, secret))
+    _write(out, signed.decode())
+    return {"written": str(out), "next": f"holdfast unlock --statement {out}"}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{path}: no such file", path=str(path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnavailableError(f"{path} cannot be read: {error}", path=str(path)) from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UnavailableError(f"{path}: {error.strerror}", path=str(path)) from error

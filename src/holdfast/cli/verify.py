@@ -1,0 +1,44 @@
+"""`holdfast verify`: the whole store, or a bundle."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast import sync
+from holdfast.cli.bar import bar
+from holdfast.cli.call import Call, command
+from holdfast.crypto import keys
+from holdfast.errors import NotFoundError, UnavailableError
+from holdfast.model.verify import Checked, Report
+from holdfast.upkeep import offline
+
+app = typer.Typer()
+
+
+@command(app, example="holdfast verify --full --json", exit_code=lambda outcome: outcome.verdict.exit_code)
+def verify(
+    call: Call,
+    bundle: Annotated[
+        Path | None, typer.Argument(help="A bundle to check, offline; without it the whole store.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Recompute the whole tree from its leaves.")] = False,
+    no_lock: Annotated[bool, typer.Option("--no-lock", help="Only report; do not lock the store.")] = False,
+    root: Annotated[Path | None, typer.Option("--root", help="The root's public key (PEM) you trust.")] = None,
+) -> Report | Checked:
+    """Verify the store, or a bundle; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 and more tampered with."""
+    if bundle is not None:
+        trusted = None if root is None else keys.load_public_pem(_read(root, 1 << 16))
+        return offline.check(_read(bundle, offline.MOST_BYTES + 1), root=trusted)
+    with bar() as progress:
+        return sync.verify(call.home, call.url, full=full, lock=not no_lock, progress=progress)
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(most)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{path}: no such file", path=str(path)) from error
+    except OSError as error:
+        raise UnavailableError(f"{path}: {error.strerror}", path=str(path)) from error

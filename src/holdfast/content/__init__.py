@@ -1,0 +1,1 @@
+"""What is stored once: content-addressed blocks, values, and the sealing of what belongs to a person."""

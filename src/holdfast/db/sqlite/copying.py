@@ -1,0 +1,147 @@
+"""Copies of database files: made while writers run, read, edited and folded into one file.
+
+Rules:
+- A copy is made page by page from one snapshot through SQLite's own backup API: writers go on, and what they write
+  meanwhile is not in the copy. Page checksums are kept.
+- A copy is one file, in rollback mode: no write-ahead log beside it, so that one hash covers it.
+- Nothing here touches a live database, except `fold`, which moves the write-ahead log into the file and empties it.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import apsw.sqlite_extra
+
+from holdfast.db.clock import Clock, system_clock, system_random
+from holdfast.db.sqlite.files import connect
+from holdfast.db.sqlite.tx import SqliteTx, typed
+from holdfast.db.tx import Tx
+from holdfast.errors import DiskFullError, HoldfastError
+
+_PAGES = 512
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def copy(source: Path, target: Path, *, begun: Callable[[], None], progress: Callable[[int, int], None]) -> None:
+    """Copy a live database into a new file; `begun` is called once the snapshot stands. Durable when it returns."""
+    reading, writing = connect(source, busy_s=10), connect(target, busy_s=0)
+    try:
+        reading.pragma("query_only", True)
+        reading.execute("BEGIN")
+        reading.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # from here on the snapshot stands
+        begun()
+        _pages(reading, writing, progress)
+        writing.pragma("journal_mode", "delete")
+    except apsw.Error as error:
+        raise _typed(error, writing, target) from error
+    finally:
+        writing.close()
+        reading.close()
+    sync(target)
+
+
+def _pages(reading: apsw.Connection, writing: apsw.Connection, progress: Callable[[int, int], None]) -> None:
+    writing.pragma("synchronous", "off")  # synced once, at the end
+    writing.pragma("user_version", 1)  # a first page, or pages written before it would get no checksum
+    with writing.backup("main", reading, "main") as backup:
+        while not backup.done:
+            backup.step(_PAGES)
+            progress(backup.page_count - backup.remaining, backup.page_count)
+    reading.execute("ROLLBACK")
+
+
+@contextmanager
+def view(path: Path, clock: Clock = system_clock) -> Iterator[Tx]:
+    """A copy, or any database that may be damaged, for reading."""
+    with _open(path) as connection:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.pragma("query_only", True)
+        connection.execute("BEGIN")
+        yield SqliteTx(connection, clock, system_random)
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def edit(path: Path, clock: Clock = system_clock) -> Iterator[Tx]:
+    """A copy, for one change that leaves no trace of what was there; all or nothing but for a crash."""
+    with _open(path) as connection:
+        connection.pragma("journal_mode", "memory")
+        connection.pragma("secure_delete", True)
+        connection.execute("BEGIN IMMEDIATE")
+        yield SqliteTx(connection, clock, system_random)
+        connection.execute("COMMIT")
+    sync(path)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[apsw.Connection]:
+    connection = connect(path, busy_s=10, create=False)
+    try:
+        yield connection
+    except apsw.Error as error:
+        raise _typed(error, connection, path) from error
+    finally:
+        connection.close()
+
+
+def flatten(path: Path) -> None:
+    """Make a closed database one file, its write-ahead log folded in; durable when it returns."""
+    with _open(path) as connection:
+        connection.pragma("journal_mode", "delete")
+    sync(path)
+
+
+def fold(path: Path, *, busy_s: float = 5.0) -> bool:
+    """Move the write-ahead log of a live database into its file and empty it; False if a reader stands in the way."""
+    connection = connect(path, busy_s=busy_s, create=False)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # or it does not know of the log yet
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:
+        return False
+    except apsw.Error as error:
+        raise _typed(error, connection, path) from error
+    finally:
+        connection.close()
+    return True
+
+
+def in_use(path: Path) -> bool:
+    """Whether anybody, here or in another process, has the database open; a damaged file counts as free."""
+    if not path.exists():
+        return False
+    try:
+        connection = connect(path, busy_s=0, create=False)
+    except HoldfastError:
+        return False
+    try:
+        connection.pragma("locking_mode", "exclusive")
+        connection.execute("BEGIN EXCLUSIVE").fetchall()
+        connection.execute("ROLLBACK")
+    except apsw.BusyError:
+        return True
+    except apsw.Error:
+        return False
+    finally:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.close()
+    return False
+
+
+def sync(path: Path) -> None:
+    """Make a file durable."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _typed(error: apsw.Error, connection: apsw.Connection, path: Path) -> HoldfastError:
+    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and connection.system_errno in _FULL):
+        return DiskFullError(f"{path}: no room on the disk", path=str(path))
+    return typed(error, path)

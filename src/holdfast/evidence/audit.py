@@ -1,0 +1,130 @@
+"""Auditing the log: held against itself and against the heads that were kept elsewhere.
+
+Rules:
+- A full audit believes no stored hash: leaf hashes, tiles, stems, frontier, root and signature all have to come out.
+- It walks in pages; no snapshot is held longer than one page takes, memory is bounded, writers go on meanwhile.
+- What was appended during the walk is audited too: the last page and the state are read in one snapshot.
+- Every head kept elsewhere must be a head of this very tree: one that is larger says ROLLED_BACK, another root FORKED.
+- Findings are values, the first hundred of them; nothing raises because the log is wrong.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from holdfast.crypto import checkpoint, frontier
+from holdfast.crypto.checkpoint import SignedCheckpoint
+from holdfast.crypto.vkey import VerifierKey
+from holdfast.db import Call, Database, Tx, Work, ask
+from holdfast.db.sql import sql_postgres
+from holdfast.errors import FormatError, ProofError
+from holdfast.evidence import log, tree
+from holdfast.evidence.context import Context
+from holdfast.evidence.walk import Flaws, Walk
+from holdfast.model.log import Audited
+from holdfast.model.verdicts import Verdict
+
+Progress = Callable[[int, int], None]
+"""Called with how many leaves are done, of how many."""
+
+
+def audit(context: Context, *, full: bool = False, progress: Progress | None = None) -> Work[Audited]:
+    """Check the log against itself and the heads kept elsewhere; `full` recomputes all of it from the leaves."""
+    run = walk if full else glance
+    kept: list[SignedCheckpoint] = yield from ask(Call(context.marks.kept if context.marks else list))
+    return (yield from ask(Call(lambda: run(context.database, kept, progress))))
+
+
+class _State(NamedTuple):
+    """What the log says of itself, in one snapshot."""
+
+    state: tree.State
+    head: SignedCheckpoint | None
+    keys: tuple[VerifierKey, ...]
+    counted: list[Verdict | None]
+    pending: int
+    stuck: list[int]
+
+
+_STUCK = sql_postgres(
+    "SELECT l.idx FROM log_pending p JOIN log_leaves l ON l.id = p.id AND l.ver = p.ver ORDER BY l.idx LIMIT 100"
+)
+
+
+def _read(tx: Tx, kept: Sequence[SignedCheckpoint]) -> _State:
+    state = tree.state(tx)
+    try:
+        head = checkpoint.parse(state.head.encode())
+    except FormatError:
+        head = None
+    said = head.checkpoint if head else None
+    names = {"size": said.size, "origin": said.origin} if said else {}
+    counted = [log.counted(tx, each) for each in kept]
+    stuck = [row[0] for row in tx.all(_STUCK)] if tx.dialect == "postgres" else []
+    return _State(state, head, log.verifiers(tx, **names), counted, log.pending(tx), stuck)  # type: ignore[arg-type]
+
+
+def glance(database: Database, kept: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
+    """The cheap look: state, frontier, head and signature against each other, and continuity with the largest heads."""
+    del progress
+    largest: dict[str, SignedCheckpoint] = {}
+    for head in sorted(kept, key=lambda head: head.checkpoint.size):
+        largest[head.checkpoint.origin] = head
+    heads = list(largest.values())
+    found, verdicts = database.read(
+        lambda tx: (_read(tx, heads), [log.continuity(tx, head) for head in heads])
+    ).result()
+    flaws = Flaws()
+    _check_state(found, flaws)
+    for head, verdict in zip(heads, verdicts, strict=True):
+        if not verdict.sound:
+            flaws.add(None, f"the log does not continue the head of size {head.checkpoint.size} kept here", verdict)
+    return flaws.outcome(full=False, size=found.state.size, pending=found.pending, kept=len(heads))
+
+
+def walk(database: Database, kept: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
+    """The full audit."""
+    flaws = Flaws()
+    walked = Walk(database, flaws, [head.checkpoint.size for head in kept])
+    found = walked.run(lambda tx: _read(tx, kept), progress)
+    state, tree_now = found.state, walked.replay.frontier()
+    whole = state.frontier == tree_now.to_bytes()
+    if not whole:
+        flaws.add(None, f"the frontier is not that of these {tree_now.size} leaves")
+    if found.head and (found.head.checkpoint.size, found.head.checkpoint.root) != (tree_now.size, tree_now.root()):
+        flaws.add(None, f"the signed head of size {found.head.checkpoint.size} is not that of these leaves")
+    _check_state(found, flaws)
+    _check_kept(kept, found, {} if not whole else walked.replay.roots, flaws)
+    return flaws.outcome(full=True, size=state.size, pending=found.pending, kept=len(kept))
+
+
+def _check_state(found: _State, flaws: Flaws) -> None:
+    """The signed head against frontier, size, origin and the keyring."""
+    state, head = found.state, found.head
+    for index in found.stuck:
+        flaws.add(index, "a second leaf of this record and version waits, which can never be logged")
+    try:
+        edge = frontier.from_bytes(state.frontier)
+        if edge.size != state.size:
+            flaws.add(None, f"the frontier is of size {edge.size}, the log's state says {state.size}")
+        if head is None:
+            if state.head or state.size:
+                flaws.add(None, "the log has leaves, but no head that can be read")
+            return
+        if (head.checkpoint.size, head.checkpoint.root) != (state.size, edge.root()):
+            flaws.add(None, f"the signed head of size {head.checkpoint.size} is not that of the frontier")
+        checkpoint.verify(head, origin=state.origin, log_keys=found.keys)
+    except (FormatError, ProofError) as error:
+        flaws.add(None, f"the head does not hold: {error}")
+
+
+def _check_kept(kept: Sequence[SignedCheckpoint], found: _State, roots: dict[int, bytes], flaws: Flaws) -> None:
+    """Every kept head against the root recomputed at its size; a log that is not whole proves no fork."""
+    for head, counts in zip(kept, found.counted, strict=True):
+        said = head.checkpoint
+        if counts is None:
+            continue
+        if counts is Verdict.ROLLED_BACK or said.size > found.state.size:
+            what = f"a head of size {said.size} was kept, this log has {found.state.size}"
+            flaws.add(None, what, Verdict.ROLLED_BACK)
+        elif roots and roots[said.size] != said.root:
+            flaws.add(None, f"the head of size {said.size} that was kept is not one of this log", Verdict.FORKED)

@@ -1,0 +1,286 @@
+"""DBOM files: `dboms/dbom_<battle_id>.json` is the newest of a battle, `dbom_<battle_id>.<row id>.json` an earlier one.
+
+The database holds every DBOM too; files are written after the commit and follow from the rows.
+
+Rules:
+- A file appears whole or not at all: temporary file, fsync, rename, fsync of the folder.
+- A signed DBOM is never displaced by an imported one: the newest signed one has the plain name.
+- The plain name is written first, earlier names after: where an earlier file is there, the plain one is up to date.
+- Writers of one battle take turns (a lock per battle, between threads and processes), and write what the database says
+  once it is their turn: the last one writes the newest.
+- Opening and closing a store write the files that a crash left out; those of rows known to be complete are left to
+  `verify`, so that a deleted file is noticed and not papered over.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from holdfast.db import Database, Tx, sql
+from holdfast.db.tx import NOTHING
+from holdfast.errors import DiskFullError, InvalidInputError, UnavailableError
+from holdfast.evidence import tree
+from holdfast.model.battles import Repaired
+
+MAIN: Final = "main"
+_MOST_BYTES: Final = 200
+_REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
+_MOST_GAPS: Final = 1_000
+_PAGE: Final = 2_000
+_PEEK_S: Final = 0.01
+_SIGNED: Final = '"dsse:'
+_SPARE: Final = ".tmp-"
+
+
+class Due(NamedTuple):
+    """A DBOM with the name its file shall have."""
+
+    name: str
+    text: str
+
+
+def is_name(text: object) -> bool:
+    """Whether a battle_id or namespace can be part of a file name: no path, no control character, not too long."""
+    if not isinstance(text, str) or not text.strip() or text in (".", "..") or _REFUSED.search(text):
+        return False
+    try:
+        return len(text.encode()) <= _MOST_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def check_name(text: object, what: str) -> str:
+    """A battle_id or namespace that can be part of a file name; InvalidInputError for another."""
+    if not is_name(text):
+        raise InvalidInputError(
+            f"{what} is a text of 1 to {_MOST_BYTES} bytes without slashes and control characters",
+            field=what,
+            value=str(text)[:100],
+        )
+    return str(text)
+
+
+def name_of(battle_id: str, row_id: int | None = None) -> str:
+    """The file name of a battle's newest DBOM, or of an earlier one by its row."""
+    return f"dbom_{battle_id}.json" if row_id is None else f"dbom_{battle_id}.{row_id}.json"
+
+
+def folder_of(dboms: Path, ns: str) -> Path:
+    """Where the DBOMs of a namespace lie."""
+    return dboms if ns == MAIN else dboms / ns
+
+
+_OF_BATTLE = sql(
+    "SELECT id, dbom FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom IS NOT NULL ORDER BY id"
+)
+
+
+def due(tx: Tx, ns: str, battle_id: str) -> list[Due]:
+    """The files a battle shall have, the one with the plain name first; none where its id is no file name."""
+    rows = tx.all(_OF_BATTLE, ns=ns, battle_id=battle_id)
+    if not rows or not is_name(battle_id) or not is_name(ns):
+        return []
+    newest = max(rows, key=lambda row: (_SIGNED in row[1], row[0]))
+    earlier = [Due(name_of(battle_id, row[0]), row[1]) for row in rows if row is not newest]
+    return [Due(name_of(battle_id), newest[1]), *earlier]
+
+
+class DbomFolder:
+    """The DBOM files of one store."""
+
+    def __init__(self, database: Database, dboms: Path, locks: Path) -> None:
+        self.dboms, self._database, self._locks = dboms, database, locks
+
+    def publish(self, ns: str, battle_id: str) -> Path | None:
+        """Write what is missing or out of date of a battle's files; where its newest lies."""
+        folder = folder_of(self.dboms, ns)
+        with self._turn(_bucket(ns, battle_id)) as spare:
+            files = self._due(ns, battle_id)
+            for place, file in enumerate(files):
+                path = folder / file.name
+                if place and path.exists():  # earlier ones never change
+                    continue
+                if place or _read(path) != file.text.encode():
+                    _write(path, file.text.encode(), spare)
+        return folder / files[0].name if files else None
+
+    def _due(self, ns: str, battle_id: str) -> list[Due]:
+        found = self._database.peek(lambda tx: due(tx, ns, battle_id), _PEEK_S)
+        return self._database.read(lambda tx: due(tx, ns, battle_id)).result() if found is NOTHING else found
+
+    @contextmanager
+    def _turn(self, bucket: str) -> Iterator[str]:
+        """Wait for a battle's turn; gives the name for temporary files of whoever has it."""
+        try:
+            lock = _open(os.path.join(self._locks, bucket), os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise UnavailableError(f"cannot lock {self._locks}: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield _SPARE + bucket
+        finally:
+            os.close(lock)
+
+    # --- after a crash -------------------------------------------------------------------------------------------
+
+    def repair(self, *, full: bool = False) -> Repaired:
+        """Write the files that are missing: of rows since the last repair, or in full, comparing every content."""
+        stand = self._database.read(lambda tx: f"{tree.state(tx).origin} {len(tx.all(_ERASURES))}").result()
+        since, gaps = (0, []) if full else self._mark(stand)
+        rows = self._database.read(lambda tx: [row for gap in gaps for row in tx.all(_AT, id=gap)]).result()
+        looked, written, ids = 0, list[str](), set[int]()
+        for page in (rows, *self._pages(since)):
+            looked += len(page)
+            ids.update(row[0] for row in page)
+            written += self._mend(page, full)
+        last = max(ids, default=since)
+        fresh = range(max(since + 1, last - _MOST_GAPS), last)
+        self._remember(stand, max(last, since), sorted({*gaps, *fresh} - ids)[-_MOST_GAPS:])
+        self._sweep()
+        return Repaired(looked, written, self._strangers() if full else [])
+
+    def _mend(self, rows: Iterable[tuple[int, str, str]], full: bool) -> list[str]:
+        """Publish each battle that lacks a file (in full: or whose files differ); the names of those written."""
+        written: list[str] = []
+        for ns, battle_id in dict.fromkeys((ns, battle_id) for _, ns, battle_id in rows):
+            folder = folder_of(self.dboms, ns)
+            files = self._due(ns, battle_id)
+            lacking = [file for file in files if _lacks(folder / file.name, file.text if full else None)]
+            for file in lacking if full else []:
+                with suppress(FileNotFoundError):
+                    (folder / file.name).unlink()
+            if lacking:
+                self.publish(ns, battle_id)
+                written += [str(folder / file.name) for file in lacking]
+        return written
+
+    def _pages(self, after: int) -> Iterator[list[tuple[int, str, str]]]:
+        while page := self._database.read(lambda tx: tx.all(_SINCE, after=after, limit=_PAGE)).result():  # noqa: B023
+            yield [(row[0], row[1], row[2]) for row in page]
+            after = page[-1][0]
+
+    def _strangers(self) -> list[str]:
+        """Files in the folder that no row speaks of; they are named, never deleted."""
+        known = {
+            str(folder_of(self.dboms, ns) / file.name)
+            for page in self._pages(0)
+            for ns, battle_id in {(ns, battle_id) for _, ns, battle_id in page}
+            for file in self._due(ns, battle_id)
+        }
+        return sorted(str(path) for path in self.dboms.rglob("dbom_*.json") if str(path) not in known)
+
+    def _sweep(self) -> None:
+        """Remove temporary files that a crash left behind: their content may be erased some day."""
+        for path in self.dboms.rglob(f"{_SPARE}*"):
+            with self._turn(path.name.removeprefix(_SPARE)), suppress(FileNotFoundError):
+                path.unlink()
+
+    @property
+    def _marked(self) -> Path:
+        return self._locks / "filed.json"
+
+    def _mark(self, stand: str) -> tuple[int, list[int]]:
+        """Up to which row files are complete, and the ids before it that may still be committed.
+
+        Another origin (a restore) or another number of erasures (which rename files) begins anew.
+        """
+        try:
+            mark = json.loads(self._marked.read_bytes())
+            return (int(mark["filed"]), list(map(int, mark["gaps"]))) if mark["stand"] == stand else (0, [])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0, []
+
+    def _remember(self, stand: str, filed: int, gaps: list[int]) -> None:
+        if (filed, gaps) == self._mark(stand):
+            return
+        text = json.dumps({"stand": stand, "filed": filed, "gaps": gaps})
+        _write(self._marked, text.encode(), f".filed-{os.getpid()}-{threading.get_ident()}")
+
+
+_ERASURES = sql("SELECT id FROM erasures")
+_SINCE = sql("SELECT id, ns, battle_id FROM battles WHERE id > :after ORDER BY id LIMIT :limit")
+_AT = sql("SELECT id, ns, battle_id FROM battles WHERE id = :id")
+
+
+def _bucket(ns: str, battle_id: str) -> str:
+    return sha256(f"{ns}/{battle_id}".encode()).hexdigest()[:2]
+
+
+def _lacks(path: Path, text: str | None) -> bool:
+    return not path.exists() if text is None else _read(path) != text.encode()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+
+
+def _write(path: Path, data: bytes, spare: str) -> None:
+    """Put a file in place whole, durably; `spare` names the temporary file, which nobody else uses at this time."""
+    temporary = os.path.join(path.parent, spare)
+    try:
+        with os.fdopen(_open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _syncing(path.parent).sync()
+    except OSError as error:
+        kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UnavailableError
+        raise kind(f"cannot write {path}: {error.strerror}", path=str(path)) from error
+
+
+def _open(path: str, flags: int) -> int:
+    """A file for the owner alone; its folder is made if it is missing."""
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        return os.open(path, flags, 0o600)
+
+
+class _Syncing:
+    """One fsync of a folder for everybody who waits for one: whoever asked before it began needs no other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._turn = folder, threading.Condition()
+        self._asked = self._done = 0
+        self._busy = False
+
+    def sync(self) -> None:
+        with self._turn:
+            self._asked += 1
+            mine = self._asked
+            self._turn.wait_for(lambda: not self._busy or self._done >= mine)
+            if self._done >= mine:
+                return
+            self._busy, covered = True, self._asked
+        try:
+            folder = os.open(self._folder, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError:
+            covered = 0
+            raise
+        finally:
+            with self._turn:
+                self._busy, self._done = False, max(self._done, covered)
+                self._turn.notify_all()
+
+
+_syncing = lru_cache(maxsize=64)(_Syncing)

@@ -1,0 +1,112 @@
+"""Erasures in the log: what was erased, by whom and when, in handles only; every proof goes on to hold.
+
+Rules:
+- An erased record's newest leaf is of type `erasure`, under the record's own handle; its row and salt are gone.
+- The erasure itself is a row with a leaf of its own, which names the handles of everything that went.
+- A subject's leaf commits to handle and times only: no name, no hash, no key; its tombstone is the next version.
+"""
+
+import json
+from typing import Final, NamedTuple
+
+from holdfast.content import sealing
+from holdfast.db import Tx, sql
+from holdfast.evidence import covered, leaves
+from holdfast.evidence.erasable import Removed
+from holdfast.evidence.leaves import Projection
+from holdfast.model.erasure import Erasure
+
+SUBJECTS: Final = Projection("subjects", 1, ("handle", "ns", "created_at", "erased_at"))
+ERASURES: Final = Projection("erasures", 1, ("id", "kind", "target", "who", "count", "leaf_ids", "erased_at"))
+covered.register(SUBJECTS, kinds=("key",), key="handle")
+covered.register(ERASURES, kinds=("erasure",), key="id")
+
+_SUBJECT = sql("SELECT handle, ns, created_at, erased_at, leaf_id, leaf_ver FROM subjects WHERE handle = :handle")
+_STAMP = sql(
+    "UPDATE subjects SET leaf_id = :leaf_id, leaf_ver = :leaf_ver, leaf_salt = :leaf_salt WHERE handle = :handle"
+)
+
+
+def log_subjects(tx: Tx) -> None:
+    """Before commit: subjects seen for the first time get their leaf."""
+    for handle in tx.notes.get(sealing.TOPIC, ()):
+        log_subject(tx, handle)
+
+
+def log_subject(tx: Tx, handle: str) -> None:
+    """Log a subject as it stands now: the next version under its handle in the log."""
+    row = tx.one(_SUBJECT, handle=handle)
+    assert row is not None, "a subject is logged in the transaction that made it"
+    values = dict(zip(SUBJECTS.columns, row, strict=False))
+    leaf_id, leaf_ver = row[4], row[5] or 0
+    mark = leaves.stamp(tx, "key", SUBJECTS, values, leaf_id=leaf_id, leaf_ver=leaf_ver + 1, ns=values["ns"])
+    tx.execute(_STAMP, handle=handle, **mark._asdict(), expect=1)
+
+
+_ADD = sql(
+    "INSERT INTO erasures (id, kind, target, who, count, leaf_ids, erased_at, files, leaf_id, leaf_ver, leaf_salt)"
+    " VALUES (:id, :kind, :target, :who, :count, :leaf_ids, :erased_at, :files, :leaf_id, :leaf_ver, :leaf_salt)"
+)
+
+
+def record(tx: Tx, kind: str, target: str, *, who: str, removed: list[Removed]) -> Erasure:
+    """Log an erasure: a leaf for each record under its own handle, and one for the erasure itself."""
+    handles = sorted(each.leaf_id for each in removed)
+    row = {
+        "id": tx.new_id(),
+        "kind": kind,
+        "target": target,
+        "who": who,
+        "count": len(removed),
+        "leaf_ids": json.dumps(handles),
+        "erased_at": tx.now,
+    }
+    for each in removed:
+        leaves.stamp(tx, "erasure", ERASURES, row, leaf_id=each.leaf_id, leaf_ver=each.leaf_ver + 1)
+    mark = leaves.stamp(tx, "erasure", ERASURES, row)
+    files = sorted({name for each in removed for name in each.files})
+    tx.execute(_ADD, **row, files=json.dumps(files), **mark._asdict(), expect=1)
+    return _erasure((row["id"], kind, target, who, len(removed), row["leaf_ids"], tx.now, json.dumps(files)))
+
+
+_ERASED = sql("SELECT leaf_ids FROM erasures")
+
+
+def erased(tx: Tx) -> set[str]:
+    """The handles of every record that was erased: `verify` answers ERASED for them."""
+    return {handle for (text,) in tx.all(_ERASED) for handle in json.loads(text)}
+
+
+_ALL = sql("SELECT id, kind, target, who, count, leaf_ids, erased_at, files FROM erasures ORDER BY id")
+
+
+def history(tx: Tx) -> list[Erasure]:
+    """Every erasure, oldest first."""
+    return [_erasure(row) for row in tx.all(_ALL)]
+
+
+def _erasure(row: tuple[object, ...]) -> Erasure:
+    key, kind, target, who, count, handles, moment, files = row
+    listed = tuple(json.loads(str(handles))), tuple(json.loads(str(files)))
+    return Erasure(str(key), str(kind), str(target), str(who), int(str(count)), listed[0], str(moment), listed[1])
+
+
+class Due(NamedTuple):
+    """Files of a committed erasure that are still on disk."""
+
+    id: str
+    files: tuple[str, ...]
+
+
+_DUE = sql("SELECT id, files FROM erasures WHERE files <> '[]' ORDER BY id")
+_DONE = sql("UPDATE erasures SET files = '[]' WHERE id = :id")
+
+
+def due(tx: Tx) -> list[Due]:
+    """What a crash between commit and removal left to do."""
+    return [Due(key, tuple(json.loads(files))) for key, files in tx.all(_DUE)]
+
+
+def done(tx: Tx, erasure_id: str) -> None:
+    """The files of an erasure are gone, and so are their names."""
+    tx.execute(_DONE, id=erasure_id)

@@ -1,0 +1,58 @@
+"""What a crash may have left undone, done when a store is opened, and once more when it is closed.
+
+Rules:
+- A rotation whose leaf is in the log ends with its file; a log key without a leaf is registered.
+- A row whose DBOM file is missing gets it.
+- A store that cannot be tidied opens all the same and says so in the log: the rows are what counts.
+"""
+
+import logging
+from typing import Any, TypeVar
+
+from holdfast.db import Call, Read, Wait, Work, Write
+from holdfast.errors import HoldfastError
+from holdfast.evidence import battles, dbom, keys
+from holdfast.evidence.context import Context
+
+T = TypeVar("T")
+_log = logging.getLogger("holdfast")
+
+
+def at_opening(context: Context) -> None:
+    """Finish what was left undone."""
+    _try(context, keys.settle(context), "a key rotation could not be finished")
+    _try(context, keys.use(context, "log"), "the log key of this machine is not in the keyring")
+    _try(context, dbom.repair(context), "DBOM files could not be repaired")
+
+
+def at_closing(context: Context) -> None:
+    """Note up to where DBOM files are complete; write those that could not be written before."""
+    if battles.files(context) is not None:
+        _try(context, dbom.repair(context), "DBOM files could not be repaired")
+
+
+def _try(context: Context, work: Work[Any], what: str) -> None:
+    try:
+        _drive(context, work)
+    except HoldfastError as error:
+        _log.warning("%s: %s", what, error)
+
+
+def _drive(context: Context, work: Work[T]) -> T:
+    """Run work here and now, without a face."""
+    answer: Any = None
+    try:
+        while True:
+            effect = work.send(answer)
+            match effect:
+                case Write(fn):
+                    answer = context.database.write(fn).result()
+                case Read(fn):
+                    answer = context.database.read(fn).result()
+                case Call(call):
+                    answer = call()
+                case Wait():
+                    raise AssertionError("nothing here waits")
+    except StopIteration as stop:
+        value: T = stop.value
+        return value

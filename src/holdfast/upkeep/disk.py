@@ -1,0 +1,133 @@
+"""Files, copied and removed with care: hashed on the way, durable when a call returns, errors typed."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from holdfast.errors import DiskFullError, ReadOnlyError, UnavailableError
+from holdfast.model.backup import Entry
+
+_CHUNK = 1 << 20
+_FULL, _CLOSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Our errors for the system's."""
+    try:
+        yield
+    except OSError as error:
+        kind = ReadOnlyError if error.errno in _CLOSED else UnavailableError
+        kind = DiskFullError if error.errno in _FULL else kind
+        raise kind(f"{error.filename or path}: {error.strerror or error}", path=str(path)) from error
+
+
+def read(path: Path, most: int) -> bytes:
+    """A whole file of bounded size."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, "file too large", str(path))
+    return data
+
+
+def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """A new file, durable; an existing one is replaced as a whole or not at all."""
+    aside = path.with_name(f".{path.name}.new")
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+    sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """A folder and those above it, where they are missing, for the owner only."""
+    for part in (*reversed(folder.parents), folder):
+        if not part.is_dir():
+            part.mkdir(mode=0o700, exist_ok=True)
+
+
+def create(path: Path, data: bytes) -> None:
+    """A new file, synced; its folder is left to the caller."""
+    make_folder(path.parent)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def copy(source: Path, target: Path) -> Entry:
+    """Copy a file durably; hash and length are those of the bytes written."""
+    make_folder(target.parent)
+    digest, size = sha256(), 0
+    with source.open("rb") as reading:
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as writing:
+            while chunk := reading.read(_CHUNK):
+                writing.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+            writing.flush()
+            os.fsync(writing.fileno())
+    return Entry(digest.hexdigest(), size)
+
+
+def entry(path: Path) -> Entry:
+    """Hash and length of a file."""
+    digest, size = sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return Entry(digest.hexdigest(), size)
+
+
+def files(folder: Path, *, hidden: bool = False) -> list[Path]:
+    """Every file below a folder, sorted; hidden ones are temporary and left out unless asked for."""
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    if hidden:
+        return sorted(found)
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make every folder below this one durable."""
+    for path, _, _ in os.walk(folder):
+        sync_folder(Path(path))
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and all in it, as far as possible."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def shred(path: Path) -> None:
+    """Overwrite a file and remove it; on copy-on-write disks the overwriting reaches only new blocks."""
+    try:
+        with path.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            file.write(bytes(size))
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+        sync_folder(path.parent)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,185 @@
+"""Erasure: a person or a record goes for good, and every proof still holds.
+
+Rules:
+- Erasing a subject destroys its key, so that whatever was sealed with it is unreadable in every copy that has no key of
+  its own, and removes every row labelled with it: content, salt, DBOM file and all.
+- What stays is leaves: one of type `erasure` under each record's handle, one for the erasure itself.
+- Bytes are gone from every file of the store when the call returns: `secure_delete`, files overwritten, the
+  write-ahead log emptied. `Erasure.remains` names what could not be reached: older states kept aside by a restore, a
+  log that somebody is reading just now.
+- A crash after the commit leaves only files to remove; the next opening of the store removes them.
+- Erasures are remembered outside the database too (`state/erasures.jsonl`, handles only), so that a restore of an older
+  backup re-applies them even where the database is lost.
+- Said plainly: copies exported in clear, raw copies of `kernel.db`, and backups made with `--keys` cannot be recalled;
+  on PostgreSQL the server's own dead rows and logs go with its vacuum and its retention, not with this call.
+"""
+
+import builtins
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast.config import Paths
+from holdfast.content import sealing
+from holdfast.db import Call, Read, Tx, Work, Write, ask
+from holdfast.db.sqlite import copying
+from holdfast.errors import FormatError, InvalidInputError, NotFoundError
+from holdfast.evidence import dbom, erasable, erasures
+from holdfast.evidence.context import Context
+from holdfast.evidence.erasable import Removed
+from holdfast.model.erasure import Erasure
+from holdfast.upkeep import disk
+
+_FILE = "erasures.jsonl"
+
+
+def subject(context: Context, name: str, *, who: str = "operator", ns: str = "main") -> Work[Erasure]:
+    """Erase a person: the key, and every row and file labelled with it."""
+    made = yield from ask(Write(lambda tx: _by_name(tx, name, who=who, ns=ns)))
+    remains = yield from finish(context)
+    return replace(made, files=(), remains=remains)
+
+
+def record(context: Context, table: str, id: str, *, who: str = "operator") -> Work[Erasure]:
+    """Erase one record of a table."""
+    made = yield from ask(Write(lambda tx: _one(tx, table, id, who=who)))
+    remains = yield from finish(context)
+    return replace(made, files=(), remains=remains)
+
+
+def list(tx: Tx) -> builtins.list[Erasure]:
+    """Every erasure, oldest first."""
+    return erasures.history(tx)
+
+
+def _by_name(tx: Tx, name: str, *, who: str, ns: str) -> Erasure:
+    handle = sealing.find(tx, name, ns=ns)
+    if handle is None:
+        raise NotFoundError("no such subject is known here (it may be erased already)")
+    made = _subject(tx, handle, who=who)
+    assert made is not None, "a subject that is found has its key yet, or its tombstone"
+    return made
+
+
+def _subject(tx: Tx, handle: str, *, who: str) -> Erasure | None:
+    """Destroy the key and remove every labelled row; None where nothing was left to erase."""
+    destroyed = sealing.destroy(tx, handle)
+    if destroyed:
+        erasures.log_subject(tx, handle)
+    removed: builtins.list[Removed] = []
+    for domain in erasable.domains():
+        gone = [domain.remove(tx, key) for key in domain.find(tx, handle)]
+        removed += [each for each in gone if each is not None]
+    if not destroyed and not removed:
+        return None
+    return erasures.record(tx, "subject", handle, who=_who(who), removed=removed)
+
+
+def _one(tx: Tx, table: str, key: str, *, who: str) -> Erasure:
+    try:
+        removed = erasable.of(table).remove(tx, key)
+    except ValueError as error:
+        raise InvalidInputError(f"{key!r} is no id of {table}", table=table, id=key) from error
+    if removed is None:
+        raise NotFoundError(f"{table} has no record {key}", table=table, id=key)
+    return erasures.record(tx, "record", table, who=_who(who), removed=[removed])
+
+
+def _who(who: str) -> str:
+    if not who.strip() or len(who) > 200:
+        raise InvalidInputError("who erases is a text that is not empty, 200 characters at most", who=who[:200])
+    return who
+
+
+# --- after the commit --------------------------------------------------------------------------------------------
+
+
+def finish(context: Context) -> Work[tuple[str, ...]]:
+    """Remove the files of committed erasures, remember them outside, empty the write-ahead log; what is not reached."""
+    removed = 0
+    for due in (yield from ask(Read(erasures.due))):
+        yield from ask(Call(lambda due=due: _shred(context.paths.data, due.files)))  # type: ignore[misc]
+        yield from ask(Write(lambda tx, due=due: erasures.done(tx, due.id)))  # type: ignore[misc]
+        removed += len(due.files)
+    if context.marks is None:
+        return ()
+    if removed:  # where one DBOM of several went, others take its name
+        yield from dbom.repair(context)
+    known = yield from ask(Read(erasures.history))
+    yield from ask(Call(lambda: remember(context.paths, known)))
+    remains = sorted(str(path) for path in context.paths.data.glob("before-restore-*"))
+    if context.database.dialect == "sqlite":
+        file = Path(context.database.backend.facts()["path"])
+        if not (yield from ask(Call(lambda: copying.fold(file)))):
+            remains.append(f"{file}-wal")  # somebody reads an old state just now; the next checkpoint empties it
+    return tuple(remains)
+
+
+def at_opening(context: Context) -> None:
+    """What a crash between commit and removal left to do."""
+    database = context.database
+    for due in database.read(erasures.due).result():
+        _shred(context.paths.data, due.files)
+        database.write(lambda tx, due=due: erasures.done(tx, due.id), ungated=True).result()  # type: ignore[misc]
+
+
+def _shred(folder: Path, names: Iterable[str]) -> None:
+    with disk.translated(folder):
+        for name in names:
+            disk.shred(folder / name)
+
+
+# --- erasures on their way into a restored store ------------------------------------------------------------------
+
+
+def remember(paths: Paths, known: Iterable[Erasure]) -> None:
+    """Keep erasures outside the database, each on one line."""
+    file = paths.state / _FILE
+    have = {each.id: each for each in kept(file)}
+    if fresh := [each for each in known if each.id not in have]:
+        lines = [json.dumps(each.to_dict(), sort_keys=True) for each in (*have.values(), *fresh)]
+        with disk.translated(file):
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            disk.write(file, "".join(f"{line}\n" for line in lines).encode())
+
+
+def remembered(paths: Paths) -> builtins.list[Erasure]:
+    """The erasures kept outside the database."""
+    return kept(paths.state / _FILE)
+
+
+def kept(file: Path) -> builtins.list[Erasure]:
+    """The erasures that a file lists; none where there is no file."""
+    if not file.exists():
+        return []
+    try:
+        with disk.translated(file):
+            lines = disk.read(file, 1 << 28).decode().splitlines()
+        return [_parse(json.loads(line)) for line in lines]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{file} is no list of erasures: {error}", path=str(file)) from error
+
+
+def _parse(line: dict[str, object]) -> Erasure:
+    handles = line["leaf_ids"]
+    assert isinstance(handles, builtins.list)
+    key, kind, target, who, moment = (str(line[name]) for name in ("id", "kind", "target", "who", "erased_at"))
+    return Erasure(key, kind, target, who, len(handles), tuple(map(str, handles)), moment)
+
+
+def reapply(tx: Tx, known: Iterable[Erasure]) -> builtins.list[Erasure]:
+    """Erase again what was erased after the state in this database; gives what that did."""
+    made = []
+    for each in known:
+        again = _subject(tx, each.target, who=each.who) if each.kind == "subject" else _again(tx, each)
+        if again is not None:
+            made.append(again)
+    return made
+
+
+def _again(tx: Tx, known: Erasure) -> Erasure | None:
+    domain = erasable.of(known.target)
+    found = [key for handle in known.leaf_ids if (key := domain.at(tx, handle)) is not None]
+    removed = [gone for key in found if (gone := domain.remove(tx, key)) is not None]
+    return erasures.record(tx, "record", known.target, who=known.who, removed=removed) if removed else None

@@ -1,0 +1,185 @@
+"""Every row against its leaf, and every leaf against its row.
+
+Rules:
+- A row matches the leaf it names: handle, version, type, projection and commitment.
+- A row is the newest version of its record; an older one that was put back is found.
+- A row that names no leaf is UNLOGGED; one that names a leaf the log does not have is TAMPERED.
+- A record in the log has its row, or its newest leaf is an erasure.
+- Memory is bounded: rows and leaves pass in pages. Whether each record has its row is seen from two sums over handles;
+  only where they differ are the missing ones looked for by name.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from holdfast.crypto import canonical
+from holdfast.db import Row, Tx, Work, sql
+from holdfast.errors import FormatError, InvalidInputError
+from holdfast.evidence import covered, tree
+from holdfast.evidence.context import Context
+from holdfast.evidence.covered import COLUMNS, Covered
+from holdfast.model.verdicts import Verdict
+from holdfast.model.verify import Finding
+from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, read
+
+_PAGE: Final = 500
+_LEAVES: Final = 2_000
+_RANGE: Final = 100_000
+_MODULUS: Final = 1 << 256
+_TABLE: Final = re.compile(r'"p":"([^"/]+)/')
+_ERASURE: Final = '"t":"erasure"'
+
+
+def check(context: Context, found: Findings) -> Work[None]:
+    """Walk every covered table, then the log, and compare."""
+    size = (yield from read(context, tree.state)).size
+    sums: dict[str, int] = {}
+    for table in covered.tables():
+        sums[table.table] = yield from _walk_table(context, table, size, found)
+    logged = yield from _walk_log(context, size, found)
+    for table in covered.tables():
+        if sums[table.table] != logged[table.table]:
+            yield from _name_lost(context, table, size, found)
+    for name in sorted(logged.keys() - sums.keys()):
+        found.skip(f"{found.checked[f'leaves of {name}']} leaves speak of {name}, a table this version does not walk")
+
+
+class _Page(NamedTuple):
+    """A page of rows, judged."""
+
+    width: int
+    last: Any
+    total: int
+    findings: list[Finding]
+
+
+def _walk_table(context: Context, table: Covered, size: int, found: Findings) -> Work[int]:
+    """Judge every row; the sum over the handles of records that the log had when we began."""
+    total, after = 0, table.first
+    for (key,) in (yield from read(context, lambda tx: tx.all(table.strays, first=table.first))):
+        what = "the row has a key that Holdfast never gives: it was added"
+        found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=str(key)))
+    while True:
+        page = yield from read(context, lambda tx: _judge_page(tx, table, after, size))  # noqa: B023
+        for finding in page.findings:
+            found.add(finding)
+        total += page.total
+        found.checked[table.table] += page.width
+        found.tell(f"rows of {table.table}", found.checked[table.table])
+        if page.width < _PAGE:
+            return total % _MODULUS
+        after = page.last
+
+
+def _judge_page(tx: Tx, table: Covered, after: Any, size: int) -> _Page:
+    """On the reader's thread, so that an event loop is not held up by the hashing."""
+    rows = tx.all(table.rows, after=after, limit=_PAGE)
+    wrong = [finding for row in rows if (finding := judge(table, row)) is not None]
+    total = sum(_number(row[1]) for row in rows if row[7] is not None and row[7] < size)
+    return _Page(len(rows), rows[-1][0] if rows else after, total, wrong)
+
+
+def judge(table: Covered, row: Row) -> Finding | None:
+    """What is wrong with a row, if anything."""
+    key, leaf_id, leaf_ver, salt, index, text, newest = row[: COLUMNS - 1]
+
+    def finding(verdict: Verdict, what: str, remedy: str = EXPLAIN) -> Finding:
+        return Finding(verdict, what, remedy, table=table.table, row=str(key))
+
+    if leaf_id is None:
+        return finding(Verdict.UNLOGGED, "the row has no leaf: it was not written through Holdfast")
+    if text is None:
+        return finding(Verdict.TAMPERED, "the row names a leaf that the log does not have")
+    problem = _compare(table, row, text, bytes(salt or b""))
+    if problem:
+        return finding(Verdict.TAMPERED, problem, RESTORE)
+    if newest is not None and newest > leaf_ver:
+        return finding(Verdict.TAMPERED, f"version {leaf_ver} of the row was put back; the log has {newest}", RESTORE)
+    if index is None:
+        return finding(Verdict.PENDING, "committed, not yet under a signed head", "wait a moment")
+    return None
+
+
+def _compare(table: Covered, row: Row, text: str, salt: bytes) -> str:
+    """How row and leaf differ; empty where they agree."""
+    leaf = _parse(text)
+    if leaf is None:
+        return "its leaf is not a leaf: the log was edited"
+    if (leaf.get("id"), leaf.get("ver")) != (row[1], row[2]):
+        return "its leaf speaks of another record: the log was edited"
+    projection = table.projections.get(str(leaf.get("p")))
+    if projection is None or leaf.get("t") not in table.kinds:
+        return "its leaf is of another table or type: the leaf was swapped"
+    content = dict(zip(table.columns, row[COLUMNS:], strict=True))
+    try:
+        commitment = projection.commit(salt, content)
+    except InvalidInputError:
+        return "the row holds what Holdfast never writes"
+    return "" if commitment == leaf.get("h") else "the row does not match its leaf: row, salt or leaf was edited"
+
+
+def _parse(text: str) -> Mapping[str, Any] | None:
+    try:
+        value = canonical.loads(text.encode())
+    except (FormatError, UnicodeEncodeError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+_PAGE_OF_LEAVES = sql("SELECT idx, id, ver, leaf FROM log_leaves WHERE idx >= :start AND idx < :end ORDER BY idx")
+
+
+def _walk_log(context: Context, size: int, found: Findings) -> Work[dict[str, int]]:
+    """The sum over the handles of every record in the log, by table."""
+    sums: dict[str, int] = defaultdict(int)
+    seen: Counter[str] = Counter()
+    for start in range(0, size, _LEAVES):
+        end = min(size, start + _LEAVES)
+        count, handles = yield from read(context, lambda tx: _handles(tx, start, end))  # noqa: B023
+        if count < end - start:
+            what = f"leaves are missing between {start} and {end}: {count} of {end - start} are there"
+            found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(start)))
+        for name, numbers in handles.items():
+            sums[name] += sum(numbers)
+            seen[name] += len(numbers)
+        found.checked["leaves"] += count
+        found.tell("leaves", end, size)
+    for name in seen.keys() - covered.COVERED.keys():
+        found.checked[f"leaves of {name}"] = seen[name]
+    return defaultdict(int, {name: total % _MODULUS for name, total in sums.items()})
+
+
+def _handles(tx: Tx, start: int, end: int) -> tuple[int, dict[str, list[int]]]:
+    """How many leaves there are, and by table a number for each record that begins among them."""
+    page = tx.all(_PAGE_OF_LEAVES, start=start, end=end)
+    handles: dict[str, list[int]] = defaultdict(list)
+    for _, handle, version, text in page:
+        if version == 1:
+            named = _TABLE.search(text)
+            handles[named[1] if named else "?"].append(_number(handle))
+    return len(page), handles
+
+
+def _name_lost(context: Context, table: Covered, size: int, found: Findings) -> Work[None]:
+    """Find the records of a table that have no row, and tell erased ones from deleted ones."""
+    like = f'%"p":"{table.table}/%'
+    for start in range(0, size, _RANGE):
+        end = min(size, start + _RANGE)
+        lost = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
+        for index, handle, text, newest in lost:
+            named = _TABLE.search(text)
+            if named is None or named[1] != table.table:
+                continue
+            if _ERASURE in newest:
+                found.checked["erased"] += 1
+                continue
+            what = f"leaf {index} has no row: the record {handle} was deleted"
+            found.add(Finding(Verdict.TAMPERED, what, RESTORE, table=table.table, row=handle))
+        found.tell(f"records of {table.table}", end, size)
+
+
+def _number(handle: str) -> int:
+    return int.from_bytes(sha256(handle.encode()).digest(), "big")

@@ -1,0 +1,125 @@
+"""Ending a lockdown: a statement signed by root, and nothing else.
+
+The statement is an in-toto Statement v1 in a DSSE envelope (payload type `application/vnd.in-toto+json`), so it can be
+written here, signed on another machine (`holdfast lockdown sign`, or openssl over the PAE bytes) and brought back:
+
+    subject        [{"name": "lockdown <id>", "digest": {"sha256": digest of the lockdown}}]
+    predicateType  urn:holdfast:unlock:v1
+    predicate      {"store_id", "lockdown", "verdict", "locked_at", "reason"}
+
+with digest = SHA-256 of JCS({"id", "locked_at", "reason", "store_id", "verdict"}) as the lockdown itself has them.
+
+Rules:
+- It names the store and the lockdown: it ends no other, here or elsewhere.
+- Only a root key counts that the key folder holds, or where it holds none, that the keyring holds unrevoked and the log
+  proves: row, leaf, inclusion, head. A row that somebody put there proves nothing.
+- It is kept in the lockdown's row, under a leaf.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from holdfast.crypto import canonical, dsse, keys, merkle, statement, tlog_proof
+from holdfast.crypto.keys import PrivateKey, PublicKey
+from holdfast.crypto.statement import PAYLOAD_TYPE, Statement, Subject
+from holdfast.crypto.vkey import VerifierKey
+from holdfast.db import Tx, sql
+from holdfast.errors import BadKeyError, FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
+from holdfast.evidence import covered, log, tree
+from holdfast.evidence.context import Context
+from holdfast.model.verify import Locked
+from holdfast.upkeep.rows import judge
+
+PREDICATE_TYPE: Final = "urn:holdfast:unlock:v1"
+
+
+def draft(store_id: str, locked: Locked, *, reason: str) -> bytes:
+    """The payload that root is asked to sign: which lockdown of which store ends, and why."""
+    if not reason.strip():
+        raise InvalidInputError("say why the lockdown ends", field="reason")
+    facts: dict[str, canonical.Json] = {"store_id": store_id, **locked.to_dict()}
+    predicate: dict[str, canonical.Json] = {
+        "store_id": store_id,
+        "lockdown": locked.id,
+        "verdict": locked.verdict,
+        "locked_at": locked.locked_at,
+        "reason": reason,
+    }
+    subject = Subject({"sha256": canonical.sha256_hex(canonical.dumps(facts))}, f"lockdown {locked.id}")
+    return statement.encode(Statement((subject,), PREDICATE_TYPE, predicate))
+
+
+def sign(payload: bytes, signer: PrivateKey) -> bytes:
+    """The envelope around a draft; refuses to sign anything else."""
+    if statement.parse(payload).predicate_type != PREDICATE_TYPE:
+        raise FormatError("that is no draft of an unlock statement")
+    return dsse.encode(dsse.sign(PAYLOAD_TYPE, payload, signer))
+
+
+def load_root(path: Path, passphrase: bytes | None = None) -> PrivateKey:
+    """A root key from its PKCS#8 file, which only its owner may read."""
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            pem = file.read(1 << 16)
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no key at {path}", path=str(path)) from None
+    except OSError as error:
+        raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+    if mode & 0o077:
+        raise BadKeyError(f"{path} can be read by others; chmod 600 it", path=str(path))
+    key = keys.load_private(pem, passphrase)
+    if key.alg != "ed25519":
+        raise BadKeyError("a root key is ed25519", alg=key.alg)
+    return key
+
+
+def check(envelope: bytes, roots: list[PublicKey], store_id: str, locked: Locked) -> str:
+    """The statement as text, if root signed it and it ends exactly this lockdown; else ProofError."""
+    parsed = dsse.parse(envelope)
+    if not roots:
+        raise ProofError("this store knows no root key that could sign; make one with `holdfast keys root`")
+    dsse.verify(parsed, roots, payload_type=PAYLOAD_TYPE)
+    found = statement.parse(parsed.payload)
+    if found.predicate_type != PREDICATE_TYPE:
+        raise ProofError("root signed another kind of statement", predicate_type=found.predicate_type)
+    reason = found.predicate.get("reason")
+    if not isinstance(reason, str) or draft(store_id, locked, reason=reason) != parsed.payload:
+        raise ProofError("the statement ends another lockdown", lockdown=locked.id, store_id=store_id)
+    return dsse.encode(parsed).decode()
+
+
+_ROOTS = sql("SELECT keyid, public FROM keyring WHERE role = 'root' AND revoked_from IS NULL ORDER BY added_at")
+
+
+def roots(tx: Tx, context: Context) -> list[PublicKey]:
+    """The root keys that count: our own where its file is at hand, else those of the keyring that the log proves."""
+    try:
+        return [context.keys.load("root").public]
+    except NotFoundError:
+        found = tx.all(_ROOTS)
+    return [keys.load_public_pem(public.encode()) for keyid, public in found if _is_proven(tx, context, keyid)]
+
+
+def _is_proven(tx: Tx, context: Context, keyid: str) -> bool:
+    """Whether a key's row matches its leaf, and the leaf stands under a head that the log's key signed."""
+    table = covered.COVERED["keyring"]
+    row = tx.one(table.one, key=keyid)
+    if row is None or judge(table, row) is not None:
+        return False
+    try:
+        proof = log.prove(tx, row[1], row[2])
+        origin = tree.state(tx).origin
+        tlog_proof.verify(proof, merkle.leaf_hash(row[5].encode()), origin=origin, log_keys=_log_keys(tx, context))
+    except (FormatError, NotFoundError):
+        return False
+    return True
+
+
+def _log_keys(tx: Tx, context: Context) -> tuple[VerifierKey, ...]:
+    """Of the log keys in the keyring only our own, where it is one of them: a file here is harder to forge."""
+    listed = log.verifiers(tx)
+    own = [key for key in listed if key.public.keyid == context.keys.load("log").keyid]
+    return tuple(own) or listed

@@ -1,0 +1,117 @@
+"""Verify: everything a store holds against its log, the log against its heads, the heads against those kept elsewhere.
+
+Rules:
+- In this order: the database's own integrity check (so that no index can lie to what follows), the schema, the log and
+  its heads, every row against its leaf and back, DBOMs against rows, files and keys.
+- The overall verdict is the worst one; every finding names file, table, row and what to do.
+- `full` recomputes the whole tree from its leaves; without it leaf and tree are compared by size, frontier and head
+  only, and the report says so: a leaf edited together with its row is found by `full`.
+- Damage ends one check, never the run; a store that cannot be read there counts as tampered with.
+- TAMPERED or worse locks the store, unless told not to.
+- Memory is bounded, and writers go on meanwhile.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from holdfast.config import Paths
+from holdfast.db import Call, Work, ask
+from holdfast.db.sqlite import check_file
+from holdfast.errors import (
+    CorruptError,
+    ExpectationError,
+    ForeignFileError,
+    FormatError,
+    HoldfastError,
+    NotFoundError,
+    QueryError,
+)
+from holdfast.evidence import audit as audits
+from holdfast.evidence import log, witness
+from holdfast.evidence.context import Context
+from holdfast.model.verdicts import Verdict
+from holdfast.model.verify import Finding, Report
+from holdfast.upkeep import dboms, lockdown, rows, schema
+from holdfast.upkeep.findings import RESTORE, Findings, Progress, on_reader, read
+
+_BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
+
+
+def run(context: Context, *, full: bool = False, lock: bool = True, progress: Progress | None = None) -> Work[Report]:
+    """Verify the whole store; with `lock` (the default) tampering locks it."""
+    found = Findings(progress)
+    if not full:
+        found.skip("the tree was not recomputed from its leaves (--full does)")
+    for title, check in _checks(context, found, full):
+        found.tell(title)
+        try:
+            yield from check()
+        except _BROKEN as error:
+            what = f"{title}: cannot be read to the end ({error})"
+            found.add(Finding(Verdict.TAMPERED, what, RESTORE, file=_where(context)))
+    report = found.report("full" if full else "fast")
+    if lock and report.verdict.locks:
+        locked = yield from lockdown.respond(context, report)
+        report = replace(report, locked=locked.id)
+    return report
+
+
+def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Callable[[], Work[None]]]]:
+    return [
+        ("database", lambda: _database(context, found)),
+        ("schema", lambda: schema.check(context, found)),
+        ("log", lambda: _log(context, found, full)),
+        ("rows", lambda: rows.check(context, found)),
+        ("DBOMs", lambda: dboms.check(context, found)),
+    ]
+
+
+def damaged(error: HoldfastError, paths: Paths, target: str | Path, *, lock: bool = True) -> Report:
+    """The report on a database that cannot even be opened; raises the error again if it tells of no damage.
+
+    Where a store has never been, a file that is not ours is a wrong path and no tampering.
+    """
+    known = paths.heads.exists()
+    if not isinstance(error, _BROKEN) and not (known and isinstance(error, ForeignFileError)):
+        raise error
+    problems = check_file(target) if isinstance(target, Path) and target.exists() else []
+    found = Findings()
+    for problem in problems or [str(error)]:
+        found.add(Finding(Verdict.TAMPERED, problem, RESTORE, file=str(target)))
+    found.skip("everything but the database file: it is damaged, so nothing in it was believed")
+    report = found.report("file")
+    return replace(report, locked=lockdown.lock_unopened(paths, report).id) if lock else report
+
+
+def _database(context: Context, found: Findings) -> Work[None]:
+    problems: list[str] = yield from ask(Call(context.database.backend.check))
+    for problem in problems:
+        found.add(Finding(Verdict.TAMPERED, f"integrity check: {problem}", RESTORE, file=_where(context)))
+    if context.database.dialect == "postgres":
+        found.skip("the server's pages and indexes: PostgreSQL checks its own (data checksums, amcheck)")
+
+
+def _log(context: Context, found: Findings, full: bool) -> Work[None]:
+    """The log's own audit: heads, keys, heads kept elsewhere, and in full the tree itself."""
+    told = yield from audits.audit(context, full=full, progress=lambda done, total: found.tell("log", done, total))
+    for flaw in told.findings:
+        row = "" if flaw.index is None else str(flaw.index)
+        found.add(Finding(flaw.verdict, flaw.what, _REMEDIES.get(flaw.verdict, RESTORE), table=lockdown.LOG, row=row))
+    found.left_off += told.left_off
+    found.checked["log size"] = told.size
+    found.level = (yield from on_reader(context, witness.level(context))).text
+    head = yield from read(context, log.head)
+    found.head = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
+
+
+_REMEDIES: Final = {
+    Verdict.PENDING: "wait a moment",
+    Verdict.ROLLED_BACK: "find the newer state: another copy of the store, or a backup; restore that",
+    Verdict.FORKED: "two histories exist: keep both, ask witnesses which one they saw, restore that one",
+}
+
+
+def _where(context: Context) -> str:
+    return str(context.database.backend.facts().get("path", "")) if context.marks is not None else ":memory:"

@@ -1,0 +1,83 @@
+"""Populated stores to attack, and the tools of an attacker who writes past Holdfast."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import psycopg
+
+from holdfast import sync
+from holdfast.db.sqlite import files
+from holdfast.evidence import battles, keys, trust
+
+BATTLES = 12
+
+
+def populate(store: sync.Holdfast, count: int = BATTLES) -> None:
+    """Battles (one of them twice), a subject's sealed one, a root, a rotated judge whose first key is revoked."""
+    for number in range(count):
+        submit(store, f"b{number}", number / 100)
+    submit(store, "b1", 0.5)
+    submit(store, "sealed", 0.6, subject="Ada")
+    store.run(trust.init_root(store.context))
+    first = store.run(keys.use(store.context, "judge")).keyid
+    store.run(keys.rotate(store.context, "judge"))
+    store.run(keys.revoke(store.context, first))
+    submit(store, "after", 0.7)
+
+
+def submit(store: sync.Holdfast, battle_id: str, score: float, **more: Any) -> Any:
+    return store.run(
+        battles.submit(
+            store.context, {"task": battle_id}, battle_id=battle_id, score=score, intent=[score, 1.0], **more
+        )
+    )
+
+
+def copy(template: Path, target: Path) -> Path:
+    """A store of its own for one test."""
+    return Path(shutil.copytree(template, target, symlinks=True))
+
+
+@contextmanager
+def behind(home: Path) -> Iterator[apsw.Connection]:
+    """The database of a closed store as an attacker has it: any statement, page checksums written anew."""
+    assert files.checksums()
+    connection = apsw.Connection(str(home / "kernel.db"), vfs=files.checksums())
+    connection.pragma("foreign_keys", False)
+    connection.pragma("writable_schema", True)
+    try:
+        yield connection
+        connection.pragma("wal_checkpoint(truncate)")
+    finally:
+        connection.close()
+
+
+def attack(home: Path, *statements: str) -> None:
+    """Run statements past Holdfast."""
+    with behind(home) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def attack_server(url: str, *statements: str) -> None:
+    """The same on a server."""
+    with psycopg.connect(url, autocommit=True, options="-c search_path=kernel") as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+Ask = Callable[[str], list[tuple[Any, ...]]]
+
+
+def asking(home: Path) -> Ask:
+    """Read past Holdfast."""
+
+    def ask(statement: str) -> list[tuple[Any, ...]]:
+        with behind(home) as connection:
+            return connection.execute(statement).fetchall()
+
+    return ask

@@ -1,0 +1,383 @@
+"""Battles: submit, list, get, DBOM files, bad input, races; on every backend."""
+
+import asyncio
+import hashlib
+import json
+import math
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import holdfast
+from holdfast import errors, sync
+from holdfast.evidence import battles
+from holdfast.model.verdicts import Verdict
+from holdfast.testing import FrozenClock
+from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
+
+GOOD: dict[str, Any] = {"battle_id": "b", "score": 0.5, "breakdown": "fine", "intent": [0.25, -1.0]}
+
+
+class Strange:
+    pass
+
+
+def deep() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+BAD: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a NaN score": ({}, {"score": math.nan}),
+    "an infinite score": ({}, {"score": -math.inf}),
+    "a score beyond the doubles": ({}, {"score": 10**400}),
+    "a score that is a text": ({}, {"score": "0.5"}),
+    "a score that is a truth": ({}, {"score": True}),
+    "no score": ({}, {"score": None}),
+    "an empty battle_id": ({}, {"battle_id": ""}),
+    "a blank battle_id": ({}, {"battle_id": "  "}),
+    "a battle_id that is a path": ({}, {"battle_id": "../../etc/passwd"}),
+    "a battle_id with a backslash": ({}, {"battle_id": "a\\b"}),
+    "a battle_id of dots": ({}, {"battle_id": ".."}),
+    "a battle_id with NUL": ({}, {"battle_id": "a\0b"}),
+    "a battle_id with a line break": ({}, {"battle_id": "a\nb"}),
+    "a battle_id with a lone surrogate": ({}, {"battle_id": "\ud800"}),
+    "an over-long battle_id": ({}, {"battle_id": "x" * 201}),
+    "a battle_id that is no text": ({}, {"battle_id": 7}),
+    "a namespace that is a path": ({}, {"ns": "a/b"}),
+    "a result without JSON": (Strange(), {}),
+    "a result with NaN": ({"x": math.nan}, {}),
+    "a result of bytes": (b"x", {}),
+    "a result nested without end": (deep(), {}),
+    "a result with keys that cannot be sorted": ({1: 1, "a": 2}, {}),
+    "a vector with NaN": ({}, {"intent": [0.1, math.nan]}),
+    "a vector with infinity": ({}, {"intent": [math.inf, 0.1]}),
+    "a vector of texts": ({}, {"intent": ["0.1", "0.2"]}),
+    "a vector of truths": ({}, {"intent": [True, False]}),
+    "a vector that is a number": ({}, {"intent": 0.1}),
+    "a vector without end": ({}, {"intent": [0.0] * 65_537}),
+    "a text of a task and no embedder": ({}, {"intent": "write a limiter"}),
+    "a breakdown with NUL": ({}, {"breakdown": "a\0b"}),
+    "a breakdown with a lone surrogate": ({}, {"breakdown": "\ud800"}),
+    "a breakdown without JSON": ({}, {"breakdown": Strange()}),
+    "a time without zone": ({}, {"timestamp": "2026-01-01T00:00:00"}),
+    "a time that does not exist": ({}, {"timestamp": "2026-02-30T00:00:00Z"}),
+    "a time in another zone": ({}, {"timestamp": "2026-01-01T00:00:00+02:00"}),
+}
+
+
+class BattleSuite(StoreOnSqlite):
+    """One claim a test."""
+
+    def dboms(self) -> Path:
+        return self.home / "dboms"
+
+    def files(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in self.dboms().glob("*.json")} if self.disk else {}
+
+    def test_row_dbom_file_and_leaf_say_the_same(self) -> None:
+        result = {"z": 1, "a": {"é": [1.5, None]}}
+        with self.open(clock=FrozenClock("2026-01-14T21:05:51.758624Z")) as store:
+            battle = store.battles.submit(result, **GOOD)
+            text = json.dumps(result, sort_keys=True)
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            assert (battle.raw_result, battle.dbom_hash, battle.score) == (text, digest, 0.5)
+            assert json.loads(battle.dbom or "") == {
+                "dbom_version": "1.0",
+                "battle_id": "b",
+                "h_delta": digest,
+                "v_intent": [0.25, -1.0],
+                "score_cis": 0.5,
+                "sigma_judge": json.loads(battle.dbom or "")["sigma_judge"],
+                "timestamp": "2026-01-14T21:05:51.758624Z",
+            }
+            assert battle.dbom == json.dumps(json.loads(battle.dbom or ""), indent=2)
+            assert store.battles.get("b") == battle
+            assert self.files() == ({"dbom_b.json": battle.dbom} if self.disk else {})
+            settled(store)
+            assert store.dbom.verify(battle.dbom).verdict is Verdict.VALID
+            sound(store)
+
+    @pytest.mark.parametrize("what", BAD)
+    def test_bad_input_is_a_typed_error_and_nothing_is_written(self, what: str) -> None:
+        result, wrong = BAD[what]
+        with self.open() as store:
+            with pytest.raises(errors.InvalidInputError):
+                store.battles.submit(result, **{**GOOD, **wrong})
+            assert store.battles.list(ns=None).battles == []
+            assert store.keys.list(role="judge") == []
+            assert self.files() == {}
+
+    def test_a_vector_of_another_length_than_configured_is_refused(self) -> None:
+        with self.open(dimensions=3) as store:
+            with pytest.raises(errors.InvalidInputError, match="3 numbers"):
+                store.battles.submit({}, **GOOD)
+            assert store.battles.list().battles == []
+            store.battles.submit({}, **{**GOOD, "intent": (1, 2, 3)})
+            store.battles.submit({}, **{**GOOD, "intent": None})
+
+    def test_the_vector_comes_from_the_embedder_or_is_empty_and_never_invented(self) -> None:
+        asked: list[str] = []
+
+        def embed(text: str) -> list[float]:
+            asked.append(text)
+            return [float(len(text)), 0.5]
+
+        with self.open() as store:
+            bare = store.battles.submit({"task": "limit"}, battle_id="bare", score=1)
+            assert json.loads(bare.dbom or "")["v_intent"] == []
+        with self.open(embedder=embed) as store:
+            given: list[dict[str, Any]] = [{}, {"intent": "a text"}, {"intent": [9.0]}]
+            for more in given:
+                store.battles.submit({"task": "limit"}, battle_id=f"b{len(more)}{more}"[:20], score=1, **more)
+            store.battles.submit({"no": "task"}, battle_id="none", score=1)
+            vectors = [json.loads(each.dbom or "")["v_intent"] for each in store.battles.list(limit=9).battles[-4:]]
+        assert vectors == [[5.0, 0.5], [6.0, 0.5], [9.0], []]
+        assert asked == ["limit", "a text"]
+
+    def test_an_async_embedder_works_on_the_async_face(self) -> None:
+        async def embed(text: str) -> list[float]:
+            await asyncio.sleep(0)
+            return [float(len(text))]
+
+        async def play() -> Any:
+            async with holdfast.open(self.home, self.url, embedder=embed) as store:
+                return await store.battles.submit({"task": "limit"}, battle_id="b", score=1)
+
+        assert json.loads(asyncio.run(play()).dbom)["v_intent"] == [5.0]
+
+    def test_a_second_submit_is_a_new_row_and_a_new_dbom_and_none_is_lost(self) -> None:
+        with self.open() as store:
+            made = [store.battles.submit({"run": run}, **GOOD) for run in range(3)]
+            assert [each.battle_id for each in store.battles.list(battle_id="b").battles] == ["b"] * 3
+            assert store.battles.get("b") == made[2]
+            assert store.battles.get("b", id=made[0].id) == made[0]
+            names = [f"dbom_b.{made[0].id}.json", f"dbom_b.{made[1].id}.json", "dbom_b.json"]
+            assert self.files() == ({n: m.dbom for n, m in zip(names, made, strict=True)} if self.disk else {})
+            settled(store)
+            assert {store.dbom.verify(each.dbom or "").verdict for each in made} == {Verdict.VALID}
+            sound(store)
+
+    def test_an_earlier_dbom_never_takes_the_file_name_of_another_battle(self) -> None:
+        with self.open() as store:
+            first = store.battles.submit({}, **GOOD)
+            store.battles.submit({}, **{**GOOD, "battle_id": f"b.{first.id + 2}"})
+            second = store.battles.submit({}, **GOOD)
+            assert second.id > first.id + 2
+            with pytest.raises(errors.AlreadyExistsError):
+                store.battles.submit({}, **{**GOOD, "battle_id": f"b.{first.id}"})
+            store.battles.submit({}, **GOOD)
+            sound(store)
+
+    def test_a_list_is_walked_in_pages_and_filtered(self) -> None:
+        with self.open() as store:
+            for number in range(7):
+                store.battles.submit({"n": number}, battle_id=f"b{number % 3}", score=number / 10)
+            seen: list[float | None] = []
+            after: int | None = 0
+            while after is not None:
+                page = store.battles.list(after=after, limit=3)
+                seen += [each.score for each in page.battles]
+                after = page.next
+            assert seen == [number / 10 for number in range(7)]
+            assert len(store.battles.list(battle_id="b0").battles) == 3
+            assert len(store.battles.list(min_score=0.2, max_score=0.4).battles) == 3
+            assert store.battles.list(since="2999").battles == store.battles.list(until="1999").battles == []
+            assert store.battles.list(imported=True).battles == []
+            assert len(store.battles.list(imported=False).battles) == 7
+            with pytest.raises(errors.InvalidInputError):
+                store.battles.list(limit=0)
+            with pytest.raises(errors.NotFoundError):
+                store.battles.get("b9")
+
+    def test_namespaces_do_not_mix(self) -> None:
+        with self.open() as store:
+            store.battles.submit({"n": 1}, **GOOD)
+            other = store.battles.submit({"n": 2}, **GOOD, ns="lab")
+            assert store.battles.get("b", ns="lab") == other
+            assert len(store.battles.list().battles) == 1
+            if self.disk:
+                assert (self.dboms() / "lab" / "dbom_b.json").read_text() == other.dbom
+            sound(store)
+
+    def test_a_labelled_subject_is_sealed_everywhere_and_can_be_revealed(self) -> None:
+        with self.open() as store:
+            battle = store.battles.submit({"who": "Ada Lovelace"}, **{**GOOD, "breakdown": "Ada did it"}, subject="Ada")
+            assert "Ada" not in json.dumps(battle.to_dict())
+            assert json.loads(battle.dbom or "")["v_intent"] == []
+            assert store.battles.reveal("b") == {"who": "Ada Lovelace"}
+            sound(store)
+            store.erase.subject("Ada")
+            with pytest.raises(errors.NotFoundError):
+                store.battles.get("b")
+            assert self.files() == {}
+            sound(store)
+
+    def test_erasing_the_newest_gives_its_file_name_to_the_one_before(self) -> None:
+        with self.open() as store:
+            first = store.battles.submit({"n": 1}, **GOOD)
+            store.battles.submit({"n": 2}, **GOOD, subject="Ada")
+            store.erase.subject("Ada")
+            store.dbom.repair()
+            assert self.files() == ({"dbom_b.json": first.dbom} if self.disk else {})
+            sound(store)
+
+    def test_racing_submits_of_one_battle_are_none_lost_and_all_verify(self) -> None:
+        with self.open() as store:
+
+            def play(caller: int) -> None:
+                for turn in range(5):
+                    store.battles.submit({"caller": caller, "turn": turn}, **GOOD)
+
+            threads = [threading.Thread(target=play, args=(caller,)) for caller in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            rows = store.battles.list().battles
+            assert len({row.raw_result for row in rows}) == 40
+            assert len(store.keys.list(role="judge")) == 1
+            newest = store.battles.get("b")
+            if self.disk:
+                assert self.files() == {
+                    f"dbom_b.{row.id}.json" if row != newest else "dbom_b.json": row.dbom for row in rows
+                }
+            settled(store)
+            assert {store.dbom.verify(row.dbom or "").verdict for row in rows} == {Verdict.VALID}
+            sound(store)
+
+    def test_async_callers_are_none_lost(self) -> None:
+        async def play() -> int:
+            async with holdfast.open(self.home, self.url) as store:
+                await asyncio.gather(*(store.battles.submit({"n": n}, battle_id="b", score=n) for n in range(64)))
+                return len((await store.battles.list()).battles)
+
+        assert asyncio.run(play()) == 64
+
+
+class TestSqlite(BattleSuite):
+    pass
+
+
+class TestMemory(StoreInMemory, BattleSuite):
+    pass
+
+
+class TestPostgres(StoreOnPostgres, BattleSuite):
+    pass
+
+
+# --- two processes -------------------------------------------------------------------------------------------------
+
+_SUBMITS = """
+import sys
+from holdfast import sync
+with sync.open(sys.argv[1], sys.argv[2] or None) as store:
+    for turn in range(20):
+        store.battles.submit({"who": sys.argv[3], "turn": turn}, battle_id="b", score=turn)
+"""
+
+
+@pytest.mark.parametrize("server", [False, True], ids=["sqlite", "postgres"])
+def test_two_processes_race_for_one_battle_from_the_very_first_submit(
+    tmp_path: Path, server: bool, request: pytest.FixtureRequest
+) -> None:
+    url = str(request.getfixturevalue("postgres_url")) if server else ""
+    words = [sys.executable, "-c", _SUBMITS, str(tmp_path), url]
+    racers = [subprocess.Popen([*words, name], stderr=subprocess.PIPE, text=True) for name in "xy"]
+    assert [racer.communicate(timeout=120)[1] for racer in racers] == ["", ""]
+    with sync.open(tmp_path, url or None) as store:
+        rows = store.battles.list(limit=100).battles
+        assert len({row.raw_result for row in rows}) == 40
+        assert len(store.keys.list(role="judge")) == 1
+        settled(store)
+        assert {store.dbom.verify(row.dbom or "").verdict for row in rows} == {Verdict.VALID}
+        assert (tmp_path / "dboms" / "dbom_b.json").read_text() == store.battles.get("b").dbom
+        assert len(list((tmp_path / "dboms").glob("*.json"))) == 40
+        sound(store)
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def test_a_crash_between_commit_and_file_is_repaired_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sync.open(tmp_path) as store:
+        store.battles.submit({"n": 1}, **GOOD)
+        with monkeypatch.context() as patch:
+            patch.setattr(battles, "file", lambda *_: None)
+            patch.setattr("holdfast.evidence.tidying.at_closing", lambda _: None)
+            store.battles.submit({"n": 2}, **GOOD)
+            store.battles.submit({"n": 3}, **{**GOOD, "battle_id": "c"})
+            store.core.close()
+    with sync.open(tmp_path) as store:
+        newest = {name: store.battles.get(name).dbom for name in "bc"}
+        assert {name: (tmp_path / "dboms" / f"dbom_{name}.json").read_text() for name in "bc"} == newest
+        assert (tmp_path / "dboms" / "dbom_b.1.json").exists()
+        sound(store)
+
+
+def test_a_deleted_file_of_a_finished_battle_is_not_papered_over(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        store.battles.submit({}, **GOOD)
+    (tmp_path / "dboms" / "dbom_b.json").unlink()
+    with sync.open(tmp_path) as store:
+        assert not (tmp_path / "dboms" / "dbom_b.json").exists()
+        assert [each.verdict for each in store.verify.run(lock=False).findings] == [Verdict.TAMPERED]
+        assert store.dbom.repair().written == []
+        assert store.dbom.repair(full=True).written == [str(tmp_path / "dboms" / "dbom_b.json")]
+        sound(store)
+
+
+def test_a_full_repair_mends_edited_files_and_names_strangers(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        for number in range(3):
+            store.battles.submit({"n": number}, **GOOD)
+        for name in ("dbom_b.json", "dbom_b.1.json"):
+            (tmp_path / "dboms" / name).write_text("{}")
+        stranger = tmp_path / "dboms" / "dbom_nobody.json"
+        stranger.write_text("{}")
+        done = store.dbom.repair(full=True)
+        assert (len(done.written), done.unknown) == (2, [str(stranger)])
+        stranger.unlink()
+        sound(store)
+
+
+def test_a_file_that_cannot_be_written_costs_no_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with sync.open(tmp_path) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr("holdfast.evidence.dbomfiles.os.replace", full)
+            battle = store.battles.submit({}, **GOOD)
+        assert "not in its file yet" in caplog.text
+        assert store.battles.get("b") == battle
+        assert store.dbom.repair().written == [str(tmp_path / "dboms" / "dbom_b.json")]
+        sound(store)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.text(min_size=1, max_size=60), score=st.floats(allow_nan=False, allow_infinity=False))
+def test_any_battle_id_is_either_refused_or_kept_inside_the_folder(tmp_path: Path, name: str, score: float) -> None:
+    with sync.open(tmp_path / "home") as store:
+        try:
+            battle = store.battles.submit({"n": name}, battle_id=name, score=score)
+        except (errors.InvalidInputError, errors.AlreadyExistsError):
+            return
+        assert store.battles.get(name, id=battle.id) == battle
+        assert store.dbom.verify(battle.dbom or "").verdict is Verdict.VALID
+        path = tmp_path / "home" / "dboms" / f"dbom_{name}.json"
+        assert path.parent.resolve() == (tmp_path / "home" / "dboms").resolve()
+        assert path.read_text() == battle.dbom

@@ -1,0 +1,304 @@
+"""Bundles: what a stranger gets, and what a stranger refuses, with Holdfast and without it."""
+
+import io
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.crypto import attest, b64, canonical, dsse, keys
+from holdfast.crypto import dbom as dboms
+from holdfast.evidence import keys as ring
+from holdfast.evidence.keyfiles import KeyFolder
+from holdfast.model.verdicts import Verdict
+from holdfast.upkeep import bundle, offline
+from tests.conformance.stores import attack, populate, submit
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("bundle") / "home"
+    with sync.open(home) as store:
+        populate(store)
+    return home
+
+
+@pytest.fixture(scope="module")
+def exported(home: Path) -> bytes:
+    with sync.open(home) as store:
+        return store.bundle.export("after")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of VERIFY.md, exactly as it stands there."""
+    [program] = re.findall(r"^```python\n(.*?)^```$", bundle.instructions().decode(), re.MULTILINE | re.DOTALL)
+    path = tmp_path_factory.mktemp("page") / "check.py"
+    path.write_text(program)
+    return path
+
+
+def members(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def root_of(home: Path) -> keys.PublicKey:
+    return KeyFolder(home / "config" / "keys").load("root").public
+
+
+def stranger(page: Path, data: bytes, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run the page without Holdfast: isolated Python, no site packages, another folder."""
+    file = page.with_name("bundle.zip")
+    file.write_bytes(data)
+    command = [sys.executable, "-I", "-S", str(page), str(file), *more]
+    return subprocess.run(command, capture_output=True, text=True, cwd=page.parent, check=False)
+
+
+# --- good ones ---------------------------------------------------------------------------------------------------
+
+
+def test_a_bundle_holds_what_it_says_and_checks_offline(home: Path, exported: bytes) -> None:
+    found = members(exported)
+    record = [f"records/0001{suffix}" for suffix in (".json", ".leaf.json", ".tlog-proof")]
+    assert sorted(found) == sorted(
+        ["VERIFY.md", "bundle.json", "dbom.dsse.json", "dbom.json", "head.note", "trust.json", *record]
+    )
+    checked = offline.check(exported)
+    assert (checked.verdict, checked.subject, checked.trusted) == (Verdict.VALID, "after", False)
+    assert {name.split()[0] for name in checked.keys} == {"log", "judge", "root"}
+    trusted = offline.check(exported, root=root_of(home))
+    assert (trusted.verdict, trusted.trusted) == (Verdict.VALID, True)
+
+
+def test_a_stranger_with_openssl_and_the_page_accepts_it(home: Path, exported: bytes, page: Path) -> None:
+    assert "holdfast" not in re.findall(r"^\s*(?:import|from) (.+)", page.read_text(), re.MULTILINE)
+    done = stranger(page, exported)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "VALID if you trust these keys" in done.stdout
+    pem = page.with_name("root.pem")
+    pem.write_bytes(root_of(home).to_pem())
+    done = stranger(page, exported, str(pem))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "VALID")
+
+
+def test_the_page_is_one_page() -> None:
+    [program] = re.findall(r"^```python\n(.*?)^```$", bundle.instructions().decode(), re.MULTILINE | re.DOTALL)
+    assert len(program.splitlines()) <= 130
+
+
+def test_a_battle_with_a_rotated_key_and_a_sealed_one_check_too(home: Path, page: Path) -> None:
+    with sync.open(home) as store:
+        for battle_id in ("b3", "b1", "sealed"):
+            data = store.bundle.export(battle_id)
+            assert offline.check(data).verdict is Verdict.VALID
+            assert stranger(page, data).returncode == 0
+
+
+def test_a_bundle_is_made_on_postgres_too(tmp_path: Path, postgres_url: str, page: Path) -> None:
+    with sync.open(tmp_path, postgres_url) as store:
+        submit(store, "b", 0.5)
+    with sync.open(tmp_path, postgres_url) as store:  # closing has put all leaves under a head
+        data = store.bundle.export("b")
+    assert offline.check(data).verdict is Verdict.VALID
+    assert stranger(page, data).returncode == 0
+
+
+# --- tampered twins ----------------------------------------------------------------------------------------------
+
+Change = Callable[[dict[str, bytes]], object]
+
+
+def edit(name: str, old: bytes, new: bytes) -> Change:
+    def change(found: dict[str, bytes]) -> None:
+        assert old in found[name], f"{old!r} is not in {name}"
+        found[name] = found[name].replace(old, new)
+
+    return change
+
+
+def resign(found: dict[str, bytes]) -> None:
+    """A stranger signs the DBOM with a key that is called the judge's."""
+    key = keys.generate()
+    made = attest.sign(dboms.parse(found["dbom.json"]).fields, key)
+    found["dbom.json"], found["dbom.dsse.json"] = dboms.encode(made), dsse.encode(attest.to_envelope(made))
+
+
+def other_score(found: dict[str, bytes]) -> None:
+    """Record, salt and leaf all fit, but such a leaf is not in the tree."""
+    content = found["records/0001.json"].replace(b'"score":0.7', b'"score":0.9')
+    salt = bytes.fromhex(json.loads(found["bundle.json"])["records"][0]["salt"])
+    digest = canonical.sha256_hex(salt + content).encode()
+    leaf = found["records/0001.leaf.json"]
+    found["records/0001.json"] = content
+    found["records/0001.leaf.json"] = leaf.replace(leaf[6:70], digest)
+
+
+def own_trust(found: dict[str, bytes]) -> None:
+    """trust.json with a stranger as root: good only for whoever brings no root along."""
+    envelope = dsse.parse(found["trust.json"])
+    value = json.loads(envelope.payload)
+    forger = keys.generate("ed25519")
+    for key in value["keys"]:
+        if key["role"] == "root":
+            key |= {"public": forger.public.to_pem().decode(), "keyid": forger.keyid}
+    signed = dsse.sign(envelope.payload_type, json.dumps(value).encode(), forger)
+    found["trust.json"] = dsse.encode(signed)
+
+
+def other_head(found: dict[str, bytes]) -> None:
+    lines = found["head.note"].split(b"\n")
+    lines[2] = b64.encode(bytes(32)).encode()
+    found["head.note"] = b"\n".join(lines)
+
+
+TWINS: dict[str, Change] = {
+    "record edited": edit("records/0001.json", b'"score":0.7', b'"score":0.9'),
+    "record and leaf edited": other_score,
+    "leaf edited": edit("records/0001.leaf.json", b'"t":"dbom"', b'"t":"dbim"'),
+    "salt edited": edit("bundle.json", b'"salt":"', b'"salt":"00'),
+    "proof edited": edit("records/0001.tlog-proof", b"index ", b"index 1"),
+    "head edited": other_head,
+    "DBOM edited": edit("dbom.json", b'"score_cis": 0.7', b'"score_cis": 0.9'),
+    "DBOM signed by a stranger": resign,
+    "envelope edited": edit("dbom.dsse.json", b'"sig":"', b'"sig":"MEUC'),
+    "trust edited": edit("trust.json", b'"payload":"', b'"payload":"eyJ9'),
+    "subject edited": edit("bundle.json", b'"subject":"after"', b'"subject":"b3"'),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_tampered_twin_is_refused_with_holdfast_and_without(exported: bytes, page: Path, name: str) -> None:
+    found = members(exported)
+    TWINS[name](found)
+    twin = bundle.pack(found)
+    with suppress(errors.FormatError):
+        assert offline.check(twin).verdict is Verdict.TAMPERED
+    done = stranger(page, twin)
+    assert done.returncode != 0
+    assert "VALID" not in done.stdout
+
+
+def test_whoever_brings_the_root_key_sees_through_forged_trust(home: Path, exported: bytes, page: Path) -> None:
+    found = members(exported)
+    own_trust(found)
+    twin = bundle.pack(found)
+    assert offline.check(twin, root=root_of(home)).verdict is Verdict.TAMPERED
+    pem = page.with_name("root.pem")
+    pem.write_bytes(root_of(home).to_pem())
+    assert stranger(page, twin, str(pem)).returncode != 0
+
+
+def test_a_decision_under_a_revoked_key_is_said_to_be_one(tmp_path: Path, page: Path) -> None:
+    with sync.open(tmp_path / "home") as store:
+        populate(store, 2)
+        judge = store.run(ring.use(store.context, "judge"))
+        store.run(ring.revoke(store.context, judge.keyid, from_index=0))
+        data = store.bundle.export("after")
+        report = store.verify.run(lock=False)
+    assert offline.check(data).verdict is Verdict.REVOKED_KEY
+    assert stranger(page, data).stderr == "REFUSED: the judge's key was revoked before\n"
+    assert report.verdict is Verdict.REVOKED_KEY
+
+
+# --- containers --------------------------------------------------------------------------------------------------
+
+
+def zipped(found: dict[str, bytes], *extra: tuple[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in (*found.items(), *extra):
+            archive.writestr(name, data)
+    return target.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_anything_but_exactly_its_members_is_refused(exported: bytes) -> None:
+    found = members(exported)
+    strange = [
+        zipped(found, ("../evil", b"x")),
+        zipped(found, ("/etc/passwd", b"x")),
+        zipped(found, ("bundle.json", found["bundle.json"])),
+        zipped(found, ("records/0002.json", b"{}")),
+        zipped({name: data for name, data in found.items() if name != "head.note"}),
+        zipped({name: data for name, data in found.items() if name != "bundle.json"}),
+        zipped(found, ("records/", b"")),
+        b"",
+        b"PK\x05\x06" + bytes(18),
+        exported[:-30],
+        exported[: len(exported) // 2],
+        b"not a zip at all",
+    ]
+    for data in strange:
+        with pytest.raises(errors.FormatError):
+            offline.check(data)
+
+
+def test_a_zip_bomb_is_refused_before_it_unfolds(exported: bytes) -> None:
+    found = members(exported)
+    bomb = zipped({**found, "VERIFY.md": bytes(offline.MOST_BYTES)})
+    assert len(bomb) < 200_000
+    with pytest.raises(errors.FormatError, match="too large"):
+        offline.check(bomb)
+    about = bytearray(zipped({**found, "VERIFY.md": bytes(40 << 20)}))
+    size = (40 << 20).to_bytes(4, "little")
+    assert size in about
+    with pytest.raises(errors.FormatError):  # its header lies about the size
+        offline.check(bytes(about.replace(size, (100).to_bytes(4, "little"))))
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        b"[]",
+        b"{}",
+        b'{"v":2,"kind":"battle","subject":"x","records":[]}',
+        b'{"v":1,"kind":"battle","subject":"x","records":[]}',
+        b'{"v":1,"kind":"battle","subject":"x","records":[{"name":"../../x"}]}',
+        b'{"v":1,"kind":"battle","subject":"x","records":["x"]}',
+    ],
+)
+def test_a_description_of_another_shape_is_refused(exported: bytes, about: bytes) -> None:
+    with pytest.raises(errors.FormatError):
+        offline.check(zipped({**members(exported), "bundle.json": about}))
+
+
+def test_random_damage_never_passes_and_never_escapes(exported: bytes) -> None:
+    """A flipped byte is refused, or it hit what proves nothing: VERIFY.md and the zip's own fields."""
+    dice = random.Random(7)
+    good = {name: data for name, data in members(exported).items() if name != "VERIFY.md"}
+    for _ in range(300):
+        data = bytearray(exported)
+        data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+        try:
+            verdict = offline.check(bytes(data)).verdict
+        except errors.FormatError:
+            continue
+        assert verdict is Verdict.TAMPERED or {**members(bytes(data)), "VERIFY.md": b""} == {**good, "VERIFY.md": b""}
+
+
+# --- what is not exported ----------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_proven_is_not_exported(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with sync.open(home) as store:
+        submit(store, "b", 0.5)
+        with pytest.raises(errors.NotFoundError):
+            store.bundle.export("nobody")
+        with pytest.raises(errors.InvalidInputError, match="kinds are battle"):
+            store.bundle.export("b", kind="weather")
+    attack(home, "UPDATE battles SET score = 0.9")
+    with sync.open(home) as store, pytest.raises(errors.ProofError, match="does not match its leaf"):
+        store.bundle.export("b")

@@ -1,0 +1,252 @@
+"""Erasure: the person is gone from every file, every proof holds, and no restore brings anybody back."""
+
+import asyncio
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import errors, sql, sync
+from holdfast.content import sealing
+from holdfast.crypto import merkle, tlog_proof
+from holdfast.evidence import battles, erasable, erasures, log
+from holdfast.model.battles import Battle
+from holdfast.upkeep import erase
+from tests.places import Place, everything, submit
+
+SECRET = "the-very-secret-answer-17"
+NAME = "Ada Lovelace"
+_KEYS = sql("SELECT key FROM subjects WHERE key IS NOT NULL")
+_SALTS = sql("SELECT leaf_salt, dbom FROM battles WHERE battle_id = :battle_id")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
+    made = Place(tmp_path / "home", url)
+    with made.open() as store:
+        submit(store, "mine", subject=NAME, secret=SECRET)
+        submit(store, "yours", subject="Bob")
+        submit(store, "nobodys")
+    return made
+
+
+def holding(folder: Path, *needles: bytes) -> list[str]:
+    return sorted(
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and any(needle in path.read_bytes() for needle in needles)
+    )
+
+
+def test_a_subject_goes_with_row_salt_dbom_and_file_and_a_leaf_stays(place: Place) -> None:
+    with place.open() as store:
+        [battle] = [each for each in _battles(store) if each.battle_id == "mine"]
+        made = store.erase.subject(NAME, who="dpo")
+        assert (made.kind, made.who, made.count, made.leaf_ids) == ("subject", "dpo", 1, (battle.leaf_id,))
+        assert [battle_id for battle_id, _ in everything(store)] == ["yours", "nobodys"]
+        assert store.erase.list() == [made]
+        assert store.read(erasures.erased) == {battle.leaf_id}
+        assert battle.leaf_id not in sealing.subject_of(store.write(lambda tx: sealing.seal(tx, NAME, b"x")))
+    assert not (place.home / "dboms" / "dbom_mine.json").exists()
+    assert (place.home / "dboms" / "dbom_yours.json").exists()
+    place.sound()
+
+
+def _battles(store: sync.Holdfast) -> list[Battle]:
+    return store.read(lambda tx: battles.list(tx)).battles
+
+
+def test_content_key_salt_and_name_are_gone_from_every_file(tmp_path: Path) -> None:
+    place = Place(tmp_path / "home")
+    with place.open() as store:
+        submit(store, "mine-battle", subject=NAME, secret=SECRET)
+        sealed = store.write(lambda tx: sealing.seal(tx, NAME, SECRET.encode()))
+        [(key,)] = store.read(lambda tx: tx.all(_KEYS))
+        [(salt, dbom)] = store.read(lambda tx: tx.all(_SALTS, battle_id="mine-battle"))
+        signature = json.loads(dbom)["sigma_judge"].encode()
+        needles = [key, salt, signature, b"mine-battle", sealed]
+        assert len(holding(place.home, key)) == 1, "the key is somewhere before"
+        store.erase.subject(NAME)
+        assert holding(place.home, *needles, SECRET.encode(), NAME.encode()) == [], "while the store is open"
+        with pytest.raises(errors.ErasedError):
+            store.read(lambda tx: sealing.open(tx, sealed))
+    assert holding(place.home, *needles, SECRET.encode(), NAME.encode()) == []
+    place.sound()
+
+
+def test_every_proof_still_holds(place: Place) -> None:
+    with place.open() as store:
+        found = _battles(store)
+        before = [store.read(partial(log.prove, leaf_id=each.leaf_id)) for each in found]
+        store.erase.subject(NAME)
+        for each, proof in zip(found, before, strict=True):
+            again = store.read(partial(log.prove, leaf_id=each.leaf_id, ver=1))
+            assert (again.index, again.extra) == (proof.index, proof.extra)
+            keys = store.read(log.verifiers)
+            tlog_proof.verify(
+                again, merkle.leaf_hash(again.extra or b""), origin=again.head.checkpoint.origin, log_keys=keys
+            )
+    place.sound()
+
+
+def test_one_record_goes_alone(place: Place) -> None:
+    with place.open() as store:
+        rows = store.read(lambda tx: tx.all(sql("SELECT id FROM battles WHERE battle_id = 'nobodys'")))
+        made = store.erase.record("battles", str(rows[0][0]))
+        assert (made.kind, made.target, made.count) == ("record", "battles", 1)
+        assert [battle_id for battle_id, _ in everything(store)] == ["mine", "yours"]
+    place.sound()
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "kind"),
+    [
+        ("battles", "999", errors.NotFoundError),
+        ("battles", "x", errors.InvalidInputError),
+        ("keyring", "1", errors.InvalidInputError),
+        ("log_leaves; DROP TABLE battles", "1", errors.InvalidInputError),
+    ],
+)
+def test_what_is_not_there_or_cannot_go_is_a_typed_error(
+    place: Place, table: str, key: str, kind: type[Exception]
+) -> None:
+    with place.open() as store:
+        with pytest.raises(kind):
+            store.erase.record(table, key)
+        with pytest.raises(errors.NotFoundError):
+            store.erase.subject("nobody at all")
+        assert len(everything(store)) == 3
+        assert store.erase.list() == []
+
+
+def test_erasing_twice_says_that_there_is_nobody(place: Place) -> None:
+    with place.open() as store:
+        store.erase.subject(NAME)
+        with pytest.raises(errors.NotFoundError):
+            store.erase.subject(NAME)
+
+
+def test_an_earlier_dbom_of_a_battle_takes_the_name_of_the_erased_one(place: Place) -> None:
+    with place.open() as store:
+        submit(store, "shared", secret="old")
+        submit(store, "shared", subject=NAME, secret=SECRET)
+        store.erase.subject(NAME)
+        names = {path.name for path in (place.home / "dboms").glob("dbom_shared*")}
+    assert names == {"dbom_shared.json"}
+    place.sound()
+
+
+def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -> None:
+    with place.open() as store:
+        store.write(lambda tx: erase._by_name(tx, NAME, who="dpo", ns="main"))  # the commit, and no more
+        assert (place.home / "dboms" / "dbom_mine.json").exists()
+    with place.open() as store:
+        assert not (place.home / "dboms" / "dbom_mine.json").exists()
+        assert store.read(erasures.due) == []
+    place.sound()
+
+
+# --- backups -----------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_without_keys_is_erased_with_its_subject(place: Place, tmp_path: Path) -> None:
+    with place.open() as store:
+        sealed = store.write(lambda tx: sealing.seal(tx, NAME, SECRET.encode()))
+        store.backup.create(tmp_path / "backup")
+        [key, *_] = [key for (key,) in store.read(lambda tx: tx.all(_KEYS))]
+        store.erase.subject(NAME)
+    assert holding(tmp_path / "backup", key, key.hex().encode(), SECRET.encode(), NAME.encode()) == []
+    fresh = Place(tmp_path / "fresh", place.url)
+    fresh.restore(tmp_path / "backup", other=True)
+    with fresh.open() as store, pytest.raises(errors.NotFoundError):
+        store.read(lambda tx: sealing.open(tx, sealed))
+
+
+def test_a_restore_of_an_older_backup_erases_again(place: Place, tmp_path: Path) -> None:
+    with place.open() as store:
+        sealed = store.write(lambda tx: sealing.seal(tx, NAME, SECRET.encode()))
+        yours = store.write(lambda tx: sealing.seal(tx, "Bob", b"bob"))
+        record = store.read(lambda tx: tx.all(sql("SELECT id FROM battles WHERE battle_id = 'nobodys'")))[0][0]
+        store.backup.create(tmp_path / "backup", keys=True)
+        store.erase.subject(NAME)
+        store.erase.record("battles", str(record))
+    assert place.restore(tmp_path / "backup").erasures == 2
+    with place.open() as store:
+        assert [battle_id for battle_id, _ in everything(store)] == ["yours"]
+        with pytest.raises(errors.ErasedError):
+            store.read(lambda tx: sealing.open(tx, sealed))
+        assert store.read(lambda tx: sealing.open(tx, yours)) == b"bob"
+        assert len(store.erase.list()) == 2
+    assert not (place.home / "dboms" / "dbom_mine.json").exists()
+    place.sound()
+
+
+def test_a_restored_file_holds_nothing_of_whom_was_erased_since(tmp_path: Path) -> None:
+    place = Place(tmp_path / "home")
+    with place.open() as store:
+        submit(store, "mine-battle", subject=NAME, secret=SECRET)
+        [(key,)] = store.read(lambda tx: tx.all(_KEYS))
+        store.backup.create(tmp_path / "backup", keys=True)
+        store.erase.subject(NAME)
+    place.restore(tmp_path / "backup")
+    with place.open():
+        assert holding(place.home, key, b"mine-battle") == []
+    assert holding(place.home, key, b"mine-battle") == []
+
+
+def test_erasures_are_made_again_even_where_the_database_is_lost(tmp_path: Path) -> None:
+    """They are remembered in the state folder, by handles only."""
+    place = Place(tmp_path / "home")
+    with place.open() as store:
+        submit(store, "mine", subject=NAME)
+        store.backup.create(tmp_path / "backup", keys=True)
+        store.erase.subject(NAME)
+    (place.home / "kernel.db").write_bytes(b"lost")
+    done = place.restore(tmp_path / "backup")
+    assert done.erasures == 1
+    with place.open() as store:
+        assert everything(store) == []
+    place.sound()
+
+
+def test_erasures_of_a_file_are_made_again_on_another_machine(tmp_path: Path) -> None:
+    place = Place(tmp_path / "home")
+    with place.open() as store:
+        submit(store, "mine", subject=NAME)
+        store.backup.create(tmp_path / "backup", keys=True)
+        store.erase.subject(NAME)
+    fresh = Place(tmp_path / "fresh")
+    done = fresh.restore(tmp_path / "backup", erasures=place.home / "state" / "erasures.jsonl")
+    assert done.erasures == 1
+    with fresh.open() as store:
+        assert everything(store) == []
+    with pytest.raises(errors.NotFoundError):
+        fresh.restore(tmp_path / "backup", erasures=tmp_path / "none")
+
+
+def test_what_a_restore_kept_aside_is_named_because_no_erasure_reaches_it(tmp_path: Path) -> None:
+    place = Place(tmp_path / "home")
+    with place.open() as store:
+        submit(store, "mine", subject=NAME)
+        store.backup.create(tmp_path / "backup")
+    aside = place.restore(tmp_path / "backup").aside
+    with place.open() as store:
+        made = store.erase.subject(NAME)
+    assert made.remains == (aside,)
+    assert made.to_dict()["remains"] == [aside]
+
+
+def test_the_async_face_erases_too(place: Place) -> None:
+    async def run() -> int:
+        async with holdfast.open(place.home, place.url) as store:
+            await store.erase.subject(NAME)
+            return len(await store.erase.list())
+
+    assert asyncio.run(run()) == 1
+
+
+def test_every_covered_table_with_a_subject_is_erasable() -> None:
+    assert "battles" in {each.table for each in erasable.domains()}

@@ -1,0 +1,428 @@
+"""Keys: coming in, rotation, revocation by index, root, trust.json; on every backend."""
+
+import asyncio
+import json
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import errors, sync
+from holdfast.crypto import attest, dbom, dsse, keys
+from holdfast.crypto.keys import PublicKey, Signer
+from holdfast.db import sql
+from holdfast.evidence import keys as ring
+from holdfast.evidence import statements, trust
+from holdfast.evidence.keyfiles import KeyFolder, MemoryKeys
+from holdfast.evidence.opening import add_key
+from holdfast.model.keys import Role
+from holdfast.model.verdicts import Verdict
+from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
+
+_TAKE_BACK = sql("UPDATE keyring SET revoked_from = NULL WHERE keyid = :keyid")
+
+
+def submit(store: sync.Holdfast, battle_id: str = "b", **more: Any) -> str:
+    """A battle; the text of its DBOM."""
+    battle = store.battles.submit({"task": battle_id}, battle_id=battle_id, score=0.5, **more)
+    settled(store)
+    assert battle.dbom is not None
+    return battle.dbom
+
+
+class KeySuite(StoreOnSqlite):
+    """One rule of the keyring a test."""
+
+    def test_the_judge_comes_in_at_the_first_submit_and_before_what_it_signs(self) -> None:
+        with self.open() as store:
+            assert [key.role for key in store.keys.list()] == ["log"]
+            checked = store.dbom.verify(submit(store))
+            [judge] = store.keys.list(role="judge")
+            assert judge.index is not None
+            assert checked.index is not None
+            assert judge.index < checked.index
+            said, envelope = statements.parse(judge.statement)
+            assert (said.action, said.public.keyid) == ("introduce", judge.keyid)
+            dsse.verify(envelope, [ring.public(judge)], payload_type="application/vnd.in-toto+json")
+            sound(store)
+
+    def test_a_successor_is_signed_in_by_its_predecessor_and_both_signatures_stay_good(self) -> None:
+        with self.open() as store:
+            before = submit(store)
+            [old] = store.keys.list(role="judge")
+            new = store.keys.rotate("judge")
+            after = submit(store, "c")
+            said, envelope = statements.parse(new.statement)
+            assert (said.action, said.previous) == ("rotate", old.keyid)
+            dsse.verify(envelope, [ring.public(old)], payload_type="application/vnd.in-toto+json")
+            assert [store.dbom.verify(text).verdict for text in (before, after)] == [Verdict.VALID] * 2
+            assert [store.dbom.verify(text).signer for text in (before, after)] == [old.keyid, new.keyid]
+            sound(store)
+
+    def test_revocation_counts_from_its_index_on_and_what_stands_before_stays_good(self) -> None:
+        with self.open() as store:
+            store.keys.init_root()
+            texts = [submit(store, name) for name in ("a", "b", "c")]
+            second = store.dbom.verify(texts[1]).index
+            [judge] = store.keys.list(role="judge")
+            revoked = store.keys.revoke(judge.keyid[:12], from_index=second)
+            assert (revoked.revoked_from, revoked.leaf_ver) == (second, 2)
+            settled(store)
+            verdicts = [store.dbom.verify(text).verdict for text in texts]
+            assert verdicts == [Verdict.VALID, Verdict.REVOKED_KEY, Verdict.REVOKED_KEY]
+
+    def test_a_revocation_from_here_on_leaves_everything_before_good(self) -> None:
+        with self.open() as store:
+            store.keys.init_root()
+            text = submit(store)
+            store.keys.revoke(store.keys.list(role="judge")[0].keyid)
+            assert store.dbom.verify(text).verdict is Verdict.VALID
+            sound(store)
+
+    def test_a_revoked_key_signs_nothing_new_until_its_role_is_rotated(self) -> None:
+        with self.open() as store:
+            store.keys.init_root()
+            submit(store)
+            store.keys.revoke(store.keys.list(role="judge")[0].keyid)
+            with pytest.raises(errors.RevokedKeyError):
+                submit(store, "c")
+            assert len(store.battles.list().battles) == 1
+            new = store.keys.rotate("judge")
+            assert statements.parse(new.statement)[0].action == "admit"
+            assert store.dbom.verify(submit(store, "c")).verdict is Verdict.VALID
+            sound(store)
+
+    def test_a_revocation_can_be_moved_earlier_never_later(self) -> None:
+        with self.open() as store:
+            store.keys.init_root()
+            submit(store)
+            keyid = store.keys.list(role="judge")[0].keyid
+            store.keys.revoke(keyid, from_index=5)
+            with pytest.raises(errors.ConflictError):
+                store.keys.revoke(keyid, from_index=6)
+            assert store.keys.revoke(keyid, from_index=4).revoked_from == 4
+            with pytest.raises(errors.InvalidInputError):
+                store.keys.revoke(keyid, from_index=10_000)
+
+    def test_only_root_revokes(self) -> None:
+        with self.open() as store:
+            submit(store)
+            keyid = store.keys.list(role="judge")[0].keyid
+            with pytest.raises(errors.UnknownKeyError, match="init-root"):
+                store.keys.revoke(keyid)
+            payload = store.keys.revocation(keyid).text.encode()
+            judge = store.context.keys.load("judge")
+            with pytest.raises(errors.ProofError):
+                store.keys.import_statement(statements.sign(payload, judge))
+            assert store.keys.get(keyid).revoked_from is None
+
+    def test_the_only_log_key_cannot_be_revoked(self) -> None:
+        with self.open() as store:
+            store.keys.init_root()
+            [log] = store.keys.list(role="log")
+            with pytest.raises(errors.ConflictError, match="rotate"):
+                store.keys.revoke(log.keyid)
+            store.keys.rotate("log")
+            submit(store)
+            store.keys.revoke(log.keyid)
+            assert store.dbom.verify(submit(store, "c")).verdict is Verdict.VALID
+            sound(store)
+
+    def test_once_there_is_a_root_no_key_introduces_itself(self) -> None:
+        with self.open() as store:
+            made = store.keys.init_root(offline=True)
+            assert not made.kept
+            with pytest.raises(errors.UnknownKeyError):
+                submit(store)
+            payload = store.keys.statement("judge").text
+            store.keys.import_statement(trust.sign_statement(payload, recovery=made.recovery))
+            assert store.dbom.verify(submit(store)).verdict is Verdict.VALID
+            sound(store)
+
+    def test_a_statement_for_another_log_or_by_a_stranger_is_refused(self) -> None:
+        with self.open() as store, sync.open(url=":memory:") as other:
+            store.keys.init_root()
+            other.keys.init_root()
+            submit(store)
+            submit(other)
+            foreign = other.keys.list(role="judge")[0].keyid
+            payload = other.keys.revocation(foreign).text.encode()
+            with pytest.raises(errors.ProofError, match="another log"):
+                store.keys.import_statement(statements.sign(payload, store.context.keys.load("root")))
+            mine = store.keys.revocation(store.keys.list(role="judge")[0].keyid).text.encode()
+            with pytest.raises(errors.ProofError):
+                store.keys.import_statement(statements.sign(mine, other.context.keys.load("root")))
+            with pytest.raises(errors.FormatError):
+                store.keys.import_statement('{"payload":"","payloadType":"x","signatures":[]}')
+
+    def test_a_key_written_past_the_rules_counts_for_nothing_once_there_is_a_root(self) -> None:
+        with self.open() as store:
+            text = submit(store)
+            store.keys.init_root()
+            store.keys.rotate("judge")
+            store.keys.revoke(store.keys.list(role="judge")[0].keyid)
+            settled(store)
+            assert store.read(ring.flaws) == {}
+            intruder = keys.generate()
+            said = statements.KeyStatement(
+                "introduce", "judge", intruder.public, store.read(ring.origins)[-1], "2026-01-01T00:00:00Z"
+            )
+            for statement in ("first", statements.sign(said.encode(), intruder)):
+                with pytest.raises(errors.UnknownKeyError if statement != "first" else errors.FormatError):
+                    store.keys.import_statement(statement)
+            store.write(lambda tx: add_key(tx, "judge", intruder.public, statement=statement))
+            settled(store)
+            assert list(store.read(ring.flaws)) == [intruder.keyid]
+            forged = attest.sign(dbom.parse(text.encode()).fields, intruder)
+            assert store.dbom.verify(dbom.encode(forged)).verdict is Verdict.TAMPERED
+            assert store.dbom.verify(text).verdict is Verdict.VALID
+            assert intruder.keyid not in trust.parse(store.keys.trust().text.encode()).keys
+
+    def test_a_revocation_taken_back_past_the_rules_is_noticed(self) -> None:
+        with self.open() as store:
+            text = submit(store)
+            store.keys.init_root()
+            keyid = store.keys.list(role="judge")[0].keyid
+            store.keys.revoke(keyid, from_index=0)
+            settled(store)
+            assert store.read(ring.flaws) == {}
+            store.write(lambda tx: tx.execute(_TAKE_BACK, keyid=keyid))
+            assert list(store.read(ring.flaws)) == [keyid]
+            assert store.dbom.verify(text).verdict is Verdict.TAMPERED
+
+    def test_a_key_belongs_to_one_role(self) -> None:
+        class Shared(MemoryKeys):
+            def ensure(self, role: Role) -> Signer:
+                return super().ensure("judge" if role == "memory" else role)
+
+        with self.open(keys=Shared()) as store:
+            submit(store)
+            with pytest.raises(errors.UnknownKeyError, match="judge key"):
+                store.run(ring.use(store.context, "memory"))
+
+    def test_trust_is_signed_by_root_or_says_that_it_is_not(self) -> None:
+        with self.open() as store:
+            submit(store)
+            assert trust.parse(store.keys.trust().text.encode()).signed_by == "log"
+            store.keys.init_root()
+            store.keys.revoke(store.keys.list(role="judge")[0].keyid)
+            settled(store)
+            root = ring.public(store.keys.list(role="root")[0])
+            data = store.keys.trust().text.encode()
+            found = trust.parse(data, root=root)
+            assert (found.signed_by, found.signer) == ("root", root)
+            assert {key.role for key in found.keys.values()} == {"log", "judge", "root"}
+            [judge] = [key for key in found.keys.values() if key.role == "judge"]
+            assert judge.until is not None
+            assert (judge.trusted_at(judge.until - 1), judge.trusted_at(judge.until)) == (True, False)
+            with pytest.raises(errors.ProofError):
+                trust.parse(data, root=keys.generate("ed25519").public)
+            envelope = dsse.parse(data)
+            forged = dsse.Envelope(
+                envelope.payload_type, envelope.payload.replace(b"judge", b"root"), envelope.signatures
+            )
+            with pytest.raises(errors.FormatError):
+                trust.parse(dsse.encode(forged))
+
+    def test_a_kms_can_stand_in_for_the_key_folder(self) -> None:
+        class Remote:
+            """Signs elsewhere; gives no private key away."""
+
+            def __init__(self, key: keys.PrivateKey) -> None:
+                self._key = key
+
+            @property
+            def alg(self) -> keys.Alg:
+                return self._key.alg
+
+            @property
+            def keyid(self) -> str:
+                return self._key.keyid
+
+            @property
+            def public(self) -> PublicKey:
+                return self._key.public
+
+            def sign(self, message: bytes) -> bytes:
+                return self._key.sign(message)
+
+        class Kms(MemoryKeys):
+            def ensure(self, role: Role) -> Signer:
+                found = super().ensure(role)
+                return Remote(found) if isinstance(found, keys.PrivateKey) else found
+
+        with self.open(keys=Kms()) as store:
+            assert store.dbom.verify(submit(store)).verdict is Verdict.VALID
+            assert not (self.home / "config" / "keys").exists()
+            sound(store)
+
+    def test_both_faces_speak_of_the_same_keys(self) -> None:
+        async def play() -> list[str]:
+            async with holdfast.open(self.home, self.url) as store:
+                await store.battles.submit({}, battle_id="b", score=1)
+                await store.keys.init_root()
+                await store.keys.rotate("judge")
+                return [key.role for key in await store.keys.list()]
+
+        assert asyncio.run(play()) == ["log", "judge", "root", "judge"]
+
+
+class TestSqlite(KeySuite):
+    pass
+
+
+class TestMemory(StoreInMemory, KeySuite):
+    pass
+
+
+class TestPostgres(StoreOnPostgres, KeySuite):
+    pass
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def keyfile(home: Path, name: str) -> Path:
+    return home / "config" / "keys" / name
+
+
+def test_a_key_file_without_a_leaf_is_registered_at_its_next_use(tmp_path: Path) -> None:
+    key = KeyFolder(tmp_path / "config" / "keys").ensure("judge")
+    with sync.open(tmp_path) as store:
+        submit(store)
+        assert [each.keyid for each in store.keys.list(role="judge")] == [key.keyid]
+
+
+def test_callers_that_race_for_the_first_key_end_up_with_one(tmp_path: Path) -> None:
+    found: list[str] = []
+    folders = [KeyFolder(tmp_path / "keys") for _ in range(8)]
+    threads = [threading.Thread(target=lambda f=folder: found.append(f.ensure("judge").keyid)) for folder in folders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(found), len(set(found))) == (8, 1)
+    assert [path.name for path in (tmp_path / "keys").iterdir()] == ["judge.pem"]
+
+
+def test_a_crash_between_the_leaf_of_a_rotation_and_its_file_is_mended_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sync.open(tmp_path) as store:
+        submit(store)
+        [old] = store.keys.list(role="judge")
+        with monkeypatch.context() as patch:
+            patch.setattr(KeyFolder, "promote", lambda self, role: (_ for _ in ()).throw(errors.ReadOnlyError("crash")))
+            with pytest.raises(errors.ReadOnlyError):
+                store.keys.rotate("judge")
+        new = store.keys.list(role="judge")[1]
+        assert KeyFolder(tmp_path / "config" / "keys").load("judge").keyid == old.keyid
+    with sync.open(tmp_path) as store:
+        assert store.context.keys.load("judge").keyid == new.keyid
+        assert store.dbom.verify(submit(store, "c")).signer == new.keyid
+        assert KeyFolder(tmp_path / "config" / "keys").folder.joinpath(f"judge.{old.keyid[:16]}.pem").exists()
+        sound(store)
+
+
+def test_a_crash_before_the_leaf_of_a_rotation_leaves_its_key_to_the_next_one(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        submit(store)
+        waiting = store.context.keys.prepare("judge")
+    with sync.open(tmp_path) as store:
+        assert store.context.keys.load("judge").keyid != waiting.keyid
+        assert store.keys.rotate("judge").keyid == waiting.keyid
+        assert store.context.keys.load("judge").keyid == waiting.keyid
+
+
+def test_a_rotated_log_key_signs_heads_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        submit(store)
+        store.keys.rotate("log")
+        submit(store, "c")
+        sound(store)
+    with sync.open(tmp_path) as store:
+        submit(store, "d")
+        assert len(store.keys.list(role="log")) == 2
+        sound(store)
+
+
+def test_key_files_are_for_the_owner_alone_and_a_loosened_one_is_refused(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        submit(store)
+        path = keyfile(tmp_path, "judge.pem")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        path.chmod(0o644)
+        with pytest.raises(errors.BadKeyError, match="chmod 600"):
+            submit(store, "c")
+
+
+def test_a_passphrase_encrypts_key_files_and_is_demanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_KEY_PASSPHRASE", "open sesame")
+    with sync.open(tmp_path) as store:
+        submit(store)
+    assert b"ENCRYPTED" in keyfile(tmp_path, "judge.pem").read_bytes()
+    for wrong in ("", "close sesame"):
+        monkeypatch.setenv("HOLDFAST_KEY_PASSPHRASE", wrong)
+        with pytest.raises(errors.BadKeyError):
+            sync.open(tmp_path)
+    monkeypatch.setenv("HOLDFAST_KEY_PASSPHRASE", "open sesame")
+    with sync.open(tmp_path) as store:
+        assert store.dbom.verify(submit(store, "c")).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(("role", "alg"), [("root", "ecdsa-p256-sha256"), ("memory", "ed25519")])
+def test_a_key_of_another_kind_than_its_role_is_refused(tmp_path: Path, role: Role, alg: keys.Alg) -> None:
+    folder = KeyFolder(tmp_path / "keys")
+    with pytest.raises(errors.BadKeyError):
+        folder.adopt(role, keys.generate(alg))
+    folder.ensure("judge")
+    os.rename(folder.path("judge"), folder.path("log"))
+    with pytest.raises(errors.BadKeyError):
+        folder.load("log")
+
+
+@pytest.mark.parametrize("alg", ["rsa-pss-sha256", "ed25519"])
+def test_a_judge_may_bring_a_key_of_another_kind(tmp_path: Path, alg: keys.Alg) -> None:
+    KeyFolder(tmp_path / "config" / "keys").adopt("judge", keys.generate(alg, rsa_bits=2048))
+    with sync.open(tmp_path) as store:
+        text = submit(store)
+        assert json.loads(text)["sigma_judge"].startswith(f"dsse:{alg}:")
+        assert store.dbom.verify(text).verdict is Verdict.VALID
+
+
+def test_a_lost_root_key_comes_back_from_its_recovery(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        submit(store)
+        made = store.keys.init_root(recovery=tmp_path / "recovery.txt")
+        with pytest.raises(errors.AlreadyExistsError):
+            store.keys.init_root()
+        text = (tmp_path / "recovery.txt").read_text()
+        assert (text, stat.S_IMODE((tmp_path / "recovery.txt").stat().st_mode)) == (made.recovery, 0o600)
+        keyfile(tmp_path, "root.pem").unlink()
+        keyid = store.keys.list(role="judge")[0].keyid
+        with pytest.raises(errors.UnknownKeyError):
+            store.keys.revoke(keyid)
+        with pytest.raises(errors.NotFoundError):
+            store.keys.recover_root(recovery=statements.to_recovery(keys.generate("ed25519")))
+        store.keys.recover_root(recovery=text.upper())
+        assert store.keys.revoke(keyid).revoked_from is not None
+
+
+def test_a_mistyped_recovery_is_noticed() -> None:
+    key = keys.generate("ed25519")
+    text = statements.to_recovery(key)
+    assert statements.from_recovery(text) == key
+    rows = text.splitlines()
+    for wrong in (rows[1][:-1] + ("0" if rows[1][-1] != "0" else "1"), rows[1][:-5], rows[1] + " 0000"):
+        with pytest.raises(errors.BadKeyError):
+            statements.from_recovery("\n".join([rows[0], wrong, *rows[2:]]))
+
+
+def test_root_signs_only_statements_of_ours() -> None:
+    with pytest.raises(errors.FormatError):
+        statements.sign(b'{"anything": "else"}', keys.generate("ed25519"))

@@ -1,0 +1,156 @@
+"""The sequencer of a store on PostgreSQL."""
+
+import logging
+import threading
+import time
+
+import pytest
+
+from holdfast import errors
+from holdfast.crypto.checkpoint import Checkpoint
+from holdfast.db import Tx
+from holdfast.db.sql import sql_postgres
+from holdfast.evidence import sequencer
+from holdfast.evidence.sequencer import Sequencer, sequence
+from holdfast.evidence.tree import Grower
+from tests.conformance import logs
+from tests.conformance.logs import check, put, settle, texts
+from tests.servers import Postgres
+
+_PENDING = sql_postgres("SELECT count(*) FROM log_pending")
+_AGAIN = sql_postgres("INSERT INTO log_pending (id, ver, leaf) SELECT id, ver, leaf FROM log_leaves WHERE idx = 3")
+
+
+class TestSequencer(logs.OnPostgres):
+    def test_it_takes_every_committed_row_whatever_its_number(self) -> None:
+        """A transaction that began first may commit last; its leaves have the smaller numbers."""
+        entered, go = threading.Event(), threading.Event()
+
+        def late(tx: Tx) -> str:
+            handle = put(tx, "late")
+            tx.all(_PENDING)  # the insert has reached the server and has its number
+            entered.set()
+            go.wait(30)
+            return handle
+
+        with self.open() as store:
+            first = store.database.write(late)
+            entered.wait(30)
+            second = store.write(put)
+            settle(store)
+            index = store.log.find(second)[0]
+            go.set()
+            settle(store)
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline and not store.read(lambda tx: texts(tx))[index + 1 :]:
+                time.sleep(0.01)
+            assert store.log.find(first.result())[0] == index + 1
+            check(store)
+
+    def test_it_moves_more_than_one_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sequencer, "_MOST", 64)
+        with self.open() as store:
+            store.write(lambda tx: [put(tx) for _ in range(1000)])
+            check(store)
+
+    def test_one_at_a_time(self) -> None:
+        """Whoever does not get the lock leaves the work to its holder."""
+        entered, go = threading.Event(), threading.Event()
+
+        def hold(tx: Tx) -> int | None:
+            moved = sequence(tx, one.context.log, Grower())
+            entered.set()
+            go.wait(30)
+            return moved
+
+        with self.open() as one, self.open() as two:
+            settle(one)
+            holding = one.database.write(hold)
+            assert entered.wait(30)
+            assert two.write(lambda tx: sequence(tx, two.context.log, Grower())) is None
+            two.write(put)
+            assert two.log.pending() == 1
+            go.set()
+            assert holding.result() is not None
+            check(two)
+
+    def test_a_clean_close_leaves_nothing_pending(self) -> None:
+        with self.open() as store:
+            settle(store)
+            store.context.log.use(None)  # till then nobody takes anything
+            time.sleep(0.1)
+            futures = [store.database.write(put) for _ in range(200)]
+            for future in futures[:100]:
+                future.result()
+            store.context.log.use(store.context.keys.load("log"))
+        with self.open(migrate=False) as store:
+            assert store.database.read(lambda tx: tx.all(_PENDING)).result() == [(0,)]
+            check(store)
+
+    def test_a_failure_is_logged_and_tried_again_and_never_harms_the_store(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        caplog.set_level(logging.WARNING, "holdfast.evidence")
+        with self.open() as store:
+            settle(store)
+            log, sign = store.context.log, store.context.log.sign
+
+            def refuse(head: Checkpoint) -> str:
+                raise errors.UnavailableError("the key is away")
+
+            monkeypatch.setattr(log, "sign", refuse)
+            for _ in range(5):
+                store.write(put)
+                time.sleep(0.02)
+            assert store.log.pending() == 5
+            assert "the key is away" in caplog.text
+            with pytest.raises(errors.NotFoundError) as missing:
+                store.log.prove(store.write(put))
+            assert missing.value.fields["pending"] is True
+            monkeypatch.setattr(log, "sign", sign)
+            settle(store)
+            check(store)
+
+    def test_a_leaf_that_can_never_be_logged_blocks_nobody_and_is_named(self) -> None:
+        with self.open() as store:
+            settle(store)
+            store.write(lambda tx: tx.execute(_AGAIN))
+            handle = store.write(put)
+            deadline = time.monotonic() + 10
+            while store.log.pending() > 1:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            assert store.log.find(handle)
+            for full in (False, True):
+                audited = store.log.audit(full=full)
+                assert [flaw.index for flaw in audited.findings] == [3]
+
+    def test_what_a_killed_process_left_is_taken_by_the_next(self) -> None:
+        with self.open() as store:
+            settle(store)
+            store.context.log.use(None)
+            time.sleep(0.1)
+            store.write(lambda tx: [put(tx) for _ in range(10)])
+            assert store.log.pending() == 10
+            with self.open() as other:
+                settle(other)
+                check(other)
+
+    def test_a_server_that_restarts_only_delays_it(self, postgres: Postgres) -> None:
+        with self.open() as store:
+            store.write(put)
+            settle(store)
+            postgres.restart("immediate")
+            store.write(put)
+            settle(store, 60)
+            check(store)
+
+    def test_closing_twice_is_harmless(self) -> None:
+        store = self.open()
+        store.write(put)
+        store.close()
+        store.close()
+
+    def test_a_sequencer_that_never_ran_closes_at_once(self) -> None:
+        with self.open() as store:
+            Sequencer(store.database, store.context.log).close()

@@ -1,0 +1,411 @@
+"""What must be detected: every row of the specification's table, as a real attack on a real store.
+
+The attacker writes through SQLite itself with page checksums made anew, or as the owner of the PostgreSQL schema.
+"""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.crypto import attest, checkpoint, frontier, keys, merkle
+from holdfast.crypto.checkpoint import Checkpoint
+from holdfast.evidence import keys as ring
+from holdfast.evidence import trust
+from holdfast.evidence.battles import BATTLES
+from holdfast.evidence.keyfiles import KeyFolder
+from holdfast.model.verdicts import Verdict
+from holdfast.model.verify import Report
+from tests.conformance.stores import asking, attack, attack_server, behind, copy, populate, submit
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("template") / "home"
+    with sync.open(home) as store:
+        populate(store)
+    return home
+
+
+@pytest.fixture
+def home(template: Path, tmp_path: Path) -> Path:
+    return copy(template, tmp_path / "home")
+
+
+def verify(home: Path, *, full: bool = False) -> Report:
+    return sync.verify(home, full=full, lock=False)
+
+
+def forget_heads(home: Path) -> None:
+    """As if nobody had kept a head elsewhere."""
+    (home / "state" / "heads.jsonl").unlink()
+
+
+def test_an_honest_store_is_valid_in_both_modes(home: Path) -> None:
+    assert [verify(home, full=full).findings for full in (False, True)] == [[], []]
+    assert verify(home).verdict is Verdict.VALID
+
+
+# --- rows --------------------------------------------------------------------------------------------------------
+
+_SWAP = "UPDATE battles SET {0} = (SELECT b.{0} FROM battles b WHERE b.id = 5 - battles.id) WHERE id IN (2, 3)"
+_ADD = (
+    "INSERT INTO battles SELECT 999, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject,"
+    " legacy, legacy_key, {}, leaf_ver, leaf_salt FROM battles WHERE id = 3"
+)
+ROWS = {
+    "edited": ["UPDATE battles SET score = 0.99 WHERE id = 3"],
+    "edited by a space": ["UPDATE battles SET raw_result = raw_result || ' ' WHERE id = 3"],
+    "edited key": ["UPDATE keyring SET revoked_from = NULL"],
+    "salt edited": ["UPDATE battles SET leaf_salt = zeroblob(16) WHERE id = 3"],
+    "results swapped": [_SWAP.format("raw_result")],
+    "leaves swapped": [_SWAP.format(column) for column in ("leaf_salt", "leaf_id")],
+    "deleted": ["DELETE FROM battles WHERE id = 3"],
+    "deleted key": ["DELETE FROM keyring WHERE role = 'root'"],
+    "deleted and renumbered": ["DELETE FROM battles WHERE id = 3", "UPDATE battles SET id = 3 WHERE id = 4"],
+    "added with a leaf of nobody": [_ADD.format("'019a0000-0000-7000-8000-000000000000'")],
+    "added with the leaf of another": [_ADD.format("leaf_id")],
+    "added before all others": [_ADD.format("leaf_id").replace("999", "-5")],
+    "added without a key": [
+        "INSERT INTO keyring SELECT NULL, role, alg, public, statement, revoked_from, added_at, leaf_id, leaf_ver,"
+        " leaf_salt FROM keyring WHERE role = 'root'"
+    ],
+    "leaf edited": ["UPDATE log_leaves SET leaf = replace(leaf, '\"ver\":1', '\"ver\":2') WHERE idx = 9"],
+    "leaf deleted": ["DELETE FROM log_leaves WHERE idx = 9"],
+    "leaves swapped in the log": [
+        "UPDATE log_leaves SET idx = -1 WHERE idx = 9",
+        "UPDATE log_leaves SET idx = 9 WHERE idx = 10",
+        "UPDATE log_leaves SET idx = 10 WHERE idx = -1",
+    ],
+}
+ONLY_FULL = {"leaves swapped in the log"}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_that_was_tampered_with_is_named(home: Path, name: str) -> None:
+    attack(home, *ROWS[name])
+    for full in (True,) if name in ONLY_FULL else (False, True):
+        report = verify(home, full=full)
+        assert report.verdict.locks if "leaf" in name or "log" in name else report.verdict is Verdict.TAMPERED
+        assert all(finding.place and finding.what and finding.remedy for finding in report.findings)
+
+
+def test_a_row_written_past_holdfast_without_a_leaf_is_unlogged(home: Path) -> None:
+    attack(home, "INSERT INTO subjects (handle, ns, created_at) VALUES ('ab', 'main', '2026-01-01T00:00:00.000000Z')")
+    report = verify(home)
+    assert (report.verdict, report.findings[0].row) == (Verdict.UNLOGGED, "ab")
+
+
+def test_an_old_version_of_a_row_that_is_put_back_is_found(home: Path, tmp_path: Path) -> None:
+    """The judge's key before its revocation, with its old salt: row and leaf agree, but a newer leaf exists."""
+    with sync.open(tmp_path / "new") as store:
+        submit(store, "b", 0.1)
+    before = asking(tmp_path / "new")("SELECT keyid, revoked_from, statement, leaf_ver, leaf_salt FROM keyring")
+    with sync.open(tmp_path / "new") as store:
+        store.run(trust.init_root(store.context))
+        judge = store.run(ring.use(store.context, "judge"))
+        store.run(ring.revoke(store.context, judge.keyid))
+    old = next(row for row in before if row[0] == judge.keyid)
+    with behind(tmp_path / "new") as connection:
+        connection.execute(
+            "UPDATE keyring SET revoked_from = ?2, statement = ?3, leaf_ver = ?4, leaf_salt = ?5 WHERE keyid = ?1", old
+        )
+    report = verify(tmp_path / "new")
+    assert report.verdict is Verdict.TAMPERED
+    assert "version 1 of the row was put back" in report.findings[0].what
+
+
+# --- row and leaf, and the tree with them ------------------------------------------------------------------------
+
+
+def rewrite(home: Path, change: str = "score = 0.99") -> None:
+    """Edit a row and give it a leaf that fits."""
+    with behind(home) as connection:
+        columns = ", ".join(BATTLES.columns)
+        connection.execute(f"UPDATE battles SET {change} WHERE id = 3")
+        *row, salt, leaf_id = connection.execute(f"SELECT {columns}, leaf_salt, leaf_id FROM battles WHERE id = 3").get
+        digest = BATTLES.commit(salt, dict(zip(BATTLES.columns, row, strict=True)))
+        [text] = connection.execute("SELECT leaf FROM log_leaves WHERE id = ?", (leaf_id,)).fetchone() or ("",)
+        changed = f'{{"h":"{digest}"' + text[text.index(',"id"') :]
+        connection.execute("UPDATE log_leaves SET leaf = ? WHERE id = ?", (changed, leaf_id))
+
+
+def regrow(home: Path, sign: Callable[[Checkpoint], str] | None) -> None:
+    """Recompute the tree over the leaves that are there, and its head if somebody signs."""
+    with behind(home) as connection:
+        texts = [row[0].encode() for row in connection.execute("SELECT leaf FROM log_leaves ORDER BY idx")]
+        grown = frontier.append(frontier.EMPTY, merkle.leaf_hashes(texts)).frontier
+        origin, head = connection.execute("SELECT origin, head FROM log_state").fetchone() or ("", "")
+        if sign is not None:
+            head = sign(Checkpoint(origin, grown.size, grown.root()))
+        connection.execute(
+            "UPDATE log_state SET size = ?, frontier = ?, head = ?", (grown.size, grown.to_bytes(), head)
+        )
+
+
+def signed_by(key: keys.PrivateKey) -> Callable[[Checkpoint], str]:
+    return lambda head: checkpoint.sign(head, key).encode().decode()
+
+
+def thief(home: Path) -> Callable[[Checkpoint], str]:
+    """The log key itself, stolen."""
+    return signed_by(KeyFolder(home / "config" / "keys").load("log"))
+
+
+def test_a_row_edited_together_with_its_leaf_is_found_by_a_full_run(home: Path) -> None:
+    rewrite(home)
+    report = verify(home, full=True)
+    assert report.verdict.locks
+    assert "the tree was not recomputed" in verify(home).not_checked[0]
+
+
+def test_a_row_edited_with_leaf_and_tree_is_found_without_the_log_key(home: Path) -> None:
+    rewrite(home)
+    regrow(home, None)
+    assert verify(home).verdict.locks
+    forget_heads(home)
+    assert verify(home).verdict.locks
+
+
+def test_a_head_re_signed_with_another_key_is_found(home: Path) -> None:
+    regrow(home, signed_by(keys.generate("ed25519")))
+    report = verify(home)
+    assert report.verdict is Verdict.TAMPERED
+    assert any("head" in finding.what for finding in report.findings)
+
+
+def test_a_key_put_into_the_keyring_for_it_is_found_too(home: Path) -> None:
+    stranger = keys.generate("ed25519")
+    with behind(home) as connection:
+        connection.execute(
+            "UPDATE keyring SET keyid = ?, public = ? WHERE role = 'log'",
+            (stranger.keyid, stranger.public.to_pem().decode()),
+        )
+    regrow(home, signed_by(stranger))
+    assert any(finding.table == "keyring" for finding in verify(home).findings)
+
+
+def test_a_rewriting_thief_of_the_log_key_is_found_only_by_a_head_kept_elsewhere(home: Path) -> None:
+    rewrite(home)
+    regrow(home, thief(home))
+    assert verify(home, full=True).verdict is Verdict.FORKED
+    forget_heads(home)
+    found = [finding for finding in verify(home, full=True).findings if finding.table in ("log", "log_leaves")]
+    assert found == []  # said plainly in docs/threat-model.md: this cannot be seen from the store alone
+    assert verify(home).verdict is Verdict.TAMPERED  # but the judge's signature is not the log's to forge
+
+
+def test_a_forged_tree_is_not_signed_by_the_next_commit(home: Path) -> None:
+    """Otherwise the store's own key would vouch for the forgery; the opening looks before anything is appended."""
+    rewrite(home, "breakdown = 'another explanation'")
+    regrow(home, None)
+    forget_heads(home)
+    with sync.open(home) as store, pytest.raises(errors.LockedError):
+        submit(store, "next", 0.5)
+    assert verify(home, full=True).verdict.locks
+
+
+def test_a_thief_of_the_log_key_who_keeps_to_what_no_judge_signed_is_not_found_without_a_kept_head(home: Path) -> None:
+    """The limit of what can be proven: everything that one key signs, by whoever holds it, and no head elsewhere."""
+    rewrite(home, "breakdown = 'another explanation'")
+    regrow(home, thief(home))
+    assert verify(home, full=True).verdict is Verdict.FORKED
+    forget_heads(home)
+    (home / "state" / "lockdown.json").unlink()
+    assert verify(home, full=True).verdict is Verdict.VALID
+
+
+# --- the past ----------------------------------------------------------------------------------------------------
+
+
+def grow(home: Path) -> None:
+    """Another day's work."""
+    with sync.open(home) as store:
+        for number in range(3):
+            submit(store, f"later{number}", 0.9)
+
+
+def test_yesterdays_file_is_found_by_a_head_kept_elsewhere_and_only_so(home: Path) -> None:
+    shutil.copy(home / "kernel.db", home / "yesterday.db")
+    grow(home)
+    shutil.move(home / "yesterday.db", home / "kernel.db")
+    assert verify(home).verdict is Verdict.ROLLED_BACK
+    assert verify(home, full=True).verdict is Verdict.ROLLED_BACK
+    hide_the_future(home)
+    assert verify(home, full=True).verdict is Verdict.VALID  # nothing left knows of the lost day
+
+
+def hide_the_future(home: Path) -> None:
+    """What an attacker must remove so that nothing outside the database speaks of what was cut off."""
+    forget_heads(home)
+    for path in (home / "dboms").glob("dbom_later*"):
+        path.unlink()
+    (home / "state" / "lockdown.json").unlink()
+
+
+def test_a_cut_tail_is_found_by_a_head_kept_elsewhere_and_only_so(home: Path) -> None:
+    """The attacker kept the signed head of the shorter log: what is left is a consistent store."""
+    [state] = asking(home)("SELECT size, frontier, head FROM log_state")
+    with behind(home) as connection:
+        stems = connection.execute("SELECT count(*) FROM log_tiles").get
+        assert stems == 0, "short enough to have no full tile"
+    grow(home)
+    with behind(home) as connection:
+        connection.execute("DELETE FROM battles WHERE battle_id LIKE 'later%'")
+        connection.execute("DELETE FROM log_leaves WHERE idx >= ?", state[:1])
+        connection.execute("UPDATE log_state SET size = ?, frontier = ?, head = ?", state)
+    assert verify(home).verdict is Verdict.ROLLED_BACK
+    hide_the_future(home)
+    assert verify(home, full=True).verdict is Verdict.VALID
+
+
+def test_a_crudely_cut_tail_is_found_from_the_file_alone(home: Path) -> None:
+    attack(home, "DELETE FROM battles WHERE id > 5", "DELETE FROM log_leaves WHERE idx > 12")
+    forget_heads(home)
+    assert verify(home).verdict is Verdict.TAMPERED
+
+
+# --- answers that lie --------------------------------------------------------------------------------------------
+
+
+def test_a_covering_index_that_lies_while_rows_are_intact_is_found(home: Path) -> None:
+    """The index's own b-tree is edited, as a table WITHOUT ROWID laid over its root page."""
+    lie = "SELECT count(*) FROM battles INDEXED BY idx_battles_battle_id WHERE ns = 'main' AND battle_id = 'b3'"
+    truth = "SELECT count(*) FROM battles NOT INDEXED WHERE battle_id = 'b3'"
+    with behind(home) as connection:
+        page = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'idx_battles_battle_id'").get
+        fake = "CREATE TABLE fake (ns, battle_id, id, PRIMARY KEY (ns, battle_id, id)) WITHOUT ROWID"
+        connection.execute("INSERT INTO sqlite_schema VALUES ('table', 'fake', 'fake', ?, ?)", (page, fake))
+    with behind(home) as connection:
+        connection.execute("UPDATE fake SET battle_id = 'b3-gone' WHERE battle_id = 'b3'")
+        connection.execute("DELETE FROM sqlite_schema WHERE name = 'fake'")
+    ask = asking(home)
+    assert (ask(lie), ask(truth)) == ([(0,)], [(1,)])
+    report = verify(home)
+    assert report.verdict is Verdict.TAMPERED
+    assert "integrity check" in report.findings[0].what
+    assert "idx_battles_battle_id" in " ".join(finding.what for finding in report.findings)
+
+
+SCHEMA = {
+    "table added": "CREATE TABLE extra (a)",
+    "index added": "CREATE INDEX extra ON battles (score)",
+    "index dropped": "DROP INDEX idx_battles_battle_id",
+    "trigger added": "CREATE TRIGGER quiet AFTER INSERT ON battles BEGIN DELETE FROM battles WHERE id = new.id; END",
+    "view added": "CREATE VIEW seen AS SELECT 1",
+    "column added": "ALTER TABLE battles ADD COLUMN note TEXT",
+    "check removed": "UPDATE sqlite_schema SET sql = replace(sql, 'CHECK (id = 1)', '') WHERE name = 'log_state'",
+}
+
+
+@pytest.mark.parametrize("name", SCHEMA)
+def test_a_changed_schema_is_found_and_the_object_named(home: Path, name: str) -> None:
+    attack(home, SCHEMA[name])
+    report = verify(home)
+    assert report.verdict is Verdict.TAMPERED
+    assert any(finding.table == "schema" for finding in report.findings)
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+def legacy(path: Path) -> bytes:
+    facts = json.loads(path.read_bytes())
+    facts["sigma_judge"] = attest.legacy_sigma(facts["battle_id"], facts["h_delta"])
+    return json.dumps(facts, indent=2).encode()
+
+
+FILES: dict[str, Callable[[Path], object]] = {
+    "edited": lambda path: path.write_bytes(path.read_bytes().replace(b'"score_cis": 0.03', b'"score_cis": 0.93')),
+    "edited by a space": lambda path: path.write_bytes(path.read_bytes() + b" "),
+    "deleted": lambda path: path.unlink(),
+    "replaced by a legacy one": lambda path: path.write_bytes(legacy(path)),
+    "replaced by that of another": lambda path: shutil.copy(path.with_name("dbom_b4.json"), path),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_dbom_file_that_was_tampered_with_is_named(home: Path, name: str) -> None:
+    path = home / "dboms" / "dbom_b3.json"
+    FILES[name](path)
+    report = verify(home)
+    assert (report.verdict, report.findings[0].file) == (Verdict.TAMPERED, str(path))
+    assert ("downgrade" in report.findings[0].what) == ("legacy" in name)
+
+
+def test_a_dbom_replaced_by_a_legacy_one_in_row_and_file_is_a_downgrade(home: Path) -> None:
+    path = home / "dboms" / "dbom_b3.json"
+    path.write_bytes(legacy(path))
+    with behind(home) as connection:
+        connection.execute("UPDATE battles SET dbom = ? WHERE battle_id = 'b3'", (path.read_text(),))
+    report = verify(home)
+    assert report.verdict is Verdict.TAMPERED
+    assert any("downgrade" in finding.what for finding in report.findings)
+
+
+def test_a_dbom_file_of_nobody_is_unlogged(home: Path) -> None:
+    path = home / "dboms" / "dbom_invented.json"
+    shutil.copy(home / "dboms" / "dbom_b3.json", path)
+    report = verify(home)
+    assert (report.verdict, report.findings[0].file) == (Verdict.UNLOGGED, str(path))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_flipped_byte_anywhere_in_the_database_file_is_found(home: Path, seed: int) -> None:
+    path, dice = home / "kernel.db", random.Random(seed)
+    data = bytearray(path.read_bytes())
+    at = dice.randrange(len(data)) if seed else 20
+    data[at] ^= 1 << dice.randrange(8)
+    path.write_bytes(data)
+    report = verify(home)
+    assert report.verdict is Verdict.TAMPERED, at
+    assert report.findings[0].file == str(path)
+
+
+# --- PostgreSQL --------------------------------------------------------------------------------------------------
+
+SERVER = {name: ROWS[name] for name in ("edited", "results swapped", "leaves swapped", "deleted", "deleted key")}
+SERVER |= {name: ROWS[name] for name in ("added with the leaf of another", "leaf edited", "leaf deleted")}
+SERVER |= {
+    "salt edited": ["UPDATE battles SET leaf_salt = decode(repeat('00', 16), 'hex') WHERE id = 3"],
+    "table added": ["CREATE TABLE extra (a int)"],
+    "trigger added": [
+        "CREATE FUNCTION quiet() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        "CREATE TRIGGER quiet BEFORE INSERT ON battles FOR EACH ROW EXECUTE FUNCTION quiet()",
+    ],
+    "index dropped": ["DROP INDEX idx_battles_battle_id"],
+    "check removed": ["ALTER TABLE log_state DROP CONSTRAINT log_state_id_check"],
+    "column added": ["ALTER TABLE battles ADD COLUMN note TEXT"],
+    "tail cut crudely": ["DELETE FROM battles WHERE id > 5", "DELETE FROM log_leaves WHERE idx > 12"],
+}
+
+
+@pytest.mark.parametrize("name", SERVER)
+def test_tampering_on_a_server_is_found(tmp_path: Path, postgres_url: str, name: str) -> None:
+    home = tmp_path / "home"
+    with sync.open(home, postgres_url) as store:
+        populate(store, 6)
+    honest = sync.verify(home, postgres_url, full=True, lock=False)
+    assert (honest.verdict, honest.findings) == (Verdict.VALID, [])
+    attack_server(postgres_url, *SERVER[name])
+    assert sync.verify(home, postgres_url, lock=False).verdict.locks
+
+
+def test_a_cut_tail_on_a_server_is_found_by_a_head_kept_elsewhere(tmp_path: Path, postgres_url: str) -> None:
+    home = tmp_path / "home"
+    with sync.open(home, postgres_url) as store:
+        populate(store, 3)
+    attack_server(postgres_url, "CREATE TABLE public.kept AS SELECT size, frontier, head FROM log_state")
+    with sync.open(home, postgres_url) as store:
+        submit(store, "later", 0.9)
+    attack_server(
+        postgres_url,
+        "DELETE FROM battles WHERE battle_id = 'later'",
+        "DELETE FROM log_leaves WHERE idx >= (SELECT size FROM public.kept)",
+        "UPDATE log_state SET size = k.size, frontier = k.frontier, head = k.head FROM public.kept k",
+    )
+    assert sync.verify(home, postgres_url, lock=False).verdict is Verdict.ROLLED_BACK

@@ -1,0 +1,23 @@
+"""A process that restores a store, or backs one up, and says how far it is; made to be killed.
+
+python -m tests.faults.restorer restore|backup HOME PLACE
+"""
+
+import os
+import sys
+
+from holdfast import sync
+
+
+def main(what: str, home: str, place: str) -> None:
+    os.write(1, b"begin\n")
+    if what == "restore":
+        sync.restore(place, home)
+    else:
+        with sync.open(home) as store:
+            store.backup.create(place)
+    os.write(1, b"done\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,116 @@
+"""kill -9 during submit: after reopening no row is without its DBOM file, no DBOM file without its row."""
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import sync
+from holdfast.crypto import checkpoint
+from holdfast.db import sql
+from holdfast.evidence import dbomfiles
+from holdfast.model.battles import Battle
+from holdfast.model.verdicts import Verdict
+from tests.conformance.places import settled
+from tests.faults.test_kill import _kill_after
+
+_HEAD = sql("SELECT head FROM log_state")
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "30"))
+
+
+@contextlib.contextmanager
+def submitter(home: Path, url: str, name: str) -> Iterator["subprocess.Popen[bytes]"]:
+    words = [sys.executable, "-m", "tests.faults.submitter", str(home), url, name]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, bufsize=0)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def everything(store: sync.Holdfast) -> Iterator[Battle]:
+    after: int | None = 0
+    while after is not None:
+        page = store.battles.list(after=after, limit=500)
+        yield from page.battles
+        after = page.next
+
+
+def inspect(home: Path, url: str, acknowledged: set[int]) -> None:
+    """Open as after a crash: rows and files agree one to one, and no kept head is beyond what is durable."""
+    with sync.open(home, url or None) as store:
+        rows = list(everything(store))
+        assert acknowledged <= {row.id for row in rows}, "an acknowledged submit is lost"
+        names = dict.fromkeys(row.battle_id for row in rows)
+        due = store.read(lambda tx: {each.name: each.text for b in names for each in dbomfiles.due(tx, "main", b)})
+        assert len(due) == len(rows)
+        found = {path.name: path.read_text() for path in (home / "dboms").iterdir()}
+        assert found == due
+        settled(store)
+        size = checkpoint.parse(store.read(lambda tx: tx.all(_HEAD))[0][0].encode()).checkpoint.size
+        assert store.context.marks is not None
+        assert all(head.checkpoint.size <= size for head in store.context.marks.kept())
+
+
+def rounds(home: Path, url: str, count: int, seed: int) -> set[int]:
+    chance, acknowledged = random.Random(seed), set[int]()
+    for number in range(count):
+        with submitter(home, url, f"w{number}") as process:
+            acknowledged.update(map(int, _kill_after(process, chance.uniform(0, 0.08))))
+        inspect(home, url, acknowledged)
+    return acknowledged
+
+
+def test_kill_9_during_submit_leaves_no_row_without_file_and_no_file_without_row(tmp_path: Path) -> None:
+    assert len(rounds(tmp_path, "", KILLS, seed=3)) > KILLS
+    with sync.open(tmp_path) as store:
+        assert store.verify.run(full=True, lock=False).verdict is Verdict.VALID
+
+
+def test_kill_9_during_submit_on_a_server(tmp_path: Path, postgres_url: str) -> None:
+    count = max(5, KILLS // 10)
+    assert len(rounds(tmp_path, postgres_url, count, seed=4)) > count
+    with sync.open(tmp_path, postgres_url) as store:
+        settled(store)
+        assert store.verify.run(full=True, lock=False).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("before", ["fsync", "replace"])
+def test_dying_at_any_step_of_a_file_is_repaired(tmp_path: Path, before: str) -> None:
+    """The process ends inside the file step, right before a system call, at each of the first steps in turn."""
+    script = f"""
+import os, sys
+from holdfast import sync
+from holdfast.evidence import dbomfiles
+store = sync.open(sys.argv[1])
+store.battles.submit({{"n": 1}}, battle_id="b", score=1)
+calls, real = 0, os.{before}
+def dying(*words):
+    global calls
+    calls += 1
+    if calls == int(sys.argv[2]):
+        os._exit(9)
+    return real(*words)
+class Os:
+    def __getattr__(self, name):
+        return dying if name == "{before}" else getattr(os, name)
+dbomfiles.os = Os()
+store.battles.submit({{"n": 2}}, battle_id="b", score=2)
+os._exit(0)
+"""
+    for step in range(1, 6):
+        home = tmp_path / f"{before}{step}"
+        code = subprocess.run([sys.executable, "-c", script, str(home), str(step)], timeout=60).returncode
+        inspect(home, "", {1, 2})
+        if code == 0:
+            assert step > 1
+            return
+    pytest.fail("there are more steps than looked at")

@@ -1,0 +1,144 @@
+"""`holdfast battles`, `dbom`, `keys` and `import`, through typer's runner; always a real store."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner, Result
+
+from holdfast.cli.app import app
+from tests.fixtures import fixture
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("HOLDFAST_", "XDG_"))]:
+        if name != "HOLDFAST_FIXTURES":
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    (tmp_path / "result.json").write_text('{"task": "Rate Limiter", "passed": 9}')
+    (tmp_path / "vector.json").write_text("[0.5, 0.25, 1]")
+    return tmp_path / "home"
+
+
+def run(*words: str, code: int = 0, **more: Any) -> Result:
+    done = CliRunner().invoke(app, words, **more)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def parsed(*words: str, **more: Any) -> Any:
+    return json.loads(run(*words, "--json", **more).stdout)
+
+
+def submit(battle_id: str = "b-1", *more: str) -> Any:
+    words = ("battles", "submit", "result.json", "--battle-id", battle_id, "--score", "0.5")
+    return parsed(*words, "--intent", "vector.json", *more)
+
+
+def judge() -> str:
+    [keyid] = [key["keyid"] for key in parsed("keys", "list") if key["role"] == "judge"]
+    return str(keyid)
+
+
+def test_a_battle_is_submitted_listed_shown_and_verified(home: Path) -> None:
+    made = submit("b-1", "--breakdown", "fine")
+    assert [each["battle_id"] for each in parsed("battles", "list")["battles"]] == ["b-1"]
+    assert parsed("battles", "show", "b-1") == made
+    file = str(home / "dboms" / "dbom_b-1.json")
+    assert parsed("dbom", "show", "b-1") == json.loads(Path(file).read_text())
+    assert parsed("dbom", "verify", file)["verdict"] == "VALID"
+    assert "VALID" in run("dbom", "verify", file).stdout
+
+
+def test_the_result_may_come_from_stdin() -> None:
+    words = ("battles", "submit", "-", "--battle-id", "b", "--score", "1")
+    assert parsed(*words, input='{"a": 1}')["raw_result"] == '{"a": 1}'
+
+
+@pytest.mark.parametrize(("text", "code"), [("not json", 2), ('{"x": NaN}', 2)])
+def test_a_bad_result_ends_with_the_code_of_its_error(tmp_path: Path, text: str, code: int) -> None:
+    (tmp_path / "result.json").write_text(text)
+    done = parsed("battles", "submit", "result.json", "--battle-id", "b", "--score", "1", code=code)
+    assert done["error"]["code"] in ("format.invalid", "input.invalid")
+    run("battles", "submit", "nowhere.json", "--battle-id", "b", "--score", "1", code=3)
+    run("battles", "submit", "result.json", "--battle-id", "b", "--score", "nan", code=2)
+
+
+def test_a_tampered_dbom_ends_with_20_and_repair_mends_it(home: Path) -> None:
+    submit()
+    file = home / "dboms" / "dbom_b-1.json"
+    file.write_text(file.read_text().replace("0.5,", "0.6,"))
+    assert parsed("dbom", "verify", str(file), code=20)["verdict"] == "TAMPERED"
+    assert parsed("dbom", "repair")["written"] == []
+    assert parsed("dbom", "repair", "--full")["written"] == [str(file)]
+    run("dbom", "verify", str(file))
+
+
+def test_an_envelope_is_exported(tmp_path: Path) -> None:
+    submit()
+    run("dbom", "export", "b-1", "--out", "b-1.dsse.json")
+    envelope = json.loads((tmp_path / "b-1.dsse.json").read_text())
+    assert envelope["payloadType"] == "application/vnd.in-toto+json"
+    assert json.loads(run("dbom", "export", "b-1").stdout) == envelope
+
+
+def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: Path) -> None:
+    submit()
+    first = judge()
+    made = parsed("keys", "init-root", "--recovery", "recovery.txt")
+    assert (made["kept"], "recovery" in made) == (True, False)
+    assert parsed("keys", "rotate", "judge")["role"] == "judge"
+    assert parsed("keys", "revoke", first[:10], "--from-index", "0")["revoked_from"] == 0
+    assert parsed("dbom", "verify", str(home / "dboms" / "dbom_b-1.json"), code=12)["verdict"] == "REVOKED_KEY"
+    run("keys", "trust", "--out", "trust.json")
+    assert json.loads((tmp_path / "trust.json").read_text())["payloadType"] == "application/vnd.holdfast.trust+json"
+    run("keys", "rotate", "nobody", code=2)
+    run("keys", "revoke", "ffffffff", code=3)
+
+
+def test_an_offline_root_signs_elsewhere(home: Path, tmp_path: Path) -> None:
+    submit()
+    made = parsed("keys", "init-root", "--offline", "--recovery", "-")
+    (tmp_path / "recovery.txt").write_text(made["recovery"])
+    assert not (home / "config" / "keys" / "root.pem").exists()
+    run("keys", "revoke", judge(), code=12)
+    run("keys", "statement", "--revoke", judge(), "--out", "revoke.json")
+    run("keys", "sign", "revoke.json", "--recovery", "recovery.txt", "--out", "signed.json")
+    assert parsed("keys", "import-statement", "signed.json")["revoked_from"] is not None
+    run("keys", "statement", code=2)
+    assert parsed("keys", "recover-root", "--recovery", "recovery.txt")["role"] == "root"
+    run("keys", "export-root", "--recovery", "again.txt")
+    assert (tmp_path / "again.txt").read_text() == made["recovery"]
+
+
+def test_an_embedder_is_found_in_the_working_folder(tmp_path: Path) -> None:
+    submit()
+    (tmp_path / "my_model.py").write_text("def embed(text):\n    return [0.5, 0.25, 1.0]\n\nnumber = 7\n")
+    assert parsed("dbom", "check-intent", "--embedder", "my_model:embed")["same"] == 1
+    (tmp_path / "other_model.py").write_text("def embed(text):\n    return [1.0, 0.0, 0.0]\n")
+    assert parsed("dbom", "check-intent", "--embedder", "other_model:embed", code=20)["ok"] is False
+    for wrong in ("my_model", "my_model:none", "no_such_module:embed", "my_model:number"):
+        run("dbom", "check-intent", "--embedder", wrong, code=2)
+
+
+def test_a_green_agent_is_imported_and_its_vectors_spread() -> None:
+    source, dboms = str(fixture("green-agent/battles_75rows_22dup.db")), str(fixture("green-agent/dboms"))
+    dry = parsed("import", "green-agent", source, "--dboms", dboms, "--dry-run")
+    assert (dry["total"], dry["done"]) == (75, {})
+    done = parsed("import", "green-agent", source, "--dboms", dboms)
+    assert (done["verdicts"], done["done"]) == ({"DBOM_MISSING": 47, "VERIFIED": 28}, {"imported": 75})
+    found = parsed("dbom", "spread", "--threshold", "0.95")
+    assert (found["count"], found["dim"]) == (28, 384)
+    run("dbom", "spread")
+
+
+@pytest.mark.parametrize("noun", ["battles", "dbom", "keys", "import"])
+def test_every_command_shows_an_example(noun: str) -> None:
+    group: Any = get_command(app)
+    for name in group.commands[noun].commands:
+        assert f"Example: holdfast {noun} {name}" in run(noun, name, "--help").stdout

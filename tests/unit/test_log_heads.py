@@ -1,0 +1,118 @@
+"""The high-water file: whole lines, the largest head of every log, thinned, shared."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast.crypto import checkpoint, keys
+from holdfast.crypto.checkpoint import Checkpoint
+from holdfast.errors import UnavailableError
+from holdfast.evidence import heads
+from holdfast.evidence.heads import HighWater
+
+KEY = keys.from_seed(b"\x01" * 32)
+
+
+def head(size: int, origin: str = "log/a") -> str:
+    return checkpoint.sign(Checkpoint(origin, size, size.to_bytes(32, "big")), KEY).encode().decode()
+
+
+def sizes(marks: HighWater) -> list[int]:
+    return [each.checkpoint.size for each in marks.kept()]
+
+
+def test_a_missing_file_holds_nothing(tmp_path: Path) -> None:
+    marks = HighWater(tmp_path / "state" / "heads.jsonl")
+    assert (marks.kept(), marks.largest()) == ([], {})
+
+
+def test_heads_are_written_at_most_once_a_second_and_the_last_one_at_close(tmp_path: Path) -> None:
+    marks = HighWater(tmp_path / "heads.jsonl")
+    for size in range(1, 50):
+        marks.publish(head(size))
+    assert sizes(marks) == [1]
+    marks.flush()
+    assert sizes(marks) == [1, 49]
+    marks.flush()
+    assert sizes(marks) == [1, 49]
+
+
+def test_a_smaller_head_never_takes_the_place_of_a_larger_one_that_waits(tmp_path: Path) -> None:
+    marks = HighWater(tmp_path / "heads.jsonl")
+    for size in (1, 9, 5, 10, 7):
+        marks.publish(head(size))
+    marks.flush()
+    assert sizes(marks) == [1, 10]
+    marks.publish(head(20))
+    marks.publish(head(2, "log/a/1"))
+    marks.flush()
+    assert sizes(marks)[-1] == 2
+
+
+def test_the_largest_head_of_every_log_is_known(tmp_path: Path) -> None:
+    marks = HighWater(tmp_path / "heads.jsonl")
+    for size, origin in ((5, "log/a"), (9, "log/b"), (7, "log/a"), (6, "log/a"), (3, "log/b")):
+        marks.publish(head(size, origin))
+        marks.flush()
+    assert {origin: each.checkpoint.size for origin, each in marks.largest().items()} == {"log/a": 7, "log/b": 9}
+
+
+def test_a_torn_line_is_not_counted_and_swallows_nothing(tmp_path: Path) -> None:
+    marks = HighWater(tmp_path / "heads.jsonl")
+    marks.publish(head(5))
+    with marks.path.open("ab") as file:
+        file.write(b'{"head": "log/a\\n99\\nAAAA')
+    assert (sizes(marks), marks.largest()["log/a"].checkpoint.size) == ([5], 5)
+    marks.publish(head(6))
+    marks.flush()
+    assert sizes(marks) == [5, 6]
+
+
+def test_what_is_no_head_is_not_counted(tmp_path: Path) -> None:
+    marks = HighWater(tmp_path / "heads.jsonl")
+    marks.path.write_bytes(b'\xff\xfe\n{}\n[]\n"x"\n{"head": 5}\n{"head": "a\\nb\\nc"}\n{"head": "log/a\\n8\\nx"}\n')
+    assert (marks.kept(), marks.largest()) == ([], {})
+
+
+def test_a_file_that_has_grown_is_thinned_and_keeps_the_largest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads, "_MOST_BYTES", 200_000)
+    marks = HighWater(tmp_path / "heads.jsonl")
+    marks.publish(head(10**9))
+    marks.publish(head(10**9, "log/b"))
+    for size in range(1, 2500):
+        marks._waiting = head(size)
+        marks.flush()
+    found = sizes(marks)
+    assert len(found) < 1300
+    assert found[-256:] == list(range(2500 - 256, 2500))
+    assert {each.checkpoint.size for each in marks.largest().values()} == {10**9}
+    assert marks.path.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["heads.jsonl"]
+
+
+def test_any_number_of_writers_may_append_and_thin_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads, "_MOST_BYTES", 20_000)
+    monkeypatch.setattr(heads, "_RECENT", 10_000)
+
+    def write(number: int) -> None:
+        mine = HighWater(tmp_path / "heads.jsonl")
+        for size in range(60):
+            mine._waiting = head(number * 1000 + size + 1)
+            mine.flush()
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    expected = sorted(number * 1000 + size + 1 for number in range(4) for size in range(60))
+    assert sorted(sizes(HighWater(tmp_path / "heads.jsonl"))) == expected
+
+
+def test_a_head_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnavailableError):
+        HighWater(tmp_path / "file" / "heads.jsonl").publish(head(1))
