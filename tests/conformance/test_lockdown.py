@@ -327,6 +327,19 @@ def test_a_root_key_forged_into_the_keyring_does_not_count(home: Path) -> None:
         store.lockdown.unlock(unlock.sign(draft, stranger).decode())
 
 
+def test_a_root_key_made_after_the_lockdown_does_not_count(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    folder = KeyFolder(home / "config" / "keys")
+    with sync.open(home) as store:
+        store.lockdown.lock(reason="try")
+        with pytest.raises(errors.LockedError):
+            store.run(trust.init_root(store.context))
+        assert not folder.path("root").exists()
+        draft = store.lockdown.statement(reason="let me in").encode()
+        with pytest.raises(errors.ProofError):
+            store.lockdown.unlock(unlock.sign(draft, folder.ensure("root")).decode())
+
+
 def test_nor_does_it_where_root_is_kept_offline(tmp_path: Path) -> None:
     """Without a root key file at hand only the log can tell a forged row: it must match its leaf."""
     home, stranger = tmp_path / "home", keys.generate("ed25519")

@@ -33,6 +33,7 @@ def init_root(context: Context, *, recovery: Path | None = None, offline: bool =
     found: list[Key] = yield from ask(Read(lambda tx: ring.list(tx, role="root")))
     if found:
         raise AlreadyExistsError("this store has a root key", keyid=found[0].keyid)
+    yield from ask(Write(lambda _: None))  # a locked store refuses here, before any file is made
     key: Signer = yield from ask(Call(lambda: keys.generate("ed25519") if offline else context.keys.ensure("root")))
     text = statements.to_recovery(key) if isinstance(key, keys.PrivateKey) else ""
     if recovery is not None:

@@ -11,8 +11,8 @@ with digest = SHA-256 of JCS({"id", "locked_at", "reason", "store_id", "verdict"
 
 Rules:
 - It names the store and the lockdown: it ends no other, here or elsewhere.
-- Only a root key counts that the key folder holds, or where it holds none, that the keyring holds unrevoked and the log
-  proves: row, leaf, inclusion, head. A row that somebody put there proves nothing.
+- Only a root key counts that the keyring holds unrevoked and the log proves: row, leaf, inclusion, head. A row that
+  somebody put there proves nothing, and neither does a key file beside the store.
 - It is kept in the lockdown's row, under a leaf.
 """
 
@@ -80,7 +80,7 @@ def check(envelope: bytes, roots: list[PublicKey], store_id: str, locked: Locked
     """The statement as text, if root signed it and it ends exactly this lockdown; else ProofError."""
     parsed = dsse.parse(envelope)
     if not roots:
-        raise ProofError("this store knows no root key that could sign; make one with `holdfast keys root`")
+        raise ProofError("the log proves no root key here: restore a backup that verifies, then `keys init-root`")
     dsse.verify(parsed, roots, payload_type=PAYLOAD_TYPE)
     found = statement.parse(parsed.payload)
     if found.predicate_type != PREDICATE_TYPE:
@@ -95,11 +95,8 @@ _ROOTS = sql("SELECT keyid, public FROM keyring WHERE role = 'root' AND revoked_
 
 
 def roots(tx: Tx, context: Context) -> list[PublicKey]:
-    """The root keys that count: our own where its file is at hand, else those of the keyring that the log proves."""
-    try:
-        return [context.keys.load("root").public]
-    except NotFoundError:
-        found = tx.all(_ROOTS)
+    """The root keys that count: those of the keyring that the log proves."""
+    found = tx.all(_ROOTS)
     return [keys.load_public_pem(public.encode()) for keyid, public in found if _is_proven(tx, context, keyid)]
 
 
