@@ -83,7 +83,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
             if set(names) != wanted:
                 raise FormatError("bundle: not exactly its members", odd=sorted(set(names) ^ wanted)[:5])
             return members | {name: _member(archive, name) for name in sorted(wanted)}
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError) as error:
         raise FormatError(f"not a bundle: {error}") from error
 
 

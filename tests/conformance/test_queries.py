@@ -1,0 +1,154 @@
+"""Every query constant of the product is understood by both databases, with all shipped migrations applied."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from contextlib import closing
+from importlib import resources
+from pathlib import Path
+
+import apsw
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.db import Migration, migrate, open_database
+from holdfast.db.sql import QUERIES, Query
+
+OPTIONAL = {"fastapi", "uvicorn", "jinja2", "obstore", "opentelemetry", "mcp", "langgraph", "agents", "google"} | {
+    "agent_framework",
+    "numpy",
+    "psycopg",
+    "starlette",
+    "httpx",
+}
+
+
+def _import_all() -> list[str]:
+    """Import every module of the package; the names of those whose optional part is not installed."""
+    missing = []
+    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast.", onerror=lambda _: None):
+        if module.name.endswith("__main__"):
+            continue
+        try:
+            importlib.import_module(module.name)
+        except ImportError as error:
+            if (error.name or "").split(".")[0] not in OPTIONAL:
+                raise
+            missing.append(module.name)
+    return missing
+
+
+MISSING = _import_all()
+
+
+def _ours(query: Query) -> bool:
+    return query.where.startswith("holdfast.") and not query.where.startswith("holdfast.testing")
+
+
+SHIPPED = [query for query in QUERIES if _ours(query)]
+
+
+def _migrations() -> list[Migration]:
+    """Those of every space, side by side in one database."""
+    spaces = sorted(
+        folder.name for folder in (resources.files("holdfast.db") / "migrations").iterdir() if folder.is_dir()
+    )
+    return [Migration(f"{space}_{step.name}", step.text) for space in spaces for step in migrate.shipped(space)]
+
+
+@pytest.fixture(scope="module")
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
+    path: Path = tmp_path_factory.mktemp("queries") / "kernel.db"
+    open_database(path, migrations=_migrations()).close()
+    with closing(apsw.Connection(str(path))) as connection:
+        yield connection
+
+
+@pytest.fixture
+def postgres_kernel(postgres_url: str) -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
+    open_database(postgres_url, migrations=_migrations()).close()
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("SET search_path TO kernel")
+        yield connection
+
+
+def _explain_sqlite(connection: apsw.Connection, query: Query) -> str | None:
+    """What SQLite has against a query, or None; it is compiled, not run."""
+    try:
+        connection.execute(f"EXPLAIN {query.sqlite}", query.bind(dict.fromkeys(query.names))).fetchall()
+    except apsw.Error as error:
+        return f"{query.where}: {error}"
+    return None
+
+
+def _explain_postgres(connection: "psycopg.Connection[tuple[object, ...]]", query: Query) -> str | None:
+    """What PostgreSQL has against a query, or None; it is parsed and typed, not run."""
+    try:
+        connection.execute(f"PREPARE asked AS {query.postgres}".encode())
+        connection.execute("DEALLOCATE asked")
+    except psycopg.Error as error:
+        return f"{query.where}: {error}"
+    return None
+
+
+def _preparable(query: Query) -> bool:
+    return query.kind != "other"
+
+
+def test_there_are_queries_to_ask_about() -> None:
+    assert len(SHIPPED) >= 20
+    assert len({query.number for query in QUERIES}) == len(QUERIES)
+
+
+def test_every_query_says_where_it_stands() -> None:
+    assert all(query.where.rpartition(":")[2].isdigit() for query in SHIPPED)
+
+
+def test_sqlite_understands_every_query_of_the_product(sqlite: apsw.Connection) -> None:
+    asked = [query for query in SHIPPED if query.sqlite]
+    assert [found for query in asked if (found := _explain_sqlite(sqlite, query))] == []
+
+
+def test_postgres_understands_every_query_of_the_product(
+    postgres_kernel: "psycopg.Connection[tuple[object, ...]]",
+) -> None:
+    asked = [query for query in SHIPPED if _preparable(query) and not _only_sqlite(query)]
+    assert [found for query in asked if (found := _explain_postgres(postgres_kernel, query))] == []
+
+
+def _only_sqlite(query: Query) -> bool:
+    """A query of the SQLite package is never sent to a server."""
+    return query.where.startswith("holdfast.db.sqlite")
+
+
+WRONG = {
+    "a table that is not there": "SELECT x FROM no_such_table",
+    "a column that is not there": "SELECT no_such_column FROM store_facts WHERE key = :key",
+    "a word that is not SQL": "SELEKT 1",
+    "too few columns": "INSERT INTO store_facts (key, value) VALUES (:key, :value, :more)",
+}
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
+def test_a_wrong_query_would_be_found_on_sqlite(sqlite: apsw.Connection, text: str) -> None:
+    assert _explain_sqlite(sqlite, Query(text, text, "here:1", -1)) is not None
+
+
+@pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
+def test_a_wrong_query_would_be_found_on_postgres(
+    postgres_kernel: "psycopg.Connection[tuple[object, ...]]", text: str
+) -> None:
+    assert _explain_postgres(postgres_kernel, Query(text, text, "here:1", -1)) is not None
+
+
+def test_explaining_changes_nothing(sqlite: apsw.Connection) -> None:
+    before = sqlite.total_changes()
+    for query in SHIPPED:
+        if query.sqlite:
+            _explain_sqlite(sqlite, query)
+    assert sqlite.total_changes() == before
+
+
+def test_only_modules_of_optional_extras_were_left_out() -> None:
+    assert all(name.startswith(("holdfast.adapters", "holdfast.server", "holdfast.storage")) for name in MISSING)

@@ -1,0 +1,82 @@
+"""The error tree: every class has a face of its own."""
+
+import inspect
+import pickle
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import errors
+from holdfast.errors import HoldfastError
+
+
+def _tree(root: type[HoldfastError] = HoldfastError) -> Iterator[type[HoldfastError]]:
+    yield root
+    for child in root.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from _tree(child)
+
+
+TREE = list(dict.fromkeys(_tree()))
+each = pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+
+
+def test_the_tree_is_the_whole_module() -> None:
+    classes = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
+    assert set(classes) == set(TREE)
+
+
+def test_every_code_is_unique() -> None:
+    codes = [kind.code for kind in TREE]
+    assert sorted(codes) == sorted(set(codes))
+
+
+@each
+def test_a_class_says_what_the_user_can_do(kind: type[HoldfastError]) -> None:
+    assert "__doc__" in vars(kind)
+    remedy = kind("it failed").remedy
+    assert remedy.endswith((".", "`"))
+    assert "\n" not in remedy
+
+
+@each
+def test_a_class_has_a_code_a_status_and_an_exit_code(kind: type[HoldfastError]) -> None:
+    assert "code" in vars(kind), "a code of its own, not its parent's"
+    assert kind.code == kind.code.lower().strip()
+    assert kind.code.replace(".", "").replace("_", "").isalnum()
+    assert type(kind.status) is int
+    assert 400 <= kind.status <= 599
+    assert type(kind.exit_code) is int
+    assert 1 <= kind.exit_code <= 125
+
+
+@each
+def test_a_class_is_named_an_error(kind: type[HoldfastError]) -> None:
+    assert kind.__name__.endswith("Error")
+
+
+@each
+def test_an_error_as_a_dict_holds_code_message_remedy_and_fields(kind: type[HoldfastError]) -> None:
+    error = kind("it failed", resource="r", holder=3)
+    assert error.to_dict() == {
+        "code": kind.code,
+        "message": "it failed",
+        "remedy": error.remedy,
+        "resource": "r",
+        "holder": 3,
+    }
+    assert (str(error), error.message, error.fields) == ("it failed", "it failed", {"resource": "r", "holder": 3})
+
+
+@pytest.mark.xfail(strict=True, reason="defect: fields come last in to_dict")
+def test_a_field_cannot_take_the_place_of_the_code_or_the_message() -> None:
+    fields = {"code": "else", "message": "else", "remedy": "else"}
+    facts = HoldfastError("it failed", **fields).to_dict()
+    assert (facts["code"], facts["message"]) == ("error", "it failed")
+
+
+@each
+def test_an_error_survives_a_trip_to_another_process(kind: type[HoldfastError]) -> None:
+    again = pickle.loads(pickle.dumps(kind("it failed", resource="r")))
+    assert type(again) is kind
+    assert again.to_dict() == kind("it failed", resource="r").to_dict()
