@@ -181,6 +181,8 @@ class KeySuite(StoreOnSqlite):
             assert store.dbom.verify(dbom.encode(forged)).verdict is Verdict.TAMPERED
             assert store.dbom.verify(text).verdict is Verdict.VALID
             assert intruder.keyid not in trust.parse(store.keys.trust().text.encode()).keys
+            report = store.verify.run(lock=False)
+            assert (report.verdict, [found.row for found in report.findings]) == (Verdict.TAMPERED, [intruder.keyid])
 
     def test_a_revocation_taken_back_past_the_rules_is_noticed(self) -> None:
         with self.open() as store:

@@ -29,12 +29,12 @@ from holdfast.errors import (
     QueryError,
 )
 from holdfast.evidence import audit as audits
-from holdfast.evidence import log, witness
+from holdfast.evidence import keys, log, witness
 from holdfast.evidence.context import Context
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
 from holdfast.upkeep import dboms, lockdown, rows, schema
-from holdfast.upkeep.findings import RESTORE, Findings, Progress, on_reader, read
+from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Progress, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
 
@@ -64,6 +64,7 @@ def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Ca
         ("schema", lambda: schema.check(context, found)),
         ("log", lambda: _log(context, found, full)),
         ("rows", lambda: rows.check(context, found)),
+        ("keys", lambda: _keys(context, found)),
         ("DBOMs", lambda: dboms.check(context, found)),
     ]
 
@@ -104,6 +105,13 @@ def _log(context: Context, found: Findings, full: bool) -> Work[None]:
     found.level = (yield from on_reader(context, witness.level(context))).text
     head = yield from read(context, log.head)
     found.head = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
+
+
+def _keys(context: Context, found: Findings) -> Work[None]:
+    """Every key came in by its own word, its predecessor's or root's; one with a row and a leaf alone did not."""
+    flawed: dict[str, str] = yield from read(context, keys.flaws)
+    for keyid, why in flawed.items():
+        found.add(Finding(Verdict.TAMPERED, f"a key that nobody admitted: {why}", EXPLAIN, table="keyring", row=keyid))
 
 
 _REMEDIES: Final = {
