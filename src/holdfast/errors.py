@@ -27,7 +27,7 @@ class HoldfastError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """The error as every face prints it."""
-        return {"code": self.code, "message": self.message, "remedy": self.remedy, **self.fields}
+        return {**self.fields, "code": self.code, "message": self.message, "remedy": self.remedy}
 
 
 # --- what the caller asked for -----------------------------------------------------------------------------------

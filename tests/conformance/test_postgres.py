@@ -399,7 +399,6 @@ def test_a_commit_whose_fate_cannot_be_learned_is_unknown_and_not_repeated(
     assert db.write(lambda tx: enter(tx, "c")).result(30)
 
 
-@pytest.mark.xfail(strict=True, reason="defect: _learn_fate asks once only; a connection lost while it asks ends it")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_commit_whose_fate_is_asked_for_in_vain_at_first_is_asked_for_again(
     db: Database, cutter: Cutter, monkeypatch: pytest.MonkeyPatch, when: str
@@ -467,7 +466,6 @@ def _adding(name: str) -> Callable[[Tx], str]:
     return lambda tx: add(tx, name)
 
 
-@pytest.mark.xfail(strict=True, reason="defect: _together loses or repeats jobs when the crowd changes inside its loop")
 @pytest.mark.parametrize("collide", [True, False], ids=["shrinking", "growing"])
 def test_a_large_batch_after_collisions_is_carried_out_to_the_last_operation(db: Database, collide: bool) -> None:
     for number in range(2):

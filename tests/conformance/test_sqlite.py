@@ -93,7 +93,6 @@ def test_a_value_no_column_takes_is_a_typed_error(db: Database, bad: Any) -> Non
         db.write(lambda tx: tx.all(GET_COUNTER, name=bad)).result()
 
 
-@pytest.mark.xfail(strict=True, reason="defect: executemany stops at the first row of an answer nobody fetches")
 def test_many_runs_a_statement_with_returning_for_every_row(db: Database) -> None:
     db.write(lambda tx: [add(tx, name, 5) for name in "abc"]).result()
     db.write(lambda tx: tx.many(TAKE, [{"name": name} for name in "abc"])).result()
@@ -430,7 +429,6 @@ def test_a_flipped_bit_inside_a_text_is_a_corrupt_error_where_it_is_read(tmp_pat
         assert db.read(lambda tx: value(tx, "c")).result() == 0, "what is sound can still be read"
 
 
-@pytest.mark.xfail(strict=True, reason="defect: SQLite has rolled back by itself, and the ROLLBACK of a peek raises")
 def test_a_flipped_bit_is_a_corrupt_error_for_a_read_on_the_callers_thread_too(tmp_path: Path) -> None:
     target = tmp_path / "kernel.db"
     _marked(target)

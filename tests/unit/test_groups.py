@@ -326,7 +326,6 @@ def test_crowds_shrink_while_groups_collide() -> None:
     assert 4 < _begins(link, lambda: tally.run(512)) <= 512 // 8
 
 
-@pytest.mark.xfail(strict=True, reason="defect: _together slices by a crowd that shrinks in the middle of its loop")
 def test_every_operation_runs_though_the_crowd_shrinks_in_the_middle_of_a_batch() -> None:
     tally = Tally(GroupWriter(FakeLink(), Hooks()))
     tally.run(2, 0)
@@ -336,7 +335,6 @@ def test_every_operation_runs_though_the_crowd_shrinks_in_the_middle_of_a_batch(
     assert sorted(tally.kept) == list(range(128))
 
 
-@pytest.mark.xfail(strict=True, reason="defect: _together slices by a crowd that grows in the middle of its loop")
 def test_no_operation_runs_twice_though_the_crowd_grows_in_the_middle_of_a_batch() -> None:
     tally = Tally(GroupWriter(FakeLink(), Hooks()))
     tally.run(2, 0)
@@ -353,9 +351,6 @@ def test_no_operation_runs_twice_though_the_crowd_grows_in_the_middle_of_a_batch
         3,
         pytest.param(
             8,
-            marks=pytest.mark.xfail(
-                strict=True, reason="defect: a crowd of one never goes through _agreed, so it stays one"
-            ),
         ),
     ],
 )

@@ -7,9 +7,10 @@ import pytest
 
 from holdfast.crypto import checkpoint, keys
 from holdfast.crypto.checkpoint import Checkpoint
-from holdfast.errors import UnavailableError
+from holdfast.errors import BadKeyError, UnavailableError
 from holdfast.evidence import heads
 from holdfast.evidence.heads import HighWater
+from holdfast.evidence.log import Log
 
 KEY = keys.from_seed(b"\x01" * 32)
 
@@ -116,3 +117,16 @@ def test_a_head_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UnavailableError):
         HighWater(tmp_path / "file" / "heads.jsonl").publish(head(1))
+
+
+def test_a_head_is_signed_as_checkpoints_are() -> None:
+    log, said = Log(KEY, lambda _: None), Checkpoint("log/a", 7, b"\3" * 32)
+    for origin in ("log/a", "log/b", "log/a"):
+        head_of = Checkpoint(origin, said.size, said.root)
+        assert log.sign(head_of).encode() == checkpoint.sign(head_of, KEY).encode()
+    other = keys.from_seed(b"\2" * 32)
+    log.use(other)
+    assert log.sign(said).encode() == checkpoint.sign(said, other).encode()
+    log.use(None)
+    with pytest.raises(BadKeyError):
+        log.sign(said)

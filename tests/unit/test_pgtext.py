@@ -68,7 +68,6 @@ def test_a_value_no_column_takes_is_refused_by_name(value: object) -> None:
         dump("body", value)
 
 
-@pytest.mark.xfail(strict=True, reason="defect: UnicodeEncodeError leaks; SQLite says InvalidInputError")
 def test_a_text_that_is_no_unicode_is_refused_by_name() -> None:
     with pytest.raises(InvalidInputError, match="body"):
         dump("body", "\ud800")

@@ -79,7 +79,6 @@ def test_the_last_statement_needs_no_semicolon_and_comments_stay_with_theirs() -
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="defect: first_word is empty, so the statement is dropped")
 def test_a_statement_that_begins_with_a_parenthesis_is_not_lost() -> None:
     assert statements("(SELECT 1) UNION (SELECT 2); SELECT 3") == ["(SELECT 1) UNION (SELECT 2)", "SELECT 3"]
 

@@ -124,7 +124,7 @@ class GroupWriter:
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Run a batch as one group, or as many as its failures ask for, then answer everybody."""
-        live = [job for job in jobs if job.box.claim(job.ticket)]
+        live = [job for job in jobs if job.claim()]
         self._company += (len(live) - self._company) / 8
         together = [job for job in live if not job.flags & SERIALIZABLE]
         if together:
@@ -142,8 +142,9 @@ class GroupWriter:
 
     def _together(self, jobs: list[Job[Any]]) -> None:
         """As few transactions as work: groups of up to `_crowd`, which shrinks while groups collide."""
-        for start in range(0, len(jobs), self._crowd):
-            crowd = jobs[start : start + self._crowd]
+        start = 0
+        while crowd := jobs[start : start + self._crowd]:
+            start += len(crowd)
             if len(crowd) == 1 or not self._agreed(crowd):
                 for job in crowd:
                     self._alone(job)
@@ -156,7 +157,7 @@ class GroupWriter:
             try:
                 self._group(jobs, careful=cautious)
             except _CollisionError:
-                self._crowd = max(1, self._crowd // 4)
+                self._crowd = max(2, self._crowd // 4)
                 return False
             except _AgainError:
                 self._caution = _CAUTIOUS_GROUPS

@@ -41,7 +41,7 @@ class Outbox(Protocol):
 class Job(Generic[T]):
     """A function of a transaction on its way, and later its answer."""
 
-    __slots__ = ("box", "error", "flags", "fn", "result", "ticket")
+    __slots__ = ("box", "claimed", "error", "flags", "fn", "result", "ticket")
 
     def __init__(self, fn: Callable[[Tx], T], box: Outbox, ticket: Any, flags: int = 0) -> None:
         self.fn = fn
@@ -50,6 +50,12 @@ class Job(Generic[T]):
         self.flags = flags
         self.result: T | None = None
         self.error: BaseException | None = None
+        self.claimed = False
+
+    def claim(self) -> bool:
+        """May it still run? Asked once."""
+        self.claimed = True
+        return self.box.claim(self.ticket)
 
 
 class Futures:
@@ -84,7 +90,7 @@ def deliver(jobs: Sequence[Job[Any]]) -> None:
 
 def fail(jobs: Sequence[Job[Any]], reason: Callable[[], BaseException]) -> None:
     """Answer jobs that were not carried out; each gets an exception of its own."""
-    claimed = [job for job in jobs if job.box.claim(job.ticket)]
+    claimed = [job for job in jobs if job.claim()]
     for job in claimed:
         job.error = reason()
     deliver(claimed)
@@ -267,7 +273,8 @@ class Pump:
 
         left = self.refuse(reason)
         self._running -= 1
-        for job in jobs:  # claimed already, so answered without asking again
+        claimed = [job for job in jobs if job.claimed]
+        for job in claimed:
             job.error, job.result = reason(), None
-        deliver(jobs)
-        fail(left, reason)
+        deliver(claimed)
+        fail([job for job in jobs if not job.claimed] + left, reason)

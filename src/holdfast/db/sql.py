@@ -97,7 +97,7 @@ def statements(script: str) -> list[str]:
             parts.append(script[start : match.start()])
             start = match.end()
     parts.append(script[start:])
-    return [part.strip() for part in parts if first_word(part)]
+    return [part.strip() for part in parts if _COMMENT.sub("", part)]
 
 
 def first_word(text: str) -> str:

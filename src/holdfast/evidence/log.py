@@ -14,6 +14,7 @@ from typing import Final
 from holdfast.crypto import checkpoint, frontier, keys, tiles
 from holdfast.crypto.checkpoint import Checkpoint, SignedCheckpoint
 from holdfast.crypto.keys import Signer
+from holdfast.crypto.note import NoteSignature
 from holdfast.crypto.tiles import Bundle
 from holdfast.crypto.tlog_proof import TlogProof
 from holdfast.crypto.vkey import ED25519, VerifierKey
@@ -33,6 +34,7 @@ class Log:
 
     def __init__(self, signer: Signer | None, publish: Callable[[str], None]) -> None:
         self._signer, self._publish = signer, publish
+        self._name: VerifierKey | None = None
         self._grower = Grower()
         self.continuity = Verdict.VALID
         """What opening the store found: VALID, or that the log is behind or beside the head kept elsewhere."""
@@ -49,10 +51,14 @@ class Log:
         self._signer = signer
 
     def sign(self, head: Checkpoint) -> str:
-        """A head as a signed note."""
-        if self._signer is None:
+        """A head as a signed note: what `checkpoint.sign` makes, the key's id computed once."""
+        signer, name = self._signer, self._name
+        if signer is None:
             raise BadKeyError("this home holds no log key of this store, so nothing can be logged here")
-        return checkpoint.sign(head, self._signer).encode().decode()
+        if name is None or name.name != head.origin or name.public != signer.public:
+            name = self._name = VerifierKey(head.origin, ED25519, signer.public)
+        text = head.text()
+        return f"{text}\n{NoteSignature(name.name, name.key_id, signer.sign(text.encode())).line()}"
 
     def integrate(self, tx: Tx) -> None:
         """Before commit: the group's leaves become part of the tree, under one signed head."""

@@ -24,6 +24,7 @@ from holdfast.errors import (
 )
 
 _PAYLOAD = 7_000
+_ASKS = 5
 _GROUP_PATIENCE = "SET LOCAL lock_timeout = '50ms'"
 _PATIENCE = {"connect_timeout": "5", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"} | {
     "tcp_user_timeout": "60000"
@@ -210,14 +211,18 @@ class PostgresLink:
 
     def _learn_fate(self, mark: str, error: ConnectionLostError) -> None:
         """The connection broke during commit: ended well if our mark is there, lost if an older one is."""
-        try:
-            wire = self._connected()
-            wire.send(_GET_MARK, {"worker": self._worker})
-            [(found,)] = wire.sync()
-        except (HoldfastError, ValueError) as trouble:
-            raise OutcomeUnknownError(f"the connection broke during commit: {error}") from trouble
-        if found != mark:
-            raise error
+        for left in reversed(range(_ASKS)):  # a server that restarts may hang up on us more than once
+            try:
+                wire = self._connected()
+                wire.send(_GET_MARK, {"worker": self._worker})
+                [(found,)] = wire.sync()
+            except (HoldfastError, ValueError) as trouble:
+                if left and isinstance(trouble, ConnectionLostError):
+                    continue
+                raise OutcomeUnknownError(f"the connection broke during commit: {error}") from trouble
+            if found != mark:
+                raise error
+            return
 
     def mark_commits(self) -> None:
         """From here on every commit leaves its mark; called once the table is there."""

@@ -22,7 +22,7 @@ class PostgresReader:
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Run a batch on one snapshot; after a failure the next job gets a new one."""
-        live = [job for job in jobs if job.box.claim(job.ticket)]
+        live = [job for job in jobs if job.claim()]
         fresh, gone = True, None
         for job in live:
             if gone is None:

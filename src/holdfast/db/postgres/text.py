@@ -17,7 +17,10 @@ def dump(name: str, value: Any) -> tuple[Value, int]:
         return None, 0
     kind = type(value)
     if kind is str:
-        data = value.encode()
+        try:
+            data = value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(f"{name} is no Unicode text: {error.reason}", parameter=name) from error
         if b"\0" in data:
             raise InvalidInputError(f"{name} holds a NUL character, which PostgreSQL cannot store", parameter=name)
         return data, 0

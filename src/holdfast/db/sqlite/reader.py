@@ -54,7 +54,7 @@ class SqliteReader:
             self._run("BEGIN")
             for job in jobs:
                 taken += 1
-                if job.box.claim(job.ticket):
+                if job.claim():
                     self._until = now + self._limit_s
                     self._one(job)
                     done.append(job)

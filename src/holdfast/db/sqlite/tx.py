@@ -105,7 +105,7 @@ class SqliteTx(Tx):
     def many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
         """See Tx."""
         try:
-            self._many(query.sqlite, map(query.bind, rows))
+            self._many(query.sqlite, map(query.bind, rows)).fetchall()
         except apsw.Error as error:
             raise self._break(typed(error, query)) from error
         except _UNFIT as error:
