@@ -12,13 +12,14 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from io import BytesIO
 from typing import Protocol, TypeAlias
 
 from holdfast.crypto import cid as cids
 from holdfast.crypto import dagcbor, varint
 from holdfast.crypto.cid import CID
-from holdfast.errors import FormatError
+from holdfast.errors import FormatError, ProofError
 
 Block: TypeAlias = tuple[CID, bytes]
 
@@ -40,6 +41,9 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+_PLAIN = (cids.CBOR_PREFIX, cids.RAW_PREFIX)
+_PLAIN_LENGTH = cids.PLAIN_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +111,7 @@ class Reader:
 
 def split(section: bytes) -> Block:
     """CID and verified block of a section."""
-    if section.startswith((cids.CBOR_PREFIX, cids.RAW_PREFIX)):
-        end = cids.PLAIN_LENGTH
-        cid = cids.parse(section[:end])
-    else:
-        cid, end = cids.parse_at(section, 0)
+    cid, end = cids.parse_at(section, 0)
     data = section[end:]
     cids.verify(cid, data)
     return cid, data
@@ -121,15 +121,25 @@ def load(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Archive:
     """A whole CAR in memory, verified; the fastest way for what fits."""
     if len(data) > limits.total:
         raise FormatError("CAR: larger than the limit", limit=limits.total)
+    if not data:
+        raise FormatError("CAR: empty")
     header, at = _slice(data, 0, limits.header)
     roots = _parse_header(header)
-    blocks: dict[CID, bytes] = {}
-    size = len(data)
+    raws: list[bytes] = []
+    blocks: list[bytes] = []
+    size, limit = len(data), limits.section
     while at < size:
-        section, at = _slice(data, at, limits.section)
-        cid, block = split(section)
-        blocks.setdefault(cid, block)
-    return Archive(roots, blocks)
+        start, end = _bounds(data, at, limit)
+        if end - start >= _PLAIN_LENGTH and data.startswith(_PLAIN, start):  # `split` without its calls: half the time
+            raw, block = data[start : start + _PLAIN_LENGTH], data[start + _PLAIN_LENGTH : end]
+            if sha256(block).digest() != raw[4:]:
+                raise ProofError("the block is not what its CID names", at=at, size=len(block))
+        else:
+            (raw,), block = split(data[start:end])
+        raws.append(raw)
+        blocks.append(block)
+        at = end
+    return Archive(roots, dict(zip(cids.trusted(raws), blocks, strict=True)))
 
 
 def write(roots: Iterable[CID], blocks: Iterable[Block]) -> Iterator[bytes]:
@@ -149,13 +159,23 @@ def dump(roots: Iterable[CID], blocks: Iterable[Block]) -> bytes:
 
 
 def _slice(data: bytes, at: int, limit: int) -> tuple[bytes, int]:
-    length, start = varint.decode(data, at)
+    start, end = _bounds(data, at, limit)
+    return data[start:end], end
+
+
+def _bounds(data: bytes, at: int, limit: int) -> tuple[int, int]:
+    """Where the section at an offset begins and ends."""
+    first, start = data[at], at + 2
+    if first > 0x7F and start <= len(data) and 0 < (second := data[at + 1]) < 0x80:  # most sections: two bytes
+        length = first & 0x7F | second << 7
+    else:
+        length, start = varint.decode(data, at)
     end = start + length
     if length == 0 or length > limit:
         raise FormatError("CAR: a section of no length or over the limit", at=at, size=length, limit=limit)
     if end > len(data):
         raise FormatError("CAR: cut short within a section", at=at)
-    return data[start:end], end
+    return start, end
 
 
 def _parse_header(data: bytes) -> tuple[CID, ...]:

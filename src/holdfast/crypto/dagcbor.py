@@ -26,6 +26,7 @@ MAX_SIZE = 2**20
 _UINT, _NINT, _BYTES, _TEXT, _LIST, _MAP, _LINK, _SIMPLE = range(8)
 _FALSE, _TRUE, _NULL, _FLOAT64 = 0xF4, 0xF5, 0xF6, 0xFB
 _TAG_42 = b"\xd8\x2a"
+_PLAIN_LINKS = (b"\x58\x25\x00" + cids.CBOR_PREFIX, b"\x58\x25\x00" + cids.RAW_PREFIX)
 _FLOAT = struct.Struct(">Bd")
 _WIDTHS = {24: (1, 24), 25: (2, 2**8), 26: (4, 2**16), 27: (8, 2**32)}  # bytes, least number that needs them
 _SMALL = [[bytes([major << 5 | number]) for number in range(24)] for major in range(8)]
@@ -139,7 +140,7 @@ def _check_depth(depth: int) -> None:
         raise InvalidInputError("no DAG-CBOR: nested too deeply", limit=MAX_DEPTH)
 
 
-def _read(data: bytes, at: int, depth: int) -> tuple[Value, int]:
+def _read(data: bytes, at: int, depth: int) -> tuple[Value, int]:  # noqa: PLR0911 - one return for each major type
     first = data[at]
     at += 1
     major, number = first >> 5, first & 0x1F
@@ -160,6 +161,11 @@ def _read(data: bytes, at: int, depth: int) -> tuple[Value, int]:
         _check_room(data, at, number, depth + 1)
         items: list[Value] = []
         for _ in range(number):
+            first = data[at]
+            if first < 24:
+                items.append(first)
+                at += 1
+                continue
             item, at = _read(data, at, depth + 1)
             items.append(item)
         return items, at
@@ -207,7 +213,7 @@ def _read_map(data: bytes, at: int, count: int, depth: int) -> tuple[Value, int]
 def _read_simple(data: bytes, at: int, first: int) -> tuple[Value, int]:
     if first == _NULL:
         return None, at
-    if first == _TRUE or first == _FALSE:
+    if first in (_TRUE, _FALSE):
         return first == _TRUE, at
     if first != _FLOAT64:
         raise FormatError("DAG-CBOR: a float that is not 64 bits wide, or another simple value", at=at - 1)
@@ -222,6 +228,9 @@ def _read_simple(data: bytes, at: int, first: int) -> tuple[Value, int]:
 def _read_link(data: bytes, at: int, tag: int) -> tuple[CID, int]:
     if tag != 42:
         raise FormatError("DAG-CBOR: a tag other than 42", at=at, tag=tag)
+    end = at + 3 + cids.PLAIN_LENGTH
+    if data.startswith(_PLAIN_LINKS, at) and end <= len(data):  # nearly all there are
+        return CID(data[at + 3 : end]), end
     if data[at] >> 5 != _BYTES:  # seen before it is read: tags must not nest
         raise FormatError("DAG-CBOR: a link that is not a byte string", at=at)
     raw, end = _read(data, at, MAX_DEPTH)

@@ -43,6 +43,7 @@ class Nodes:
         self._nodes: dict[CID, Node] = {}
 
     def __call__(self, cid: CID) -> bytes | None:
+        """The block itself."""
         return self._get(cid)
 
     def node(self, cid: CID) -> Node:

@@ -22,9 +22,7 @@ class _Draft:
 
     __slots__ = ("children", "keys", "source", "values")
 
-    def __init__(
-        self, keys: list[str], values: list[CID], children: "list[_Child]", source: CID | None = None
-    ) -> None:
+    def __init__(self, keys: list[str], values: list[CID], children: "list[_Child]", source: CID | None = None) -> None:
         self.keys, self.values, self.children, self.source = keys, values, children, source
 
 
@@ -163,7 +161,7 @@ class _Editor:
     def _freeze(self, child: _Child, layer: int, blocks: dict[CID, bytes]) -> CID | None:
         if child is None or isinstance(child, CID):
             return child
-        children = tuple([below and self._freeze(below, layer - 1, blocks) for below in child.children])
+        children = tuple([self._freeze(below, layer - 1, blocks) for below in child.children])
         node = Node(tuple(child.keys), tuple(child.values), children, layer if child.keys else None)
         cid = mst.store(node, blocks)
         if cid == child.source:

@@ -110,14 +110,12 @@ def parse(data: bytes) -> Node:
     if end is None or end.end() != len(data):
         raise FormatError("tree node: malformed, or bytes after its end", at=at)
     children[0] = end[1]
-    subtrees = tuple([raw and CID(raw) for raw in children]) if any(children) else (None,) * len(children)
+    subtrees = tuple([None if raw is None else CID(raw) for raw in children])
     texts, layer = _check_keys(keys)
     return Node(texts, tuple(cids.trusted(values)), subtrees, layer)
 
 
-def _parse_entries(
-    data: bytes, keys: list[bytes], values: list[bytes], children: list[bytes | None]
-) -> int:
+def _parse_entries(data: bytes, keys: list[bytes], values: list[bytes], children: list[bytes | None]) -> int:
     """Read the entries into the lists; where they end."""
     count, at = _head(data, 3, 0x80)
     last = b""
