@@ -180,8 +180,8 @@ def _bounds(data: bytes, at: int, limit: int) -> tuple[int, int]:
 
 def _parse_header(data: bytes) -> tuple[CID, ...]:
     header = dagcbor.decode(data, max_size=len(data))
-    if not isinstance(header, dict) or header.get("version") != 1 or header["version"] is True:
-        version = header.get("version") if isinstance(header, dict) else None
+    version = header.get("version") if isinstance(header, dict) else None
+    if not isinstance(header, dict) or type(version) is not int or version != 1:
         raise FormatError("CAR: the header is not of version 1", version=version)
     roots = header.get("roots")
     if header.keys() != {"roots", "version"} or not isinstance(roots, list):
