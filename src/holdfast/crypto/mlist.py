@@ -2,7 +2,8 @@
 
 An append costs O(log n) small blocks instead of another copy; old roots stay valid, and share all but the right edge.
 
-- Elements are DAG-CBOR values of at most 1 MiB less 64 bytes each; what is larger belongs into a block of its own.
+- Elements are DAG-CBOR values of at most 1 MiB less 64 bytes and 126 levels; what is larger belongs into a block of
+  its own.
 - Every block is `{c, h, n}`: height, number of elements below, content. At height 0 the content is the elements,
   above it is number and link of each child in turn, all one height lower. The root is such a block, too.
 - Leaves are filled from the left: the next element joins the last leaf while that has fewer than 16 elements and
@@ -122,7 +123,7 @@ class _Builder:
             *closed, last = block.children
             builder.rows[block.height - 1] = closed
             block = _fetch(get, last.cid, block.height - 1, last.size)
-        builder.leaf = [dagcbor_fast.encode(item) for item in block.elements]
+        builder.leaf = [_encode(item) for item in block.elements]
         builder.size = sum(map(len, builder.leaf))
         return builder
 
@@ -132,7 +133,7 @@ class _Builder:
         return List(self.finish(), self.blocks)
 
     def add(self, item: Value) -> None:
-        data = dagcbor_fast.encode(item, max_size=MAX_ELEMENT)
+        data = _encode(item)
         if self.leaf and (len(self.leaf) == LEAF_ITEMS or self.size + len(data) > LEAF_BYTES):
             self._push(0, self._close_leaf())
             self.leaf, self.size = [], 0
@@ -172,6 +173,11 @@ class _Builder:
         cid = cids.of(data)
         self.blocks[cid] = data
         return Child(count, cid)
+
+
+def _encode(item: Value) -> bytes:
+    """An element as it stands in a leaf: two levels down, so that its nesting is measured from there."""
+    return dagcbor_fast.encode([[item]], max_size=MAX_ELEMENT + 2)[2:]
 
 
 def _walk(get: Get, block: _Block, start: int, end: int) -> Iterator[Value]:
