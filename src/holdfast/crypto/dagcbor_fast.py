@@ -1,4 +1,4 @@
-"""DAG-CBOR through `libipld` where it is installed: the contract of `dagcbor`, about four times as fast.
+"""DAG-CBOR through `libipld` where it is installed: the contract of `dagcbor`, three to four times as fast.
 
 `libipld` alone is not strict: it writes bytes that look like a CID as a link and -0.0 as 0.0, takes subclasses and
 deep nesting, reads integers that are not minimal and 32-bit floats, and gives links back as bytes. So:

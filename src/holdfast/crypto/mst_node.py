@@ -32,7 +32,7 @@ _NO_CHILD, _CHILD = b"\x61t\xf6\x61v\xd8\x2a\x58\x25\x00", b"\x61t\xd8\x2a\x58\x
 _VALUE = b"\x61v\xd8\x2a\x58\x25\x00"
 _NO_LEFT, _LEFT = b"\x61l\xf6", b"\x61l\xd8\x2a\x58\x25\x00"
 _SUBTREE = rb"(?:\xf6|\xd8\x2a\x58\x25\x00(\x01\x71\x12\x20.{32}))"
-_SHARED = rb"\x61p(?:([\x00-\x17])|\x18([\x18-\xff])|\x19([\x01-\x04].))"
+_SHARED = rb"\x61p([\x00-\x17]|\x18[\x18-\xff]|\x19[\x01-\x04].)"
 _TAIL = re.compile(
     _SHARED + rb"\x61t" + _SUBTREE + rb"\x61v\xd8\x2a\x58\x25\x00(\x01[\x71\x55]\x12\x20.{32})", re.DOTALL
 )
@@ -119,21 +119,22 @@ def _parse_entries(data: bytes, keys: list[bytes], values: list[bytes], children
     """Read the entries into the lists; where they end."""
     count, at = _head(data, 3, 0x80)
     last = b""
+    match = _TAIL.match
     for _ in range(count):
         size = data[at + 3] - 0x40
         start = at + 4
         if not 0 <= size < 24:
             size, start = _head(data, at + 3, 0x40)
-        tail = _TAIL.match(data, start + size)
+        end = start + size
+        tail = match(data, end)
         if tail is None or data[at : at + 3] != _ENTRY:
             raise FormatError("tree node: a malformed entry", at=at)
-        small, one, two, child, value = tail.groups()
-        shared = small[0] if small else int.from_bytes(one or two, "big")
-        rest = data[start : start + size]
+        prefix, child, value = tail.groups()
+        shared = prefix[0] if len(prefix) == 1 else int.from_bytes(prefix[1:], "big")
         # to share all it can with the last key and yet be another is what makes it the greater one, too
-        if shared > len(last) or not rest or (shared < len(last) and rest[0] <= last[shared]):
+        if shared > len(last) or size == 0 or (shared < len(last) and data[start] <= last[shared]):
             raise FormatError("tree node: keys out of order, or a prefix not shared", at=at)
-        last = last[:shared] + rest
+        last = last[:shared] + data[start:end]
         keys.append(last)
         values.append(value)
         children.append(child)

@@ -178,7 +178,9 @@ class TestAgreement:
     def test_on_every_known_hazard_of_reading(self, text: str) -> None:
         agree_on(bytes.fromhex(text))
 
-    def test_on_mutated_blocks(self) -> None:
+    def test_on_mutated_blocks(self, library: str) -> None:
+        if library == "absent":
+            pytest.skip("the norm agrees with itself")
         seeds = [
             dagcbor.encode({"v": 1, "id": "a", "content": "text ü", "children": ["b"], "x": [1.5, None, True, -300]}),
             dagcbor.encode([{"p": 7, "k": b"key", "t": None, "v": LINK}, LINK.raw]),
