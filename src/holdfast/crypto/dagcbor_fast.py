@@ -21,7 +21,6 @@ _NO_CONTAINER = bytes(byte for byte in range(256) if not 0x80 <= byte < 0xC0)
 _ERRORS = (ValueError, TypeError, OverflowError, RecursionError)
 
 
-@cache
 def is_available() -> bool:
     """Whether `libipld` is installed and works; without it the norm does everything."""
     return _library() is not None
