@@ -1,0 +1,93 @@
+"""Values, mutated bytes and small stores that the tests of content addressing share.
+
+The mutation tests try 10,000 inputs each (the slower ones a part of that); a million are tried by
+`HOLDFAST_MUTATIONS=1000000 pytest tests/unit/crypto -k mutated --timeout=7200`.
+"""
+
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+from hypothesis import strategies as st
+
+from holdfast.crypto import cid as cids
+from holdfast.crypto.cid import CID
+from holdfast.crypto.dagcbor import Value
+from holdfast.errors import FormatError
+
+MUTATIONS = int(os.environ.get("HOLDFAST_MUTATIONS", "10000"))
+
+CIDS = st.builds(cids.of, st.binary(max_size=4)) | st.builds(cids.of_raw, st.binary(max_size=4))
+LINK_LIKE = CIDS.map(lambda cid: cid.raw) | st.just(b"\x12\x20" + bytes(32)) | st.just(b"\xd8\x2a\x58\x25\x00")
+FLOATS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0, 1.0, 1e300, 5e-324])
+INTEGERS = st.integers(-(2**64), 2**64 - 1) | st.sampled_from(
+    [sign * (2**bits + near) for bits in (5, 8, 16, 32, 53, 63) for near in (-9, -8, -1, 0, 1) for sign in (1, -1)]
+)
+SCALARS = (
+    st.none() | st.booleans() | INTEGERS | FLOATS | st.text(max_size=40) | st.binary(max_size=40) | CIDS | LINK_LIKE
+)
+VALUES: st.SearchStrategy[Value] = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=30), inner, max_size=5),
+    max_leaves=20,
+)
+
+NAMES = st.text("abcXYZ019_~.:-", min_size=1, max_size=6)
+TREE_KEYS = st.builds("{}/{}".format, st.sampled_from(["object", "meta", "o"]), NAMES)
+ITEMS = st.dictionaries(TREE_KEYS, CIDS, max_size=40)
+
+
+def same(left: Value, right: Value) -> bool:
+    """Whether two values are equal and of the same types all through: 1, 1.0 and True differ, so do 0.0 and -0.0."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return repr(left) == repr(right) if isinstance(left, float) else left == right
+
+
+def mutants(seeds: Sequence[bytes], count: int = MUTATIONS) -> Iterator[bytes]:
+    """Damaged copies of good bytes: bits flipped, bytes changed, cut out, doubled, spliced; the same in every run."""
+    rng = random.Random(42)
+    for _ in range(count):
+        data = bytearray(rng.choice(seeds))
+        for _ in range(rng.choice((1, 1, 1, 2, 5))):
+            _mutate(data, rng, seeds)
+        yield bytes(data)
+
+
+def _mutate(data: bytearray, rng: random.Random, seeds: Sequence[bytes]) -> None:
+    at = rng.randrange(len(data) + 1)
+    until = min(len(data), at + rng.choice((1, 1, 2, 4, 9, 40)))
+    how = rng.randrange(7)
+    if how == 0 and at < len(data):
+        data[at] ^= 1 << rng.randrange(8)
+    elif how == 1 and at < len(data):
+        data[at] = rng.choice((0x00, 0x18, 0x1B, 0x40, 0x5F, 0x7F, 0x80, 0x9B, 0xA1, 0xBF, 0xD8, 0xF6, 0xFB, 0xFF))
+    elif how == 2:
+        del data[at:until]
+    elif how == 3:
+        data[at:at] = data[at:until]
+    elif how == 4:
+        data[at:at] = rng.randbytes(rng.choice((1, 2, 8)))
+    elif how == 5:
+        other = rng.choice(seeds)
+        data[at:] = other[rng.randrange(len(other) + 1) :]
+    else:
+        del data[at:]
+
+
+def survives(parse: Callable[[bytes], object], data: bytes) -> bool:
+    """Whether a parser accepts the bytes; it may refuse them with the FormatError family, and with nothing else."""
+    try:
+        parse(data)
+    except FormatError:
+        return False
+    return True
+
+
+def leaf(text: str) -> CID:
+    """The CID of some record."""
+    return cids.of(text.encode())
