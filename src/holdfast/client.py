@@ -7,11 +7,11 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.model.status import Check, Status
-from holdfast.ops import AsyncFace
+from holdfast.ops.decisions_async import AsyncDecisions
 from holdfast.store import Store, open_store
 
 
-class Holdfast(AsyncFace):
+class Holdfast(AsyncDecisions):
     """An open store for coroutines. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store) -> None:

@@ -5,11 +5,12 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.model.status import Check, Migrated, Status
-from holdfast.ops import SyncFace, refuse_running_loop
+from holdfast.ops import refuse_running_loop
+from holdfast.ops.decisions_sync import SyncDecisions
 from holdfast.store import Store, check_store, migrate_store, open_store
 
 
-class Holdfast(SyncFace):
+class Holdfast(SyncDecisions):
     """An open store for threads. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store) -> None:
