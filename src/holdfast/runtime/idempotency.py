@@ -127,8 +127,9 @@ def _waiting(entry: Entry, lease_until: str) -> Entry:
 
 def _execute(about: _Key, owner: str, fn: Callable[[], Any], ttl_s: float, on_error: OnError) -> Work[Any]:
     """Call, and write down how it ended. Anything but an Exception (a cancelled caller) leaves the outcome unknown."""
+    call: Call[Any] = Call(fn)
     try:
-        result: Any = yield from ask(Call[Any](fn))
+        result = yield from ask(call)
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
         if on_error == "retry":

@@ -122,9 +122,9 @@ def _check(tx: Tx, resource: str, dfid: str, amount: float, most: float | None, 
 _TAKE = sql(
     "INSERT INTO resource_locks (resource_id, dfid, amount, acquired_at, expires_at, capacity, fence, ns)"
     " SELECT :resource_id, :dfid, :amount, :acquired_at, :expires_at, :capacity, :fence, :ns WHERE NOT EXISTS"
-    " (SELECT 1 FROM resource_locks o WHERE o.ns = :ns AND o.resource_id = :resource_id AND o.dfid <> :dfid"
+    " (SELECT count(*) FROM resource_locks o WHERE o.ns = :ns AND o.resource_id = :resource_id AND o.dfid <> :dfid"
     " AND (o.expires_at IS NULL OR o.expires_at > :acquired_at) HAVING count(*) > 0 AND"
-    " (:room < 0 OR count(*) > count(o.capacity) OR coalesce(sum(o.amount), 0) + :amount > :room"
+    " (CAST(:room AS DOUBLE PRECISION) < 0 OR count(*) > count(o.capacity) OR coalesce(sum(o.amount), 0) + :amount > :room"
     " OR coalesce(sum(o.amount), 0) + :amount > min(o.capacity) * 1.000000001))"
     " ON CONFLICT (ns, resource_id, dfid) DO UPDATE SET amount = excluded.amount, acquired_at = excluded.acquired_at,"
     " expires_at = excluded.expires_at, capacity = excluded.capacity, fence = excluded.fence"

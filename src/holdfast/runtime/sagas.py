@@ -100,8 +100,9 @@ def compensate(
     dirty, token = yield from ask(Write(lambda tx: _begin(tx, dfid, strategy, worker=worker, lease_s=lease_s, ns=ns)))
     trouble: Exception | None = None
     if fn is not None:
+        call: Call[Any] = Call(lambda: fn(dirty.partial_state))
         try:
-            done: Any = yield from ask(Call[Any](lambda: fn(dirty.partial_state)))
+            done = yield from ask(call)
             trouble = InvalidInputError("it returned False") if done is False else None
         except Exception as error:
             trouble = error
