@@ -278,7 +278,7 @@ class EscalationMachine(Machine):
         if self.agent.suspended:
             return
         dfid = self.running()
-        ask = {"reason": "?", "deadline_s": deadline, "budget": self.BUDGET, "window_s": self.WINDOW}
+        ask: dict[str, Any] = {"reason": "?", "deadline_s": deadline, "budget": self.BUDGET, "window_s": self.WINDOW}
         if sum(at > self.now - self.WINDOW for at in self.agent.spent) < self.BUDGET:
             self.agent.spent.append(self.now)
             made = self.store.escalations.request(dfid, **ask)
@@ -348,7 +348,9 @@ class RetryMachine(Machine):
 
     @precondition(lambda self: self.tried)
     @rule(
-        pick=_PICK, most=st.sampled_from([None, 2, 5]), policy=st.sampled_from(["LINEAR", "NONE", "EXPONENTIAL_BACKOFF"])
+        pick=_PICK,
+        most=st.sampled_from([None, 2, 5]),
+        policy=st.sampled_from(["LINEAR", "NONE", "EXPONENTIAL_BACKOFF"]),
     )
     def reject(self, pick: int, most: int | None, policy: str) -> None:
         dfid, tried = list(self.tried.items())[pick % len(self.tried)]

@@ -1,5 +1,6 @@
 """Escalations: budgets that hold, answers that are given once, deadlines that say so; on every backend."""
 
+from collections.abc import Callable
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
@@ -33,9 +34,7 @@ class Escalations(OnStore):
         ("status", "decision", "onward"),
         [("APPROVED", "OVERRIDE", "RUNNING"), ("REJECTED", "ABORT", "FAILED"), ("CANCELLED", "ABORT", "CANCELLED")],
     )
-    def test_the_answer_moves_the_flow_on(
-        self, store: sync.Holdfast, status: str, decision: str, onward: str
-    ) -> None:
+    def test_the_answer_moves_the_flow_on(self, store: sync.Holdfast, status: str, decision: str, onward: str) -> None:
         dfid = running(store)
         asked = store.escalations.request(dfid, reason="?")
         answer = store.escalations.resolve(asked.id, status, by="ann", comment="because")
@@ -202,12 +201,13 @@ class Escalations(OnStore):
 
     def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
         dfid = running(store)
-        for call in (
+        calls: list[Callable[[], object]] = [
             lambda: store.escalations.request(dfid, reason="?", impact="HUGE"),
             lambda: store.escalations.request(dfid, reason="?", on_deadline="hope"),
             lambda: store.escalations.request(dfid, reason="?", deadline="soon"),
             lambda: store.escalations.request(dfid, reason="?", deadline="2026-01-01T00:00:00Z", deadline_s=1),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(errors.InvalidInputError):
                 call()
         asked = store.escalations.request(dfid, reason="?")

@@ -1,5 +1,6 @@
 """What is recorded about decisions: audit, ledger, contexts, state, feedback; on every backend."""
 
+from collections.abc import Callable
 import hashlib
 from typing import Any
 
@@ -129,14 +130,15 @@ class Records(OnStore):
 
     def test_what_is_not_there_is_a_typed_error(self, store: sync.Holdfast) -> None:
         dfid = running(store)
-        for call in (
+        calls: list[Callable[[], object]] = [
             lambda: store.contexts.read(dfid),
             lambda: store.contexts.take(dfid),
             lambda: store.contexts.put("none", 1),
             lambda: store.contexts.put(dfid, 1, ns="other"),
             lambda: store.state.read("trader"),
             lambda: store.state.put("nobody", 1),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(errors.NotFoundError):
                 call()
         with pytest.raises(errors.InvalidInputError):
@@ -162,11 +164,12 @@ class Records(OnStore):
 
     def test_wrong_feedback_is_refused(self, store: sync.Holdfast) -> None:
         dfid = running(store)
-        for call in (
+        calls: list[Callable[[], object]] = [
             lambda: store.feedback.record("trader", dfid, status="Accepted", source="Gossip"),
             lambda: store.feedback.record("trader", dfid, status="Accepted", score=float("nan")),
             lambda: store.feedback.record("trader", dfid, status="Accepted", score=True),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(errors.InvalidInputError):
                 call()
         for agent, flow in (("nobody", dfid), ("trader", "none")):

@@ -1,5 +1,6 @@
 """Retries: every rejection counts, and the last one fails the flow; on every backend."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -91,11 +92,12 @@ class Retries(OnStore):
 
     def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
         dfid = running(store)
-        for call in (
+        calls: list[Callable[[], object]] = [
             lambda: store.retries.reject(dfid, policy="NEVER"),
             lambda: store.retries.reject(dfid, max_retries=0),
             lambda: store.retries.reject(dfid, base_s=-1),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(errors.InvalidInputError):
                 call()
         with pytest.raises(errors.NotFoundError):

@@ -1,5 +1,6 @@
 """Sagas: a dirty flow stays dirty until it is undone; on every backend."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -90,11 +91,12 @@ class Sagas(OnStore):
 
     def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
         dfid = running(store)
-        for call in (
+        calls: list[Callable[[], object]] = [
             lambda: store.sagas.compensate(dfid, "HOPE"),
             lambda: store.sagas.compensate(dfid, "REVERT"),
             lambda: store.sagas.compensate(dfid, "NOOP", lambda _: None),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(errors.InvalidInputError):
                 call()
         for missing in (lambda: store.sagas.compensate(dfid, "NOOP"), lambda: store.sagas.mark_dirty("none", "s")):

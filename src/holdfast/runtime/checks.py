@@ -15,8 +15,8 @@ _ASTRAY = sql(
     " WHERE f.dfid > :after ORDER BY f.dfid LIMIT :limit"
 )
 _BROKEN = sql(
-    "SELECT t.id, t.dfid FROM flow_transitions t WHERE t.dfid > :after AND t.dfid <= :last AND t.from_status <> coalesce("
-    "(SELECT p.to_status FROM flow_transitions p WHERE p.id = (SELECT max(q.id) FROM flow_transitions q"
+    "SELECT t.id, t.dfid FROM flow_transitions t WHERE t.dfid > :after AND t.dfid <= :last AND t.from_status <>"
+    " coalesce((SELECT p.to_status FROM flow_transitions p WHERE p.id = (SELECT max(q.id) FROM flow_transitions q"
     " WHERE q.dfid = t.dfid AND q.id < t.id)), 'CREATED') ORDER BY t.id"
 )
 
