@@ -1,7 +1,7 @@
 """Escalations: budgets that hold, answers that are given once, deadlines that say so; on every backend."""
 
-from collections.abc import Callable
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,7 @@
 """What is recorded about decisions: audit, ledger, contexts, state, feedback; on every backend."""
 
-from collections.abc import Callable
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest

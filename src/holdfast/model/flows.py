@@ -7,7 +7,7 @@ COMPENSATING → COMPENSATED | FAILED. What has no arrow is an end.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from holdfast.model.value import Value
 
@@ -87,6 +87,24 @@ class Transition(Value):
     causation_id: str | None
     created_at: str
     reason: str | None
+    ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Value):
+    """The n-th step of its name in a flow: STARTED, DONE, FAILED, or UNKNOWN while a person is asked about it."""
+
+    step_id: str
+    dfid: str
+    name: str
+    n: int
+    state: str
+    compensates: str | None
+    result: Any
+    error: str | None
+    undo: bool
+    started_at: str
+    finished_at: str | None
     ns: str
 
 

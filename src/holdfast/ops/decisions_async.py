@@ -1,7 +1,10 @@
 """What agents decide, on the async face: a noun for each module of the runtime."""
 
+from typing import Any
+
 from holdfast.db import Database
 from holdfast.ops.async_face import AsyncFace
+from holdfast.ops.block_async import AsyncFlow
 from holdfast.ops.verbs import AsyncNoun, AsyncRead, AsyncRun, AsyncWrite
 from holdfast.runtime import (
     agents,
@@ -17,8 +20,10 @@ from holdfast.runtime import (
     lineage,
     locks,
     retries,
+    runs,
     sagas,
     state,
+    steps,
 )
 
 
@@ -45,6 +50,11 @@ class Flows(AsyncNoun):
     heartbeat = AsyncWrite(leases.heartbeat)
     release = AsyncWrite(leases.release)
     recover = AsyncWrite(leases.recover)
+    steps = AsyncRead(steps.list)
+
+    def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> AsyncFlow:
+        """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
+        return AsyncFlow(self._face, runs.enter(agent_id, resume=resume, **opening))
 
 
 class Contexts(AsyncNoun):

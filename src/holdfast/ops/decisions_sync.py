@@ -1,6 +1,9 @@
 """What agents decide, on the sync face: a noun for each module of the runtime."""
 
+from typing import Any
+
 from holdfast.db import Database
+from holdfast.ops.block_sync import SyncFlow
 from holdfast.ops.sync_face import SyncFace
 from holdfast.ops.verbs import SyncNoun, SyncRead, SyncRun, SyncWrite
 from holdfast.runtime import (
@@ -17,8 +20,10 @@ from holdfast.runtime import (
     lineage,
     locks,
     retries,
+    runs,
     sagas,
     state,
+    steps,
 )
 
 
@@ -45,6 +50,11 @@ class Flows(SyncNoun):
     heartbeat = SyncWrite(leases.heartbeat)
     release = SyncWrite(leases.release)
     recover = SyncWrite(leases.recover)
+    steps = SyncRead(steps.list)
+
+    def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> SyncFlow:
+        """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
+        return SyncFlow(self._face, runs.enter(agent_id, resume=resume, **opening))
 
 
 class Contexts(SyncNoun):

@@ -125,7 +125,8 @@ _TAKE = sql(
     " (SELECT count(*) FROM resource_locks o WHERE o.ns = :ns AND o.resource_id = :resource_id AND o.dfid <> :dfid"
     " AND (o.expires_at IS NULL OR o.expires_at > :acquired_at) HAVING count(*) > 0 AND"
     " (CAST(:room AS DOUBLE PRECISION) < 0 OR count(*) > count(o.capacity)"
-    " OR coalesce(sum(o.amount), 0) + :amount > :room OR coalesce(sum(o.amount), 0) + :amount > min(o.capacity) * 1.000000001))"
+    " OR coalesce(sum(o.amount), 0) + :amount > :room"
+    " OR coalesce(sum(o.amount), 0) + :amount > min(o.capacity) * 1.000000001))"
     " ON CONFLICT (ns, resource_id, dfid) DO UPDATE SET amount = excluded.amount, acquired_at = excluded.acquired_at,"
     " expires_at = excluded.expires_at, capacity = excluded.capacity, fence = excluded.fence"
 )
