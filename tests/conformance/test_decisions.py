@@ -9,6 +9,7 @@ import pytest
 from holdfast import errors, sync
 from holdfast.client import Holdfast
 from holdfast.db import Tx
+from holdfast.model.guards import Swept
 from holdfast.ops import AsyncNoun, SyncNoun
 from holdfast.runtime import audit, escalations, flows, locks, state
 from holdfast.runtime.rows import load
@@ -99,6 +100,22 @@ class Decisions(OnStore):
             store.write(ask)
         events = [event.event_type for event in store.audit.for_flow(dfid).events]
         assert events == ["BEFORE", "ESCALATION_BUDGET_EXHAUSTED"]
+
+    def test_a_sweep_puts_away_what_time_has_ended_and_counts_the_rest(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        flows = [running(store) for _ in range(4)]
+        store.locks.try_acquire(flows[0], {"a": 1, "b": 1}, ttl_s=5)
+        store.locks.try_acquire(flows[0], {"c": 1}, ttl_s=50)
+        store.idempotency.once("k", 1, lambda: 1, ttl_s=5)
+        asked = store.escalations.request(flows[1], reason="?", deadline_s=5)
+        store.flows.lease(flows[2], "dead", lease_s=5)
+        store.sagas.mark_dirty(flows[3], "pay")
+        assert store.sweep.run() == Swept(0, 0, 0, 0, 1, 0)
+        clock.advance(5)
+        assert store.sweep.run() == Swept(2, 1, 1, 1, 1, 0)
+        assert store.escalations.get(asked.id).resolved_by == "deadline"
+        assert store.sweep.run() == Swept(0, 0, 0, 1, 1, 0)
 
     # --- what the existing implementation gets wrong; the races among them are in test_races.py too ------------------
 

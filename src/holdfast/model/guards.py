@@ -115,3 +115,15 @@ class EscalationPage(Value):
 
     escalations: tuple[Escalation, ...]
     next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept(Value):
+    """What a sweep put away, and what it left for somebody to look after."""
+
+    locks: int
+    keys: int
+    escalations: int
+    orphaned_flows: int
+    dirty_flows: int
+    unknown_keys: int

@@ -24,6 +24,7 @@ from holdfast.runtime import (
     sagas,
     state,
     steps,
+    sweeps,
 )
 
 
@@ -146,6 +147,12 @@ class Escalations(AsyncNoun):
     wait = AsyncRun(inbox.wait)
 
 
+class Sweep(AsyncNoun):
+    """What time has ended, put away."""
+
+    run = AsyncRun(sweeps.run)
+
+
 class AsyncDecisions(AsyncFace):
     """The nouns of the runtime, on one store."""
 
@@ -163,3 +170,4 @@ class AsyncDecisions(AsyncFace):
         self.retries = Retries(self)
         self.sagas = Sagas(self)
         self.escalations = Escalations(self)
+        self.sweep = Sweep(self)

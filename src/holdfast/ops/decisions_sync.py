@@ -24,6 +24,7 @@ from holdfast.runtime import (
     sagas,
     state,
     steps,
+    sweeps,
 )
 
 
@@ -146,6 +147,12 @@ class Escalations(SyncNoun):
     wait = SyncRun(inbox.wait)
 
 
+class Sweep(SyncNoun):
+    """What time has ended, put away."""
+
+    run = SyncRun(sweeps.run)
+
+
 class SyncDecisions(SyncFace):
     """The nouns of the runtime, on one store."""
 
@@ -163,3 +170,4 @@ class SyncDecisions(SyncFace):
         self.retries = Retries(self)
         self.sagas = Sagas(self)
         self.escalations = Escalations(self)
+        self.sweep = Sweep(self)

@@ -9,6 +9,7 @@ Rules:
   answer withdraws the question.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.db import Row, Tx, sql
@@ -159,7 +160,7 @@ def transition(
     if ended:
         close(tx, dfid, ns=ns)
     tx.notify(f"flow:{dfid}")
-    return _moved(flow, to, started, ended, tx.now)
+    return replace(flow, status=to, started_at=started, completed_at=ended, updated_at=tx.now)
 
 
 def fail(tx: Tx, dfid: str, *, reason: str, ns: str = MAIN) -> Flow:
@@ -167,11 +168,6 @@ def fail(tx: Tx, dfid: str, *, reason: str, ns: str = MAIN) -> Flow:
     if get(tx, dfid, ns=ns).status == "CREATED":
         transition(tx, dfid, "RUNNING", reason=reason, ns=ns)
     return transition(tx, dfid, "FAILED", reason=reason, ns=ns)
-
-
-def _moved(flow: Flow, to: str, started: str | None, ended: str | None, now: str) -> Flow:
-    facts = flow.to_dict() | {"status": to, "started_at": started, "completed_at": ended, "updated_at": now}
-    return Flow(**facts)
 
 
 _RELEASE = sql(

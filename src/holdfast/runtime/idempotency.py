@@ -10,6 +10,7 @@ Rules:
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
@@ -122,7 +123,7 @@ def _claim(tx: Tx, about: _Key, ttl_s: float, lease_s: float, again: bool) -> En
 
 def _waiting(entry: Entry, lease_until: str) -> Entry:
     """Somebody executes: look again when its lease runs out at the latest."""
-    return Entry(**entry.to_dict() | {"expires_at": lease_until})
+    return replace(entry, expires_at=lease_until)
 
 
 def _execute(about: _Key, owner: str, fn: Callable[[], Any], ttl_s: float, on_error: OnError) -> Work[Any]:

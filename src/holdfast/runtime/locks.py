@@ -140,7 +140,19 @@ def _take(tx: Tx, lock: Lock) -> Lock:
     """Write what was checked; the statement checks again, and a row that is not written fails the whole."""
     room = -1.0 if lock.capacity is None else lock.capacity * _ROUNDING
     tx.execute(_FENCE, ns=lock.ns, resource_id=lock.resource_id, fence=lock.fence, expect=1)
-    tx.execute(_TAKE, **lock.to_dict(), room=room, expect=1)
+    tx.execute(
+        _TAKE,
+        resource_id=lock.resource_id,
+        dfid=lock.dfid,
+        amount=lock.amount,
+        acquired_at=lock.acquired_at,
+        expires_at=lock.expires_at,
+        capacity=lock.capacity,
+        fence=lock.fence,
+        ns=lock.ns,
+        room=room,
+        expect=1,
+    )
     return lock
 
 
