@@ -9,7 +9,8 @@ from typing import Any
 from holdfast.evidence import audit, battles, dbom, keys, log, trust, witness
 from holdfast.model.backup import Restored
 from holdfast.model.status import Check, Status
-from holdfast.ops import AsyncFace, AsyncNoun, AsyncRead, AsyncRun, AsyncRunWith, AsyncWrite
+from holdfast.ops import AsyncNoun, AsyncRead, AsyncRun, AsyncRunWith, AsyncWrite
+from holdfast.ops.decisions_async import AsyncDecisions
 from holdfast.store import Store, open_store, restore_store
 from holdfast.upkeep import backup, bundle, erase, lockdown, spread, verify
 from holdfast.upkeep.importers import green_agent
@@ -108,7 +109,7 @@ class Log(AsyncNoun):
     witness = AsyncRunWith(witness.witness)
 
 
-class Holdfast(AsyncFace):
+class Holdfast(AsyncDecisions):
     """An open store for coroutines. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store) -> None:

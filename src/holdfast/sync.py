@@ -9,7 +9,8 @@ from holdfast.evidence import audit, battles, dbom, keys, log, trust, witness
 from holdfast.model.backup import Restored
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
-from holdfast.ops import SyncFace, SyncNoun, SyncRead, SyncRun, SyncRunWith, SyncWrite, refuse_running_loop
+from holdfast.ops import SyncNoun, SyncRead, SyncRun, SyncRunWith, SyncWrite, refuse_running_loop
+from holdfast.ops.decisions_sync import SyncDecisions
 from holdfast.store import Store, check_store, damaged_store, migrate_store, open_store, restore_store
 from holdfast.upkeep import backup, bundle, erase, lockdown, spread
 from holdfast.upkeep import verify as whole
@@ -110,7 +111,7 @@ class Log(SyncNoun):
     witness = SyncRunWith(witness.witness)
 
 
-class Holdfast(SyncFace):
+class Holdfast(SyncDecisions):
     """An open store for threads. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store) -> None:

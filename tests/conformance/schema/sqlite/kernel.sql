@@ -1,3 +1,35 @@
+CREATE TABLE agent_registry (
+  agent_id TEXT PRIMARY KEY,
+  contract TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(contract)),
+--postgres:  contract JSON NOT NULL DEFAULT '{}',
+  priority INTEGER NOT NULL DEFAULT 0,
+  status TEXT NOT NULL DEFAULT 'ACTIVE'
+    CHECK (status IN ('ACTIVE', 'SUSPENDED', 'RETIRED', 'DEGRADED', 'ESCALATION_ONLY')),
+  agent_version TEXT,
+  session_token TEXT,
+  suspension_reason TEXT,
+  registered_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_agent_registry_status ON agent_registry (status);
+
+CREATE TABLE agent_state (
+  agent_id TEXT PRIMARY KEY REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
+  data TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(data)),
+--postgres:  data JSON NOT NULL DEFAULT '{}',
+  version INTEGER NOT NULL DEFAULT 1,
+  updated_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
 CREATE TABLE battles (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   battle_id TEXT NOT NULL,
@@ -20,6 +52,108 @@ CREATE INDEX idx_battles_battle_id ON battles (ns, battle_id, id);
 
 CREATE INDEX idx_battles_subject ON battles (subject);
 
+CREATE TABLE decision_audit_events (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  root_dfid TEXT NOT NULL,
+  event_type TEXT NOT NULL,
+  severity TEXT NOT NULL DEFAULT 'INFO' CHECK (severity IN ('DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL')),
+  correlation_id TEXT,
+  causation_id TEXT,
+  step_id TEXT NOT NULL DEFAULT '',
+  state TEXT NOT NULL DEFAULT '',
+  detail_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(detail_json)),
+--postgres:  detail_json JSON NOT NULL DEFAULT '{}',
+  created_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_decision_audit_events_created_at ON decision_audit_events (created_at);
+
+CREATE INDEX idx_decision_audit_events_dfid ON decision_audit_events (dfid);
+
+CREATE INDEX idx_decision_audit_events_event_type ON decision_audit_events (event_type);
+
+CREATE INDEX idx_decision_audit_events_root_dfid ON decision_audit_events (root_dfid);
+
+CREATE INDEX idx_decision_audit_events_severity ON decision_audit_events (severity);
+
+CREATE TABLE decision_feedback_trajectory (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  status TEXT NOT NULL,
+  reason TEXT,
+  score REAL,
+  source TEXT NOT NULL DEFAULT 'KERNEL' CHECK (source IN ('Human', 'Monitor', 'KERNEL')),
+  created_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_decision_feedback_trajectory_agent_id ON decision_feedback_trajectory (agent_id);
+
+CREATE TABLE decision_flows (
+  dfid TEXT PRIMARY KEY,
+  root_dfid TEXT NOT NULL,
+  dfid_parent TEXT REFERENCES decision_flows (dfid),
+  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  flow_type TEXT NOT NULL DEFAULT 'DEFAULT',
+  flow_version TEXT NOT NULL DEFAULT '1.0',
+  status TEXT NOT NULL DEFAULT 'CREATED' CHECK (status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPLETED',
+    'FAILED', 'CANCELLED', 'COMPENSATING', 'COMPENSATED')),
+  created_by_type TEXT,
+  created_by_id TEXT,
+  priority INTEGER NOT NULL DEFAULT 0,
+  started_at TEXT,
+  completed_at TEXT,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  CHECK ((dfid_parent IS NULL AND root_dfid = dfid) OR (dfid_parent IS NOT NULL AND root_dfid <> ''))
+);
+
+CREATE INDEX idx_decision_flows_agent_id ON decision_flows (agent_id);
+
+CREATE INDEX idx_decision_flows_created_at ON decision_flows (created_at);
+
+CREATE INDEX idx_decision_flows_dfid_parent ON decision_flows (dfid_parent);
+
+CREATE INDEX idx_decision_flows_root_dfid ON decision_flows (root_dfid);
+
+CREATE INDEX idx_decision_flows_status ON decision_flows (status);
+
+CREATE TABLE decision_ledger_entries (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  root_dfid TEXT NOT NULL,
+  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  intent_payload TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(intent_payload)),
+--postgres:  intent_payload JSON NOT NULL DEFAULT '{}',
+  context_ref TEXT NOT NULL,
+  evidence_hash TEXT NOT NULL,
+  signature TEXT NOT NULL DEFAULT '',
+  committed_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_decision_ledger_entries_agent_id ON decision_ledger_entries (agent_id);
+
+CREATE INDEX idx_decision_ledger_entries_committed_at ON decision_ledger_entries (committed_at);
+
+CREATE UNIQUE INDEX idx_decision_ledger_entries_dfid ON decision_ledger_entries (dfid);
+
 CREATE TABLE erasures (
   id TEXT PRIMARY KEY,
   kind TEXT NOT NULL CHECK (kind IN ('subject', 'record')),
@@ -33,6 +167,161 @@ CREATE TABLE erasures (
   leaf_ver INTEGER NOT NULL,
   leaf_salt BLOB
 );
+
+CREATE TABLE escalation_budget (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
+  created_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
+);
+
+CREATE INDEX idx_escalation_budget_agent_id ON escalation_budget (agent_id);
+
+CREATE INDEX idx_escalation_budget_created_at ON escalation_budget (created_at);
+
+CREATE TABLE escalation_requests (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  root_dfid TEXT NOT NULL,
+  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  reason TEXT NOT NULL DEFAULT '',
+  context_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(context_json)),
+  proposal_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(proposal_json)),
+--postgres:  context_json JSON NOT NULL DEFAULT '{}',
+--postgres:  proposal_json JSON NOT NULL DEFAULT '{}',
+  impact TEXT NOT NULL DEFAULT '',
+  status TEXT NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'APPROVED', 'REJECTED', 'CANCELLED')),
+  human_decision TEXT,
+  created_at TEXT NOT NULL,
+  resolved_at TEXT,
+  deadline TEXT,
+  on_deadline TEXT NOT NULL DEFAULT 'reject' CHECK (on_deadline IN ('reject', 'approve', 'cancel')),
+  opened_by TEXT NOT NULL DEFAULT 'agent' CHECK (opened_by IN ('agent', 'kernel')),
+  resolved_by TEXT,
+  comment TEXT,
+  answer_json TEXT CHECK (json_valid(answer_json)),
+--postgres:  answer_json JSON,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_escalation_requests_agent_id ON escalation_requests (agent_id);
+
+CREATE INDEX idx_escalation_requests_dfid ON escalation_requests (dfid);
+
+CREATE INDEX idx_escalation_requests_root_dfid ON escalation_requests (root_dfid);
+
+CREATE INDEX idx_escalation_requests_status ON escalation_requests (status);
+
+CREATE TABLE flow_calls (
+  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  name TEXT NOT NULL,
+  version TEXT NOT NULL,
+  arguments TEXT NOT NULL CHECK (json_valid(arguments)),
+--postgres:  arguments JSON NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
+);
+
+CREATE TABLE flow_context (
+  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  data TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(data)),
+--postgres:  data JSON NOT NULL DEFAULT '{}',
+  version INTEGER NOT NULL DEFAULT 1,
+  updated_at TEXT NOT NULL,
+  taken_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE TABLE flow_leases (
+  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  worker TEXT NOT NULL,
+  token INTEGER NOT NULL,
+  heartbeat_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
+);
+
+CREATE INDEX idx_flow_leases_expires_at ON flow_leases (expires_at);
+
+CREATE TABLE flow_steps (
+  step_id TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  name TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('STARTED', 'DONE', 'FAILED', 'UNKNOWN')),
+  compensates TEXT,
+  result TEXT CHECK (json_valid(result)),
+--postgres:  result JSON,
+  error TEXT,
+  undo INTEGER NOT NULL DEFAULT 0 CHECK (undo IN (0, 1)),
+  started_at TEXT NOT NULL,
+  finished_at TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  UNIQUE (dfid, name, n),
+  CHECK (state <> 'DONE' OR result IS NOT NULL)
+);
+
+CREATE TABLE flow_transitions (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  root_dfid TEXT NOT NULL,
+  from_status TEXT,
+  to_status TEXT NOT NULL,
+  correlation_id TEXT,
+  causation_id TEXT,
+  created_at TEXT NOT NULL,
+  reason TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE INDEX idx_flow_transitions_created_at ON flow_transitions (created_at);
+
+CREATE INDEX idx_flow_transitions_dfid ON flow_transitions (dfid);
+
+CREATE INDEX idx_flow_transitions_root_dfid ON flow_transitions (root_dfid);
+
+CREATE TABLE idempotency_cache (
+  idempotency_key TEXT NOT NULL,
+  request_hash TEXT NOT NULL,
+  result TEXT CHECK (json_valid(result)),
+--postgres:  result JSON,
+  created_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  state TEXT NOT NULL DEFAULT 'DONE' CHECK (state IN ('RUNNING', 'DONE', 'FAILED', 'UNKNOWN')),
+  owner TEXT NOT NULL DEFAULT '',
+  lease_until TEXT,
+  error TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (ns, idempotency_key),
+  CHECK (state <> 'DONE' OR result IS NOT NULL)
+);
+
+CREATE INDEX idx_idempotency_cache_expires_at ON idempotency_cache (expires_at);
+
+CREATE TABLE intent_retry (
+  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  rejection_count INTEGER NOT NULL DEFAULT 0 CHECK (rejection_count >= 0),
+  max_retries INTEGER NOT NULL DEFAULT 3 CHECK (max_retries > 0),
+  retry_policy TEXT NOT NULL DEFAULT 'EXPONENTIAL_BACKOFF'
+    CHECK (retry_policy IN ('EXPONENTIAL_BACKOFF', 'LINEAR', 'NONE')),
+  next_retry_at TEXT,
+  backoff_until TEXT,
+  updated_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
+);
+
+CREATE INDEX idx_intent_retry_next_retry_at ON intent_retry (next_retry_at);
 
 CREATE TABLE keyring (
   keyid TEXT PRIMARY KEY,
@@ -48,6 +337,13 @@ CREATE TABLE keyring (
 );
 
 CREATE INDEX idx_keyring_role ON keyring (role);
+
+CREATE TABLE lock_fences (
+  ns TEXT NOT NULL,
+  resource_id TEXT NOT NULL,
+  fence INTEGER NOT NULL,
+  PRIMARY KEY (ns, resource_id)
+);
 
 CREATE TABLE lockdowns (
   id TEXT PRIMARY KEY,
@@ -107,6 +403,22 @@ CREATE TABLE log_witnesses (
   added_at TEXT NOT NULL
 );
 
+CREATE TABLE resource_locks (
+  resource_id TEXT NOT NULL,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  amount REAL NOT NULL DEFAULT 0 CHECK (amount >= 0),
+  acquired_at TEXT NOT NULL,
+  expires_at TEXT,
+  capacity REAL,
+  fence INTEGER NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (ns, resource_id, dfid)
+);
+
+CREATE INDEX idx_resource_locks_dfid ON resource_locks (dfid);
+
+CREATE INDEX idx_resource_locks_expires_at ON resource_locks (expires_at);
+
 CREATE TABLE restores (
   n INTEGER PRIMARY KEY,
   origin TEXT NOT NULL,
@@ -119,6 +431,15 @@ CREATE TABLE restores (
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
   leaf_salt BLOB
+);
+
+CREATE TABLE saga_dirty_state (
+  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  failed_step TEXT NOT NULL DEFAULT '',
+  partial_state_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(partial_state_json)),
+--postgres:  partial_state_json JSON NOT NULL DEFAULT '{}',
+  created_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
 );
 
 CREATE TABLE schema_migrations (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);

@@ -1,0 +1,304 @@
+-- What agents decide. Tables and columns of the Decision Intelligence Runtime under its own names, then what ties a row
+-- to its namespace and to the log; what the kernel needs beyond them stands in further columns or tables of its own.
+-- JSON is what was given, byte for byte: PostgreSQL's JSON keeps the exact text, as SQLite's TEXT does.
+
+CREATE TABLE agent_registry (
+  agent_id TEXT PRIMARY KEY,
+--sqlite:  contract TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(contract)),
+--postgres:  contract JSON NOT NULL DEFAULT '{}',
+  priority @int NOT NULL DEFAULT 0,
+  status TEXT NOT NULL DEFAULT 'ACTIVE'
+    CHECK (status IN ('ACTIVE', 'SUSPENDED', 'RETIRED', 'DEGRADED', 'ESCALATION_ONLY')),
+  agent_version TEXT,
+  session_token TEXT,
+  suspension_reason TEXT,
+  registered_at @time NOT NULL,
+  updated_at @time NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver @int NOT NULL,
+  leaf_salt @blob
+);
+CREATE INDEX idx_agent_registry_status ON agent_registry (status);
+
+-- The root of every life cycle. The log covers what never changes; the rest follows from flow_transitions.
+CREATE TABLE decision_flows (
+  dfid TEXT PRIMARY KEY,
+  root_dfid TEXT NOT NULL,
+  dfid_parent TEXT REFERENCES decision_flows (dfid),
+  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  flow_type TEXT NOT NULL DEFAULT 'DEFAULT',
+  flow_version TEXT NOT NULL DEFAULT '1.0',
+  status TEXT NOT NULL DEFAULT 'CREATED' CHECK (status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPLETED',
+    'FAILED', 'CANCELLED', 'COMPENSATING', 'COMPENSATED')),
+  created_by_type TEXT,
+  created_by_id TEXT,
+  priority @int NOT NULL DEFAULT 0,
+  started_at @time,
+  completed_at @time,
+  created_at @time NOT NULL,
+  updated_at @time NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver @int NOT NULL,
+  leaf_salt @blob,
+  CHECK ((dfid_parent IS NULL AND root_dfid = dfid) OR (dfid_parent IS NOT NULL AND root_dfid <> ''))
+);
+CREATE INDEX idx_decision_flows_root_dfid ON decision_flows (root_dfid);
+CREATE INDEX idx_decision_flows_dfid_parent ON decision_flows (dfid_parent);
+CREATE INDEX idx_decision_flows_agent_id ON decision_flows (agent_id);
+CREATE INDEX idx_decision_flows_status ON decision_flows (status);
+CREATE INDEX idx_decision_flows_created_at ON decision_flows (created_at);
+
+-- `taken_at`: when a context that is read once was read.
+CREATE TABLE flow_context (
+  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+--sqlite:  data TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(data)),
+--postgres:  data JSON NOT NULL DEFAULT '{}',
+  version @int NOT NULL DEFAULT 1,
+  updated_at @time NOT NULL,
+  taken_at @time,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver @int NOT NULL,
+  leaf_salt @blob
+);
+
+CREATE TABLE agent_state (
+  agent_id TEXT PRIMARY KEY REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
+--sqlite:  data TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(data)),
+--postgres:  data JSON NOT NULL DEFAULT '{}',
+  version @int NOT NULL DEFAULT 1,
+  updated_at @time NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver @int NOT NULL,
+  leaf_salt @blob
+);
+
+CREATE TABLE decision_feedback_trajectory (
+  id @serial,
+  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  status TEXT NOT NULL,
+  reason TEXT,
+  score @real,
+  source TEXT NOT NULL DEFAULT 'KERNEL' CHECK (source IN ('Human', 'Monitor', 'KERNEL')),
+  created_at @time NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver @int NOT NULL,
+  leaf_salt @blob
+);
+CREATE INDEX idx_decision_feedback_trajectory_agent_id ON decision_feedback_trajectory (agent_id);
+
+-- One row a key, from the claim on, so that one statement decides who executes. `result` counts once `state` is DONE.
+CREATE TABLE idempotency_cache (
+  idempotency_key TEXT NOT NULL,
+  request_hash TEXT NOT NULL,
+--sqlite:  result TEXT CHECK (json_valid(result)),
+--postgres:  result JSON,
+  created_at @time NOT NULL,
+  expires_at @time NOT NULL,
+  state TEXT NOT NULL DEFAULT 'DONE' CHECK (state IN ('RUNNING', 'DONE', 'FAILED', 'UNKNOWN')),
+  owner TEXT NOT NULL DEFAULT '',
+  lease_until @time,
+  error TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (ns, idempotency_key),
+  CHECK (state <> 'DONE' OR result IS NOT NULL)
+);
+CREATE INDEX idx_idempotency_cache_expires_at ON idempotency_cache (expires_at);
+
+CREATE TABLE saga_dirty_state (
+  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  failed_step TEXT NOT NULL DEFAULT '',
+--sqlite:  partial_state_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(partial_state_json)),
+--postgres:  partial_state_json JSON NOT NULL DEFAULT '{}',
+  created_at @time NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
+);
+
+-- Shared up to a capacity, or exclusive: `capacity` NULL. Rows past `expires_at` count as gone.
+CREATE TABLE resource_locks (
+  resource_id TEXT NOT NULL,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  amount @real NOT NULL DEFAULT 0 CHECK (amount >= 0),
+  acquired_at @time NOT NULL,
+  expires_at @time,
+  capacity @real,
+  fence @int NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  PRIMARY KEY (ns, resource_id, dfid)
+);
+CREATE INDEX idx_resource_locks_dfid ON resource_locks (dfid);
+CREATE INDEX idx_resource_locks_expires_at ON resource_locks (expires_at);
+
+-- The newest fencing token of each resource; it outlives every lock.
+CREATE TABLE lock_fences (
+  ns TEXT NOT NULL,
+  resource_id TEXT NOT NULL,
+  fence @int NOT NULL,
+  PRIMARY KEY (ns, resource_id)
+);
+
+CREATE TABLE intent_retry (
+  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  rejection_count @int NOT NULL DEFAULT 0 CHECK (rejection_count >= 0),
+  max_retries @int NOT NULL DEFAULT 3 CHECK (max_retries > 0),
+  retry_policy TEXT NOT NULL DEFAULT 'EXPONENTIAL_BACKOFF'
+    CHECK (retry_policy IN ('EXPONENTIAL_BACKOFF', 'LINEAR', 'NONE')),
+  next_retry_at @time,
+  backoff_until @time,
+  updated_at @time NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
+);
+CREATE INDEX idx_intent_retry_next_retry_at ON intent_retry (next_retry_at);
+
+CREATE TABLE escalation_budget (
+  id @serial,
+  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id) ON DELETE CASCADE,
+  created_at @time NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
+);
+CREATE INDEX idx_escalation_budget_agent_id ON escalation_budget (agent_id);
+CREATE INDEX idx_escalation_budget_created_at ON escalation_budget (created_at);
+
+-- `answer_json` is the proposal the resolver put in the place of the one shown; `opened_by` is the agent or the kernel.
+CREATE TABLE escalation_requests (
+  id @serial,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  root_dfid TEXT NOT NULL,
+  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+  reason TEXT NOT NULL DEFAULT '',
+--sqlite:  context_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(context_json)),
+--sqlite:  proposal_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(proposal_json)),
+--postgres:  context_json JSON NOT NULL DEFAULT '{}',
+--postgres:  proposal_json JSON NOT NULL DEFAULT '{}',
+  impact TEXT NOT NULL DEFAULT '',
+  status TEXT NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'APPROVED', 'REJECTED', 'CANCELLED')),
+  human_decision TEXT,
+  created_at @time NOT NULL,
+  resolved_at @time,
+  deadline @time,
+  on_deadline TEXT NOT NULL DEFAULT 'reject' CHECK (on_deadline IN ('reject', 'approve', 'cancel')),
+  opened_by TEXT NOT NULL DEFAULT 'agent' CHECK (opened_by IN ('agent', 'kernel')),
+  resolved_by TEXT,
+  comment TEXT,
+--sqlite:  answer_json TEXT CHECK (json_valid(answer_json)),
+--postgres:  answer_json JSON,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver @int NOT NULL,
+  leaf_salt @blob
+);
+CREATE INDEX idx_escalation_requests_dfid ON escalation_requests (dfid);
+CREATE INDEX idx_escalation_requests_root_dfid ON escalation_requests (root_dfid);
+CREATE INDEX idx_escalation_requests_agent_id ON escalation_requests (agent_id);
+CREATE INDEX idx_escalation_requests_status ON escalation_requests (status);
+
+CREATE TABLE flow_transitions (
+  id @serial,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  root_dfid TEXT NOT NULL,
+  from_status TEXT,
+  to_status TEXT NOT NULL,
+  correlation_id TEXT,
+  causation_id TEXT,
+  created_at @time NOT NULL,
+  reason TEXT,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver @int NOT NULL,
+  leaf_salt @blob
+);
+CREATE INDEX idx_flow_transitions_dfid ON flow_transitions (dfid);
+CREATE INDEX idx_flow_transitions_root_dfid ON flow_transitions (root_dfid);
+CREATE INDEX idx_flow_transitions_created_at ON flow_transitions (created_at);
+
+CREATE TABLE decision_ledger_entries (
+  id @serial,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  root_dfid TEXT NOT NULL,
+  agent_id TEXT NOT NULL REFERENCES agent_registry (agent_id),
+--sqlite:  intent_payload TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(intent_payload)),
+--postgres:  intent_payload JSON NOT NULL DEFAULT '{}',
+  context_ref TEXT NOT NULL,
+  evidence_hash TEXT NOT NULL,
+  signature TEXT NOT NULL DEFAULT '',
+  committed_at @time NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver @int NOT NULL,
+  leaf_salt @blob
+);
+CREATE UNIQUE INDEX idx_decision_ledger_entries_dfid ON decision_ledger_entries (dfid);
+CREATE INDEX idx_decision_ledger_entries_agent_id ON decision_ledger_entries (agent_id);
+CREATE INDEX idx_decision_ledger_entries_committed_at ON decision_ledger_entries (committed_at);
+
+CREATE TABLE decision_audit_events (
+  id @serial,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  root_dfid TEXT NOT NULL,
+  event_type TEXT NOT NULL,
+  severity TEXT NOT NULL DEFAULT 'INFO' CHECK (severity IN ('DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL')),
+  correlation_id TEXT,
+  causation_id TEXT,
+  step_id TEXT NOT NULL DEFAULT '',
+  state TEXT NOT NULL DEFAULT '',
+--sqlite:  detail_json TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(detail_json)),
+--postgres:  detail_json JSON NOT NULL DEFAULT '{}',
+  created_at @time NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver @int NOT NULL,
+  leaf_salt @blob
+);
+CREATE INDEX idx_decision_audit_events_dfid ON decision_audit_events (dfid);
+CREATE INDEX idx_decision_audit_events_root_dfid ON decision_audit_events (root_dfid);
+CREATE INDEX idx_decision_audit_events_event_type ON decision_audit_events (event_type);
+CREATE INDEX idx_decision_audit_events_created_at ON decision_audit_events (created_at);
+CREATE INDEX idx_decision_audit_events_severity ON decision_audit_events (severity);
+
+-- Durable work inside a flow: the n-th step of that name. A row that says STARTED and has no living worker is UNKNOWN.
+CREATE TABLE flow_steps (
+  step_id TEXT PRIMARY KEY,
+  dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  name TEXT NOT NULL,
+  n @int NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('STARTED', 'DONE', 'FAILED', 'UNKNOWN')),
+  compensates TEXT,
+--sqlite:  result TEXT CHECK (json_valid(result)),
+--postgres:  result JSON,
+  error TEXT,
+  undo @int NOT NULL DEFAULT 0 CHECK (undo IN (0, 1)),
+  started_at @time NOT NULL,
+  finished_at @time,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver @int NOT NULL,
+  leaf_salt @blob,
+  UNIQUE (dfid, name, n),
+  CHECK (state <> 'DONE' OR result IS NOT NULL)
+);
+
+-- Which worker has a flow in hand, and until when; `token` grows with every worker, so an older one can be told.
+CREATE TABLE flow_leases (
+  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  worker TEXT NOT NULL,
+  token @int NOT NULL,
+  heartbeat_at @time NOT NULL,
+  expires_at @time NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
+);
+CREATE INDEX idx_flow_leases_expires_at ON flow_leases (expires_at);
+
+-- The registered function that a flow runs, so that any worker can run it again.
+CREATE TABLE flow_calls (
+  dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
+  name TEXT NOT NULL,
+  version TEXT NOT NULL,
+--sqlite:  arguments TEXT NOT NULL CHECK (json_valid(arguments)),
+--postgres:  arguments JSON NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main'
+);

@@ -1,0 +1,120 @@
+"""Decision flows and the only ways they may go.
+
+CREATED → RUNNING | CANCELLED; RUNNING → WAITING_ESCALATION | COMPLETED | FAILED | CANCELLED | COMPENSATING;
+WAITING_ESCALATION → RUNNING | FAILED | CANCELLED; FAILED | CANCELLED → COMPENSATING;
+COMPENSATING → COMPENSATED | FAILED. What has no arrow is an end.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from holdfast.model.value import Value
+
+EDGES: Final[Mapping[str, frozenset[str]]] = {
+    "CREATED": frozenset({"RUNNING", "CANCELLED"}),
+    "RUNNING": frozenset({"WAITING_ESCALATION", "COMPLETED", "FAILED", "CANCELLED", "COMPENSATING"}),
+    "WAITING_ESCALATION": frozenset({"RUNNING", "FAILED", "CANCELLED"}),
+    "FAILED": frozenset({"COMPENSATING"}),
+    "CANCELLED": frozenset({"COMPENSATING"}),
+    "COMPENSATING": frozenset({"COMPENSATED", "FAILED"}),
+    "COMPLETED": frozenset(),
+    "COMPENSATED": frozenset(),
+}
+STATUSES: Final = frozenset(EDGES)
+TERMINAL: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "COMPENSATED"})
+WORKED_ON: Final = frozenset({"RUNNING", "COMPENSATING"})
+"""Where a worker must be alive, else the flow is an orphan."""
+
+
+def legal(before: str, after: str) -> bool:
+    """Whether a flow may go from one status to the other."""
+    return after in EDGES[before]
+
+
+@dataclass(frozen=True, slots=True)
+class Flow(Value):
+    """A decision flow as it stands."""
+
+    dfid: str
+    root_dfid: str
+    dfid_parent: str | None
+    agent_id: str
+    flow_type: str
+    flow_version: str
+    status: str
+    created_by_type: str | None
+    created_by_id: str | None
+    priority: int
+    started_at: str | None
+    completed_at: str | None
+    created_at: str
+    updated_at: str
+    ns: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether it takes no more work."""
+        return self.status in TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPage(Value):
+    """Some flows, oldest first; `next` is where the following page begins."""
+
+    flows: tuple[Flow, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTree(Value):
+    """A flow and those that it delegated to."""
+
+    flow: Flow
+    children: tuple["FlowTree", ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Value):
+    """One change of status."""
+
+    id: int
+    dfid: str
+    root_dfid: str
+    from_status: str | None
+    to_status: str
+    correlation_id: str | None
+    causation_id: str | None
+    created_at: str
+    reason: str | None
+    ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Value):
+    """The n-th step of its name in a flow: STARTED, DONE, FAILED, or UNKNOWN while a person is asked about it."""
+
+    step_id: str
+    dfid: str
+    name: str
+    n: int
+    state: str
+    compensates: str | None
+    result: Any
+    error: str | None
+    undo: bool
+    started_at: str
+    finished_at: str | None
+    ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease(Value):
+    """A flow in the hands of one worker until a moment; the token tells an older holder from a newer."""
+
+    dfid: str
+    worker: str
+    token: int
+    heartbeat_at: str
+    expires_at: str
+    ns: str

@@ -1,0 +1,1 @@
+"""What agents decide: flows, their guards, and the record of both."""

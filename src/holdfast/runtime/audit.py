@@ -1,0 +1,110 @@
+"""Audit: what happened in a flow, in the order it happened; rows are only added.
+
+Rules:
+- An unknown severity is an error, never another one.
+- Every event has a leaf of its own.
+"""
+
+from typing import Any, Final
+
+from holdfast.db import Row, Tx
+from holdfast.db.sql import sql
+from holdfast.errors import NotFoundError
+from holdfast.evidence.leaves import Projection
+from holdfast.model.records import SEVERITIES, AuditEvent, AuditPage
+from holdfast.runtime import rows
+from holdfast.runtime.rows import BEGINNING, MAIN
+
+AUDIT: Final = rows.register(
+    Projection(
+        "decision_audit_events",
+        1,
+        (
+            *("id", "dfid", "root_dfid", "event_type", "severity", "correlation_id", "causation_id", "step_id"),
+            *("state", "detail_json", "created_at", "ns"),
+        ),
+    ),
+    kind="audit",
+    key="id",
+    first=-1,
+)
+
+_ROOT = rows.numbered(
+    "SELECT root_dfid, {id} FROM decision_flows WHERE dfid = :dfid AND ns = :ns", "decision_audit_events"
+)
+_ADD = sql(
+    "INSERT INTO decision_audit_events (id, dfid, root_dfid, event_type, severity, correlation_id, causation_id,"
+    " step_id, state, detail_json, created_at, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:id, :dfid, :root_dfid,"
+    " :event_type, :severity, :correlation_id, :causation_id, :step_id, :state, :detail_json, :created_at, :ns,"
+    " :leaf_id, :leaf_ver, :leaf_salt)"
+)
+
+
+def record(
+    tx: Tx,
+    dfid: str,
+    event_type: str,
+    *,
+    severity: str = "INFO",
+    step_id: str = "",
+    state: str = "",
+    detail: Any = None,
+    correlation_id: str | None = None,
+    causation_id: str | None = None,
+    ns: str = MAIN,
+) -> AuditEvent:
+    """Add an event to a flow."""
+    rows.name("event_type", event_type)
+    rows.one_of("severity", severity, SEVERITIES)
+    text = rows.dump({} if detail is None else detail)
+    flow = tx.one(_ROOT, dfid=dfid, ns=ns)
+    if flow is None:
+        raise NotFoundError(f"there is no flow {dfid}", dfid=dfid)
+    row = {"id": flow[1], "dfid": dfid, "root_dfid": flow[0], "event_type": event_type, "severity": severity}
+    row |= {"correlation_id": correlation_id, "causation_id": causation_id, "step_id": step_id, "state": state}
+    row |= {"detail_json": text, "created_at": tx.now, "ns": ns}
+    rows.add(tx, _ADD, "audit", AUDIT, row)
+    return _event(tuple(row.values()))
+
+
+_FOR_FLOW = sql(
+    "SELECT id, dfid, root_dfid, event_type, severity, correlation_id, causation_id, step_id, state, detail_json,"
+    " created_at, ns FROM decision_audit_events WHERE dfid = :dfid AND ns = :ns AND id > :after"
+    " ORDER BY id LIMIT :limit"
+)
+
+
+def for_flow(tx: Tx, dfid: str, *, ns: str = MAIN, after: int = 0, limit: int = 100) -> AuditPage:
+    """The events of one flow, oldest first, a page at a time."""
+    found = tx.all(_FOR_FLOW, dfid=dfid, ns=ns, after=after, limit=rows.limited(limit))
+    return AuditPage(*rows.paged(found, limit, _event, lambda event: event.id))
+
+
+_SEARCH = sql(
+    "SELECT id, dfid, root_dfid, event_type, severity, correlation_id, causation_id, step_id, state, detail_json,"
+    " created_at, ns FROM decision_audit_events WHERE ns = :ns AND id > :after"
+    " AND (CAST(:event_type AS TEXT) IS NULL OR event_type = :event_type)"
+    " AND (CAST(:severity AS TEXT) IS NULL OR severity = :severity) AND created_at >= :since ORDER BY id LIMIT :limit"
+)
+
+
+def search(
+    tx: Tx,
+    *,
+    event_type: str | None = None,
+    severity: str | None = None,
+    since: str = BEGINNING,
+    ns: str = MAIN,
+    after: int = 0,
+    limit: int = 100,
+) -> AuditPage:
+    """Events of all flows, oldest first, a page at a time: pass `next` of a page as `after`."""
+    if severity is not None:
+        rows.one_of("severity", severity, SEVERITIES)
+    filters = {"event_type": event_type, "severity": severity, "since": rows.moment("since", since)}
+    found = tx.all(_SEARCH, **filters, ns=ns, after=after, limit=rows.limited(limit))
+    return AuditPage(*rows.paged(found, limit, _event, lambda event: event.id))
+
+
+def _event(row: Row) -> AuditEvent:
+    return AuditEvent(*(*row[:9], rows.load(row[9]), *row[10:]))

@@ -1,0 +1,68 @@
+"""Context: what a flow is given to decide with.
+
+Rules: those of documents.py, and
+- A context that was taken is not given again, neither by `take` nor by `read`, until a new one is put.
+"""
+
+from typing import Any, Final
+
+from holdfast.db import Tx, sql
+from holdfast.errors import ContextTakenError
+from holdfast.evidence.leaves import Projection
+from holdfast.model.records import Document
+from holdfast.runtime import documents, rows
+from holdfast.runtime.documents import Shelf
+from holdfast.runtime.rows import MAIN
+
+CONTEXT: Final = rows.register(
+    Projection("flow_context", 1, ("dfid", "data", "version", "updated_at", "taken_at", "ns")),
+    kind="context",
+    key="dfid",
+)
+_SHELF: Final = Shelf(
+    kind="context",
+    key="dfid",
+    owner="flow",
+    projection=CONTEXT,
+    exists=sql("SELECT 1 FROM decision_flows WHERE dfid = :key AND ns = :ns"),
+    find=sql(
+        "SELECT data, version, updated_at, leaf_id, leaf_ver, taken_at FROM flow_context WHERE dfid = :key AND ns = :ns"
+    ),
+    add=sql(
+        "INSERT INTO flow_context (dfid, data, version, updated_at, taken_at, ns, leaf_id, leaf_ver, leaf_salt)"
+        " VALUES (:dfid, :data, :version, :updated_at, :taken_at, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
+    ),
+    change=sql(
+        "UPDATE flow_context SET data = :data, version = :version, updated_at = :updated_at, taken_at = :taken_at,"
+        " leaf_id = :leaf_id, leaf_ver = :leaf_ver, leaf_salt = :leaf_salt"
+        " WHERE dfid = :dfid AND ns = :ns AND leaf_ver = :leaf_ver - 1"
+    ),
+)
+
+
+def put(tx: Tx, dfid: str, data: Any, *, ns: str = MAIN) -> Document:
+    """Give a flow its context, whatever it had before."""
+    return documents.put(tx, _SHELF, dfid, rows.dump(data), expected=None, ns=ns, taken_at=None)
+
+
+def update(tx: Tx, dfid: str, data: Any, *, expected_version: int, ns: str = MAIN) -> Document:
+    """Replace the context that was read as that version; 0 means there was none."""
+    return documents.put(tx, _SHELF, dfid, rows.dump(data), expected=expected_version, ns=ns, taken_at=None)
+
+
+def read(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
+    """The context of a flow."""
+    row = documents.find(tx, _SHELF, dfid, ns)
+    if row[5] is not None:
+        raise ContextTakenError(f"the context of flow {dfid} was taken at {row[5]}", dfid=dfid, taken_at=row[5])
+    return documents.shown(dfid, row)
+
+
+def take(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
+    """Read the context for the only time."""
+    rows.alone(tx, f"flow:{dfid}")
+    document = read(tx, dfid, ns=ns)
+    text, version, updated, leaf_id, leaf_ver, _ = documents.find(tx, _SHELF, dfid, ns)
+    row = {"dfid": dfid, "data": text, "version": version, "updated_at": updated, "taken_at": tx.now, "ns": ns}
+    rows.change(tx, _SHELF.change, "context", CONTEXT, row, leaf_id=leaf_id, leaf_ver=leaf_ver)
+    return document

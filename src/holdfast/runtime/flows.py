@@ -1,0 +1,186 @@
+"""Decision flows: the root of every life cycle.
+
+Rules:
+- Only the legal edges of model/flows.py; any other is a typed error, and nothing is recorded.
+- A transition writes the status, one row of `flow_transitions` and one leaf, or nothing.
+- `started_at` is the first RUNNING, `completed_at` the end, `updated_at` the last transition.
+- A flow belongs to an ACTIVE agent when it is opened; a child has its parent's root.
+- An ended flow has no locks and no retries, unless something is still to be undone; a flow that goes on without its
+  answer withdraws the question.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from holdfast.db import Row, Tx, sql
+from holdfast.errors import AgentInactiveError, AlreadyExistsError, IllegalTransitionError, NotFoundError
+from holdfast.evidence.leaves import Projection
+from holdfast.model.agents import OPENS_FLOWS
+from holdfast.model.flows import STATUSES, TERMINAL, Flow, legal
+from holdfast.runtime import questions, rows
+from holdfast.runtime.rows import MAIN
+
+FLOWS: Final = rows.register(
+    Projection(
+        "decision_flows",
+        1,
+        (
+            *("dfid", "root_dfid", "dfid_parent", "agent_id", "flow_type", "flow_version", "created_by_type"),
+            *("created_by_id", "priority", "created_at", "ns"),
+        ),
+    ),
+    kind="decision",
+    key="dfid",
+)
+TRANSITIONS: Final = rows.register(
+    Projection(
+        "flow_transitions",
+        1,
+        (
+            *("id", "dfid", "root_dfid", "from_status", "to_status", "correlation_id", "causation_id"),
+            *("created_at", "reason", "ns"),
+        ),
+    ),
+    kind="transition",
+    key="id",
+    first=-1,
+)
+
+_AGENT = sql("SELECT status FROM agent_registry WHERE agent_id = :agent_id AND ns = :ns")
+_ADD = sql(
+    "INSERT INTO decision_flows (dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, created_by_type,"
+    " created_by_id, priority, created_at, updated_at, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:dfid, :root_dfid,"
+    " :dfid_parent, :agent_id, :flow_type, :flow_version, :created_by_type, :created_by_id, :priority, :created_at,"
+    " :created_at, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
+)
+
+
+def start(
+    tx: Tx,
+    agent_id: str,
+    *,
+    parent: str | None = None,
+    flow_type: str = "DEFAULT",
+    flow_version: str = "1.0",
+    priority: int = 0,
+    created_by: tuple[str, str] | None = None,
+    dfid: str | None = None,
+    ns: str = MAIN,
+) -> Flow:
+    """Open a flow for an agent; `parent` makes it part of that flow's tree, `created_by` is a type and an id."""
+    agent = tx.one(_AGENT, agent_id=agent_id, ns=ns)
+    if agent is None:
+        raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
+    if agent[0] not in OPENS_FLOWS:
+        raise AgentInactiveError(
+            f"agent {agent_id} is {agent[0]} and may not open flows", agent_id=agent_id, agent_status=agent[0]
+        )
+    root = None if parent is None else get(tx, parent, ns=ns).root_dfid
+    if dfid is not None and tx.one(_GET, dfid=rows.name("dfid", dfid)) is not None:
+        raise AlreadyExistsError(f"there is a flow {dfid} already", dfid=dfid)
+    made = dfid or tx.new_id()
+    by_type, by_id = created_by or (None, None)
+    row: dict[str, Any] = {"dfid": made, "root_dfid": root or made, "dfid_parent": parent, "agent_id": agent_id}
+    row |= {"flow_type": rows.name("flow_type", flow_type), "flow_version": flow_version}
+    row |= {"created_by_type": by_type, "created_by_id": by_id, "priority": priority, "created_at": tx.now, "ns": ns}
+    rows.add(tx, _ADD, "decision", FLOWS, row)
+    return Flow(**row, status="CREATED", started_at=None, completed_at=None, updated_at=tx.now)
+
+
+_GET = sql(
+    "SELECT dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, status, created_by_type, created_by_id,"
+    " priority, started_at, completed_at, created_at, updated_at, ns FROM decision_flows WHERE dfid = :dfid"
+)
+
+
+def get(tx: Tx, dfid: str, *, ns: str = MAIN) -> Flow:
+    """One flow as it stands."""
+    return _known(tx.one(_GET, dfid=dfid), dfid, ns)
+
+
+def _known(row: Row | None, dfid: str, ns: str) -> Flow:
+    if row is None or row[14] != ns:
+        raise NotFoundError(f"there is no flow {dfid}", dfid=dfid)
+    return Flow(*row[:15])
+
+
+def hold(tx: Tx, dfid: str, *, ns: str = MAIN) -> Flow:
+    """One flow, and nobody else changes it before this transaction ends."""
+    rows.alone(tx, f"flow:{dfid}")
+    return get(tx, dfid, ns=ns)
+
+
+# --- transitions -------------------------------------------------------------------------------------------------
+
+_HOLD = rows.numbered(
+    "SELECT dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, status, created_by_type, created_by_id,"
+    " priority, started_at, completed_at, created_at, updated_at, ns, {id} FROM decision_flows WHERE dfid = :dfid",
+    "flow_transitions",
+)
+_MOVE = sql(
+    "UPDATE decision_flows SET status = :to_status, started_at = :started_at, completed_at = :completed_at,"
+    " updated_at = :now WHERE dfid = :dfid AND status = :from_status"
+)
+_RECORD = sql(
+    "INSERT INTO flow_transitions (id, dfid, root_dfid, from_status, to_status, correlation_id, causation_id,"
+    " created_at, reason, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:id, :dfid, :root_dfid, :from_status, :to_status,"
+    " :correlation_id, :causation_id, :created_at, :reason, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
+)
+
+
+def transition(
+    tx: Tx,
+    dfid: str,
+    to: str,
+    *,
+    correlation_id: str | None = None,
+    causation_id: str | None = None,
+    reason: str | None = None,
+    ns: str = MAIN,
+) -> Flow:
+    """Move a flow along a legal edge."""
+    rows.one_of("status", to, STATUSES)
+    rows.alone(tx, f"flow:{dfid}")
+    held = tx.one(_HOLD, dfid=dfid)
+    flow = _known(held, dfid, ns)
+    assert held is not None
+    if not legal(flow.status, to):
+        raise IllegalTransitionError(
+            f"a flow does not go from {flow.status} to {to}", dfid=dfid, from_status=flow.status, to_status=to
+        )
+    started = tx.now if to == "RUNNING" and flow.started_at is None else flow.started_at
+    ended = tx.now if to in TERMINAL else None
+    move = {"dfid": dfid, "from_status": flow.status, "to_status": to}
+    tx.execute(_MOVE, **move, started_at=started, completed_at=ended, now=tx.now, expect=1)
+    row: dict[str, Any] = {"id": held[15], "root_dfid": flow.root_dfid, **move, "created_at": tx.now, "ns": ns}
+    row |= {"correlation_id": correlation_id, "causation_id": causation_id, "reason": reason}
+    rows.add(tx, _RECORD, "transition", TRANSITIONS, row)
+    if flow.status == "WAITING_ESCALATION":
+        questions.withdraw(tx, dfid, f"the flow went on to {to}")
+    if ended:
+        close(tx, dfid, ns=ns)
+    tx.notify(f"flow:{dfid}")
+    return replace(flow, status=to, started_at=started, completed_at=ended, updated_at=tx.now)
+
+
+def fail(tx: Tx, dfid: str, *, reason: str, ns: str = MAIN) -> Flow:
+    """Fail a flow for a reason; one that was never started is started for that."""
+    if get(tx, dfid, ns=ns).status == "CREATED":
+        transition(tx, dfid, "RUNNING", reason=reason, ns=ns)
+    return transition(tx, dfid, "FAILED", reason=reason, ns=ns)
+
+
+_RELEASE = sql(
+    "DELETE FROM resource_locks WHERE dfid = :dfid"
+    " AND NOT EXISTS (SELECT 1 FROM saga_dirty_state s WHERE s.dfid = :dfid) RETURNING resource_id"
+)
+_CLOSE_RETRY = sql("UPDATE intent_retry SET next_retry_at = NULL, backoff_until = NULL WHERE dfid = :dfid")
+_END_LEASE = sql("UPDATE flow_leases SET expires_at = :now, worker = '', token = token + 1 WHERE dfid = :dfid")
+
+
+def close(tx: Tx, dfid: str, *, ns: str) -> None:
+    """What a flow leaves behind at its end: locks, unless something is to be undone, retries, its lease."""
+    tx.execute(_CLOSE_RETRY, dfid=dfid)
+    tx.execute(_END_LEASE, dfid=dfid, now=tx.now)
+    for (resource,) in tx.all(_RELEASE, dfid=dfid):
+        tx.notify(f"lock:{ns}:{resource}")

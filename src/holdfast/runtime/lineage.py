@@ -1,0 +1,71 @@
+"""Reading flows: their trees, their pages, their history."""
+
+import builtins
+
+from holdfast.db import Tx, sql
+from holdfast.errors import NotFoundError
+from holdfast.model.flows import Flow, FlowPage, FlowTree, Transition
+from holdfast.runtime import rows
+from holdfast.runtime.rows import BEGINNING, MAIN
+
+_TREE = sql(
+    "SELECT dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, status, created_by_type, created_by_id,"
+    " priority, started_at, completed_at, created_at, updated_at, ns FROM decision_flows"
+    " WHERE root_dfid = :root AND ns = :ns ORDER BY created_at, dfid"
+)
+
+
+def tree(tx: Tx, root: str, *, ns: str = MAIN) -> FlowTree:
+    """A root flow and all that it delegated, in the order they were opened."""
+    children: dict[str | None, builtins.list[Flow]] = {}
+    for row in tx.all(_TREE, root=root, ns=ns):
+        children.setdefault(row[2], []).append(Flow(*row))
+    if None not in children:
+        raise NotFoundError(f"there is no root flow {root}", dfid=root)
+    order = [children[None][0]]
+    for flow in order:  # grows while it is walked: parents come before their children
+        order += children.get(flow.dfid, ())
+    made: dict[str, FlowTree] = {}
+    for flow in reversed(order):
+        made[flow.dfid] = FlowTree(flow, tuple(made[child.dfid] for child in children.get(flow.dfid, ())))
+    return made[root]
+
+
+_LIST = sql(
+    "SELECT dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, status, created_by_type, created_by_id,"
+    " priority, started_at, completed_at, created_at, updated_at, ns FROM decision_flows"
+    " WHERE dfid > :after AND ns = :ns AND (CAST(:status AS TEXT) IS NULL OR status = :status)"
+    " AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id)"
+    " AND (CAST(:flow_type AS TEXT) IS NULL OR flow_type = :flow_type)"
+    " AND created_at >= :since ORDER BY dfid LIMIT :limit"
+)
+
+
+def list(
+    tx: Tx,
+    *,
+    status: str | None = None,
+    agent_id: str | None = None,
+    flow_type: str | None = None,
+    since: str = BEGINNING,
+    ns: str = MAIN,
+    after: str = "",
+    limit: int = 100,
+) -> FlowPage:
+    """Flows by id, which is by age, a page at a time: pass `next` of a page as `after` for the one that follows."""
+    filters = {"status": status, "agent_id": agent_id, "flow_type": flow_type}
+    moment = rows.moment("since", since)
+    found = tx.all(_LIST, **filters, since=moment, ns=ns, after=after, limit=rows.limited(limit))
+    flows, following = rows.paged(found, limit, lambda row: Flow(*row), lambda flow: flow.dfid)
+    return FlowPage(flows, following)
+
+
+_HISTORY = sql(
+    "SELECT id, dfid, root_dfid, from_status, to_status, correlation_id, causation_id, created_at, reason, ns"
+    " FROM flow_transitions WHERE dfid = :dfid AND ns = :ns ORDER BY id"
+)
+
+
+def transitions(tx: Tx, dfid: str, *, ns: str = MAIN) -> tuple[Transition, ...]:
+    """Every change of a flow's status, oldest first."""
+    return tuple(Transition(*row) for row in tx.all(_HISTORY, dfid=dfid, ns=ns))

@@ -1,0 +1,150 @@
+"""What the nouns of the runtime share: rows under the log, JSON as text, and being alone with a record.
+
+Rules:
+- A row and its leaf are written together (`add`, `change`); each version of a record is another leaf of its handle.
+- Work that reads before it writes is alone with what it read (`alone`): SQLite has one writer anyway, on PostgreSQL an
+  advisory lock is held to the end of the transaction. Keys are taken in the order flow, agent, resources.
+- JSON is stored as its canonical text (RFC 8785); what has none is refused before anything is written.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final, TypeVar
+
+from holdfast.crypto import canonical
+from holdfast.db import Query, Row, Tx, sql
+from holdfast.db.sql import sql_postgres
+from holdfast.errors import InvalidInputError
+from holdfast.evidence import covered, leaves
+from holdfast.evidence.leaves import Projection
+from holdfast.model.times import to_micros, to_text
+
+T = TypeVar("T")
+
+MAIN: Final = "main"
+BEGINNING: Final = "0001-01-01T00:00:00.000000Z"
+"""Before everything, where no moment is given."""
+_MOST_PAGE: Final = 1_000
+_LONGEST_NAME: Final = 500
+
+# --- under the log -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A table whose rows are under the log."""
+
+    projection: Projection
+    kind: str
+    key: str
+    first: str | int
+
+
+RECORDS: Final[list[Record]] = []
+
+
+def register(projection: Projection, *, kind: str, key: str, first: str | int = "") -> Projection:
+    """Name a table as being under the log, by its key; `first` lies before every key."""
+    assert key in projection.columns, "the projection holds the row's key"
+    RECORDS.append(Record(projection, kind, key, first))
+    covered.register(projection, kinds=(kind,), key=key, first=first)
+    return projection
+
+
+def add(tx: Tx, query: Query, kind: str, projection: Projection, row: Mapping[str, Any]) -> None:
+    """Write the first version of a record, with its leaf."""
+    mark = leaves.stamp(tx, kind, projection, row, ns=row["ns"])
+    tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
+
+
+def change(
+    tx: Tx, query: Query, kind: str, projection: Projection, row: Mapping[str, Any], *, leaf_id: str, leaf_ver: int
+) -> None:
+    """Write the next version of a record, with its leaf; `leaf_id` and `leaf_ver` are those of the last one."""
+    mark = leaves.stamp(tx, kind, projection, row, leaf_id=leaf_id, leaf_ver=leaf_ver + 1, ns=row["ns"])
+    tx.execute(query, **row, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver, leaf_salt=mark.leaf_salt, expect=1)
+
+
+def numbered(text: str, table: str) -> Query:
+    """A query whose `{id}` is the number of the table's next row, which its leaf has to name before it is written."""
+    # The table's name comes from code, never from a user.
+    newest = f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'"  # noqa: S608
+    return sql(
+        text.replace("{id}", f"coalesce(({newest}), 0) + 1"),
+        postgres=text.replace("{id}", f"nextval('{table}_id_seq')"),
+    )
+
+
+# --- being alone -------------------------------------------------------------------------------------------------
+
+_ALONE = sql_postgres("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
+
+
+def alone(tx: Tx, key: str) -> None:
+    """From here to the end of the transaction nobody else is past this point with the same key."""
+    if tx.dialect == "postgres":
+        tx.execute(_ALONE, key=key)
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+
+def dump(value: Any) -> str:
+    """A value as canonical JSON text; InvalidInputError where it has none."""
+    return canonical.dumps(value).decode()
+
+
+def load(text: str | None) -> Any:
+    """The value of a JSON column."""
+    return None if text is None else json.loads(text)
+
+
+def name(what: str, text: Any) -> str:
+    """A name somebody chose: not empty, not endless, no control characters."""
+    if not isinstance(text, str) or not text or len(text) > _LONGEST_NAME or not text.isprintable():
+        raise InvalidInputError(f"{what} must be a printable text of 1 to {_LONGEST_NAME} characters", value=str(text))
+    return text
+
+
+def one_of(what: str, value: str, allowed: frozenset[str]) -> str:
+    """One of a few words."""
+    if value not in allowed:
+        raise InvalidInputError(f"{what} is one of {', '.join(sorted(allowed))}, not {value!r}", value=str(value))
+    return value
+
+
+def number(what: str, value: Any, *, least: float = -inf, most: float = sys.float_info.max) -> float:
+    """A finite number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        bounds = "" if least == -inf else f" of at least {least:g}"
+        raise InvalidInputError(f"{what} is a finite number{bounds}", value=str(value))
+    return float(value)
+
+
+def seconds(what: str, value: float, *, least: float = 0.0) -> float:
+    """A span of time that a calendar can hold."""
+    return number(what, value, least=least, most=3e9)
+
+
+def moment(what: str, text: str) -> str:
+    """A time as it is stored."""
+    try:
+        return to_text(to_micros(text))
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(f"{what}: {error}", value=str(text)) from error
+
+
+def limited(limit: int) -> int:
+    """The size of a page."""
+    if not 1 <= limit <= _MOST_PAGE:
+        raise InvalidInputError(f"a page has 1 to {_MOST_PAGE} rows", limit=limit)
+    return limit
+
+
+def paged(rows: list[Row], limit: int, read: Callable[[Row], T], key: Callable[[T], Any]) -> tuple[tuple[T, ...], Any]:
+    """A page of values, and the key after which the next one begins: None at the end."""
+    found = tuple(read(row) for row in rows)
+    return found, key(found[-1]) if len(found) == limit else None

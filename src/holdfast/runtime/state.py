@@ -1,0 +1,46 @@
+"""State: what an agent keeps from one flow to the next. Rules: those of documents.py."""
+
+from typing import Any, Final
+
+from holdfast.db import Tx, sql
+from holdfast.evidence.leaves import Projection
+from holdfast.model.records import Document
+from holdfast.runtime import documents, rows
+from holdfast.runtime.documents import Shelf
+from holdfast.runtime.rows import MAIN
+
+STATE: Final = rows.register(
+    Projection("agent_state", 1, ("agent_id", "data", "version", "updated_at", "ns")), kind="state", key="agent_id"
+)
+_SHELF: Final = Shelf(
+    kind="state",
+    key="agent_id",
+    owner="agent",
+    projection=STATE,
+    exists=sql("SELECT 1 FROM agent_registry WHERE agent_id = :key AND ns = :ns"),
+    find=sql("SELECT data, version, updated_at, leaf_id, leaf_ver FROM agent_state WHERE agent_id = :key AND ns = :ns"),
+    add=sql(
+        "INSERT INTO agent_state (agent_id, data, version, updated_at, ns, leaf_id, leaf_ver, leaf_salt)"
+        " VALUES (:agent_id, :data, :version, :updated_at, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
+    ),
+    change=sql(
+        "UPDATE agent_state SET data = :data, version = :version, updated_at = :updated_at, leaf_id = :leaf_id,"
+        " leaf_ver = :leaf_ver, leaf_salt = :leaf_salt"
+        " WHERE agent_id = :agent_id AND ns = :ns AND version = :version - 1"
+    ),
+)
+
+
+def put(tx: Tx, agent_id: str, data: Any, *, ns: str = MAIN) -> Document:
+    """Keep a value for an agent, whatever it had before."""
+    return documents.put(tx, _SHELF, agent_id, rows.dump(data), expected=None, ns=ns)
+
+
+def update(tx: Tx, agent_id: str, data: Any, *, expected_version: int, ns: str = MAIN) -> Document:
+    """Replace the state that was read as that version; 0 means there was none."""
+    return documents.put(tx, _SHELF, agent_id, rows.dump(data), expected=expected_version, ns=ns)
+
+
+def read(tx: Tx, agent_id: str, *, ns: str = MAIN) -> Document:
+    """What is kept for an agent."""
+    return documents.shown(agent_id, documents.find(tx, _SHELF, agent_id, ns))

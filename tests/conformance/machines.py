@@ -1,0 +1,376 @@
+"""Plain Python models of flows, locks, idempotency, escalations and retries, walked at random beside a real store."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from holdfast import errors, sync
+from holdfast.model.flows import STATUSES, TERMINAL, legal
+from holdfast.testing import FrozenClock
+
+_PICK = st.integers(0, 10**6)
+
+
+class Machine(RuleBasedStateMachine):
+    """A walk in a store that others walked in before: every walk has an agent of its own."""
+
+    store: ClassVar[sync.Holdfast]
+    clock: ClassVar[FrozenClock]
+    walks: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Machine.walks += 1
+        self.name, self.now = f"walker{Machine.walks}", 0.0
+        self.store.agents.register(self.name, version="1.0.0")
+
+    def running(self) -> str:
+        dfid = self.store.flows.start(self.name).dfid
+        self.store.flows.transition(dfid, "RUNNING")
+        return dfid
+
+    @rule(seconds=st.sampled_from([1, 5, 10, 30]))
+    def time_passes(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+        self.now += seconds
+
+
+class FlowMachine(Machine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.flows: dict[str, list[str]] = {}
+
+    @rule()
+    def start(self) -> None:
+        self.flows[self.store.flows.start(self.name).dfid] = []
+
+    @precondition(lambda self: self.flows)
+    @rule(pick=_PICK, to=st.sampled_from(sorted(STATUSES)))
+    def move(self, pick: int, to: str) -> None:
+        dfid, path = list(self.flows.items())[pick % len(self.flows)]
+        if legal(path[-1] if path else "CREATED", to):
+            path.append(to)
+            assert self.store.flows.transition(dfid, to).status == to
+        else:
+            with pytest.raises(errors.IllegalTransitionError):
+                self.store.flows.transition(dfid, to)
+
+    @invariant()
+    def the_store_agrees(self) -> None:
+        for flow in self.store.flows.list(agent_id=self.name, limit=1000).flows:
+            path = self.flows[flow.dfid]
+            assert flow.status == (path[-1] if path else "CREATED")
+            assert (flow.started_at is not None) == ("RUNNING" in path)
+            assert (flow.completed_at is not None) == (flow.status in TERMINAL)
+        if self.flows:
+            dfid = next(reversed(self.flows))
+            assert [one.to_status for one in self.store.flows.transitions(dfid)] == self.flows[dfid]
+
+
+@dataclass
+class Held:
+    amount: float
+    capacity: float | None
+    until: float
+
+
+class LockMachine(Machine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.flows = [self.running() for _ in range(3)]
+        self.held: dict[str, dict[str, Held]] = {"a": {}, "b": {}}
+        self.fences = {"a": 0, "b": 0}
+
+    def fits(self, resource: str, dfid: str, amount: float, capacity: float | None) -> bool:
+        others = [held for flow, held in self.alive(resource).items() if flow != dfid]
+        if not others:
+            return True
+        if capacity is None or any(held.capacity is None for held in others):
+            return False
+        room = min([capacity, *(held.capacity for held in others if held.capacity is not None)])
+        return sum(held.amount for held in others) + amount <= room
+
+    def alive(self, resource: str) -> dict[str, Held]:
+        return {flow: held for flow, held in self.held[resource].items() if held.until > self.now}
+
+    @rule(
+        pick=_PICK,
+        resources=st.dictionaries(st.sampled_from(["a", "b"]), st.integers(1, 6), min_size=1),
+        capacity=st.sampled_from([None, 6, 8, 10]),
+        ttl=st.sampled_from([5, 20]),
+    )
+    def acquire(self, pick: int, resources: dict[str, int], capacity: float | None, ttl: int) -> None:
+        dfid = self.flows[pick % 3]
+        wanted = {f"{self.name} {name}": float(amount) for name, amount in resources.items()}
+        if not all(self.fits(name, dfid, amount, capacity) for name, amount in resources.items()):
+            with pytest.raises(errors.ContentionTimeoutError):
+                self.store.locks.try_acquire(dfid, wanted, capacity=capacity, ttl_s=ttl)
+            return
+        for lock in self.store.locks.try_acquire(dfid, wanted, capacity=capacity, ttl_s=ttl):
+            name = lock.resource_id[-1]
+            self.held[name][dfid] = Held(resources[name], capacity, self.now + ttl)
+            assert lock.fence > self.fences[name]
+            self.fences[name] = lock.fence
+
+    @rule(pick=_PICK, name=st.sampled_from(["a", "b"]))
+    def release(self, pick: int, name: str) -> None:
+        dfid = self.flows[pick % 3]
+        self.store.locks.release(dfid, f"{self.name} {name}")
+        self.held[name].pop(dfid, None)
+
+    @rule(pick=_PICK, name=st.sampled_from(["a", "b"]))
+    def extend(self, pick: int, name: str) -> None:
+        dfid = self.flows[pick % 3]
+        if dfid in self.alive(name):
+            self.store.locks.extend(dfid, f"{self.name} {name}", ttl_s=20)
+            self.held[name][dfid].until = self.now + 20
+        else:
+            with pytest.raises(errors.LockLostError):
+                self.store.locks.extend(dfid, f"{self.name} {name}", ttl_s=20)
+
+    @rule(pick=_PICK, end=st.sampled_from(["COMPLETED", "FAILED", "CANCELLED"]))
+    def end(self, pick: int, end: str) -> None:
+        dfid = self.flows[pick % 3]
+        self.store.flows.transition(dfid, end)
+        for held in self.held.values():
+            held.pop(dfid, None)
+        self.flows[pick % 3] = self.running()
+
+    @invariant()
+    def the_store_agrees(self) -> None:
+        for name in self.held:
+            locks = self.store.locks.list(resource=f"{self.name} {name}")
+            assert {lock.dfid: lock.amount for lock in locks} == {
+                dfid: held.amount for dfid, held in self.alive(name).items()
+            }
+
+
+@dataclass
+class Known:
+    request: int
+    state: str
+    until: float
+    result: Any = None
+
+
+class _CrashError(BaseException):
+    """A process that dies while it executes."""
+
+
+class IdempotencyMachine(Machine):
+    TTL, LEASE = 20, 10
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: dict[str, Known] = {}
+
+    def call(self, key: str, request: int, outcome: str, again: bool, calls: list[int]) -> Any:
+        def fn() -> int | None:
+            calls.append(1)
+            if outcome == "crash":
+                raise _CrashError
+            if outcome in {"retry", "replay"}:
+                raise ZeroDivisionError
+            return None if outcome == "none" else len(self.keys)
+
+        return self.store.idempotency.once(
+            f"{self.name} {key}",
+            request,
+            fn,
+            ttl_s=self.TTL,
+            lease_s=self.LEASE,
+            on_error="replay" if outcome == "replay" else "retry",
+            on_unknown="retry" if again else "ask",
+        )
+
+    @rule(
+        key=st.sampled_from(["a", "b"]),
+        request=st.sampled_from([1, 1, 1, 2]),
+        outcome=st.sampled_from(["value", "none", "crash", "retry", "replay"]),
+        again=st.booleans(),
+    )
+    def once(self, key: str, request: int, outcome: str, again: bool) -> None:
+        known, calls = self.keys.get(key), list[int]()
+        if known is not None and known.state in {"DONE", "FAILED"} and known.until <= self.now:
+            known = None
+        if known is not None and known.state == "RUNNING" and known.until > self.now and known.request == request:
+            return  # it would wait for the lease, and time stands still
+        expected = self.expected(known, request, outcome, again)
+        if expected is None:
+            assert self.call(key, request, outcome, again, calls) == (
+                known.result if known and known.state == "DONE" else None if outcome == "none" else len(self.keys)
+            )
+        else:
+            with pytest.raises(expected):
+                self.call(key, request, outcome, again, calls)
+        executes = known is None or (known.state == "RUNNING" and again and known.request == request)
+        assert len(calls) == executes
+        if executes:
+            self.learn(key, request, outcome)
+
+    def expected(self, known: Known | None, request: int, outcome: str, again: bool) -> type[BaseException] | None:
+        if known is not None:
+            if known.request != request:
+                return errors.IdempotencyConflictError
+            if known.state == "FAILED":
+                return errors.ReplayedError
+            if known.state == "DONE":
+                return None
+            if not again:
+                return errors.UnknownOutcomeError
+        return {"crash": _CrashError, "retry": ZeroDivisionError, "replay": ZeroDivisionError}.get(outcome)
+
+    def learn(self, key: str, request: int, outcome: str) -> None:
+        if outcome == "retry":
+            self.keys.pop(key, None)
+        elif outcome == "crash":
+            self.keys[key] = Known(request, "RUNNING", self.now + self.LEASE)
+        elif outcome == "replay":
+            self.keys[key] = Known(request, "FAILED", self.now + self.TTL)
+        else:
+            result = None if outcome == "none" else len(self.keys)
+            self.keys[key] = Known(request, "DONE", self.now + self.TTL, result)
+
+    @rule(key=st.sampled_from(["a", "b"]))
+    def settle(self, key: str) -> None:
+        known = self.keys.get(key)
+        if known is not None and known.state == "RUNNING" and known.until <= self.now:
+            self.store.idempotency.settle(f"{self.name} {key}", "by hand", ttl_s=self.TTL)
+            self.keys[key] = Known(known.request, "DONE", self.now + self.TTL, "by hand")
+        else:
+            with pytest.raises((errors.ConflictError, errors.NotFoundError)):
+                self.store.idempotency.settle(f"{self.name} {key}", "by hand", ttl_s=self.TTL)
+
+    @rule(key=st.sampled_from(["a", "b"]))
+    def forget(self, key: str) -> None:
+        known = self.keys.get(key)
+        may = known is not None and (known.state != "RUNNING" or known.until <= self.now)
+        assert self.store.idempotency.forget(f"{self.name} {key}") == may
+        if may:
+            del self.keys[key]
+
+
+@dataclass
+class Asked:
+    dfid: str
+    deadline: float
+    status: str = "PENDING"
+
+
+@dataclass
+class Agent:
+    spent: list[float] = field(default_factory=list)
+    suspended: bool = False
+
+
+class EscalationMachine(Machine):
+    BUDGET, WINDOW = 2, 40
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.agent, self.asked = Agent(), dict[int, Asked]()
+
+    @rule(deadline=st.sampled_from([5, 20, 1000]))
+    def request(self, deadline: int) -> None:
+        if self.agent.suspended:
+            return
+        dfid = self.running()
+        ask: dict[str, Any] = {"reason": "?", "deadline_s": deadline, "budget": self.BUDGET, "window_s": self.WINDOW}
+        if sum(at > self.now - self.WINDOW for at in self.agent.spent) < self.BUDGET:
+            self.agent.spent.append(self.now)
+            made = self.store.escalations.request(dfid, **ask)
+            self.asked[made.id] = Asked(dfid, self.now + deadline)
+            return
+        with pytest.raises(errors.BudgetExhaustedError):
+            self.store.escalations.request(dfid, **ask)
+        self.agent.suspended = True
+        assert self.store.flows.get(dfid).status == "CANCELLED"
+
+    @precondition(lambda self: self.agent.suspended)
+    @rule()
+    def reinstate(self) -> None:
+        assert self.store.agents.get(self.name).suspension_reason == "ESCALATION_BUDGET_EXHAUSTED"
+        self.store.agents.set_status(self.name, "ACTIVE")
+        self.agent.suspended = False
+
+    @precondition(lambda self: self.asked)
+    @rule(pick=_PICK, status=st.sampled_from(["APPROVED", "REJECTED", "CANCELLED"]))
+    def resolve(self, pick: int, status: str) -> None:
+        id, asked = list(self.asked.items())[pick % len(self.asked)]
+        if asked.status != "PENDING":
+            with pytest.raises(errors.AlreadyResolvedError):
+                self.store.escalations.resolve(id, status, by="ann")
+        elif asked.deadline <= self.now:
+            with pytest.raises(errors.DeadlinePassedError):
+                self.store.escalations.resolve(id, status, by="ann")
+            asked.status = "REJECTED"
+        else:
+            self.store.escalations.resolve(id, status, by="ann")
+            asked.status = status
+
+    @precondition(lambda self: self.asked)
+    @rule(pick=_PICK)
+    def expire(self, pick: int) -> None:
+        id, asked = list(self.asked.items())[pick % len(self.asked)]
+        if asked.status == "PENDING" and asked.deadline <= self.now:
+            asked.status = "REJECTED"
+        assert self.store.escalations.expire(id).status == asked.status
+
+    @invariant()
+    def the_store_agrees(self) -> None:
+        onward = {"PENDING": "WAITING_ESCALATION", "APPROVED": "RUNNING", "REJECTED": "FAILED"}
+        pending = {one.id for one in self.store.escalations.pending(agent_id=self.name).escalations}
+        assert pending == {id for id, asked in self.asked.items() if asked.status == "PENDING"}
+        for asked in list(self.asked.values())[-3:]:
+            assert self.store.flows.get(asked.dfid).status == onward.get(asked.status, asked.status)
+        assert (self.store.agents.get(self.name).status == "SUSPENDED") == self.agent.suspended
+
+
+@dataclass
+class Tried:
+    count: int = 0
+    most: int = 3
+    policy: str = "LINEAR"
+    free_at: float = 0.0
+
+
+class RetryMachine(Machine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tried: dict[str, Tried] = {}
+
+    @rule()
+    def start(self) -> None:
+        self.tried[self.running()] = Tried()
+
+    @precondition(lambda self: self.tried)
+    @rule(
+        pick=_PICK,
+        most=st.sampled_from([None, 2, 5]),
+        policy=st.sampled_from(["LINEAR", "NONE", "EXPONENTIAL_BACKOFF"]),
+    )
+    def reject(self, pick: int, most: int | None, policy: str) -> None:
+        dfid, tried = list(self.tried.items())[pick % len(self.tried)]
+        if tried.count >= tried.most:
+            with pytest.raises(errors.FlowEndedError):
+                self.store.retries.reject(dfid, max_retries=most, policy=policy)
+            return
+        tried.count, tried.most, tried.policy = tried.count + 1, most or tried.most, policy
+        retry = self.store.retries.reject(dfid, max_retries=most, policy=policy, base_s=4)
+        longest = {"LINEAR": 4 * tried.count, "NONE": 0, "EXPONENTIAL_BACKOFF": 4 * 2 ** (tried.count - 1)}[policy]
+        tried.free_at = self.now + longest
+        assert (retry.rejection_count, retry.max_retries, retry.retry_policy) == (tried.count, tried.most, policy)
+
+    @invariant()
+    def the_store_agrees(self) -> None:
+        for dfid, tried in list(self.tried.items())[-3:]:
+            ended = tried.count >= tried.most
+            assert self.store.flows.get(dfid).status == ("FAILED" if ended else "RUNNING")
+            if ended or tried.free_at <= self.now or tried.policy != "EXPONENTIAL_BACKOFF":
+                assert self.store.retries.allowed(dfid) == (not ended and tried.free_at <= self.now)
+
+
+MACHINES = [FlowMachine, LockMachine, IdempotencyMachine, EscalationMachine, RetryMachine]

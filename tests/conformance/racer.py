@@ -1,0 +1,80 @@
+"""A process that races others for the same thing, a round for each line it is given; see test_races.py.
+
+python -m tests.conformance.racer MODE HOME URL SCRATCH
+"""
+
+import os
+import sys
+from collections.abc import Callable
+
+from holdfast import errors, sync
+
+
+def locks(store: sync.Holdfast, turn: str, mine: str) -> str:
+    try:
+        store.locks.try_acquire(mine, {f"r{turn}": 400}, capacity=1000)
+    except errors.ContentionTimeoutError:
+        return "0"
+    return "1"
+
+
+def waits(store: sync.Holdfast, turn: str, mine: str) -> str:
+    """Everybody gets the lock in the end; the fences say that nobody had it at the same time."""
+    [lock] = store.locks.acquire(mine, {f"r{turn}": 1}, timeout_s=60)
+    store.locks.release(mine, f"r{turn}")
+    return str(lock.fence)
+
+
+def once(store: sync.Holdfast, turn: str, _: str) -> str:
+    def execute() -> str:
+        file = os.open(sys.argv[4], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, f"{turn}\n".encode())
+        os.close(file)
+        return f"result {turn}"
+
+    return str(store.idempotency.once(f"k{turn}", turn, execute))
+
+
+def budget(store: sync.Holdfast, _: str, mine: str) -> str:
+    granted = 0
+    for dfid in mine.split(","):
+        try:
+            store.escalations.request(dfid, reason="?")
+            granted += 1
+        except errors.BudgetExhaustedError:
+            pass
+    return str(granted)
+
+
+def rejections(store: sync.Holdfast, _: str, mine: str) -> str:
+    return str([store.retries.reject(mine, max_retries=1000).rejection_count for _ in range(10)])
+
+
+def resolvers(store: sync.Holdfast, _: str, mine: str) -> str:
+    try:
+        store.escalations.resolve(int(mine), "APPROVED", by=str(os.getpid()))
+    except errors.AlreadyResolvedError:
+        return "0"
+    return "1"
+
+
+def recoveries(store: sync.Holdfast, _: str, mine: str) -> str:
+    return str(len(store.flows.recover(mine)))
+
+
+MODES: dict[str, Callable[[sync.Holdfast, str, str], str]] = {
+    mode.__name__: mode for mode in (locks, waits, once, budget, rejections, resolvers, recoveries)
+}
+
+
+def main() -> None:
+    race = MODES[sys.argv[1]]
+    with sync.open(sys.argv[2], sys.argv[3] or None) as store:
+        print("ready", flush=True)
+        for line in sys.stdin:
+            turn, mine = line.rstrip("\n").split(" ", 1)
+            print(race(store, turn, mine), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""The nouns of the runtime on both faces, one act from several, and the defects of the existing implementation."""
+
+import asyncio
+import inspect
+from typing import Any
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.client import Holdfast
+from holdfast.db import Tx
+from holdfast.model.guards import Swept
+from holdfast.ops import AsyncNoun, SyncNoun
+from holdfast.runtime import audit, escalations, flows, locks, state
+from holdfast.runtime.rows import load
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+
+
+def _nouns(store: Any, kind: type) -> dict[str, Any]:
+    return {name: noun for name, noun in vars(store).items() if isinstance(noun, kind)}
+
+
+class Decisions(OnStore):
+    def test_both_faces_have_the_same_nouns_and_verbs(self, store: sync.Holdfast) -> None:
+        there, here = _nouns(Holdfast(store.core), AsyncNoun), _nouns(store, SyncNoun)
+        assert here.keys() == there.keys()
+        for name, noun in here.items():
+            verbs = [verb for verb in vars(type(noun)) if not verb.startswith("_")]
+            assert verbs == [verb for verb in vars(type(there[name])) if not verb.startswith("_")]
+            for verb in verbs:
+                signature = inspect.signature(getattr(noun, verb))
+                assert signature.parameters == inspect.signature(getattr(there[name], verb)).parameters
+                assert "tx" not in signature.parameters
+                assert getattr(noun, verb).__doc__
+
+    def test_a_whole_decision_on_the_async_face(self, live: sync.Holdfast) -> None:
+        async def decide() -> str:
+            store = Holdfast(live.core)
+            await store.agents.register("bot", version="1.2")
+            flow = await store.flows.start("bot", flow_type="rebalance")
+            await store.flows.transition(flow.dfid, "RUNNING")
+            await store.contexts.put(flow.dfid, {"price": 3})
+            [lock] = await store.locks.acquire(flow.dfid, {"portfolio:BTC": 3}, capacity=10)
+            asked = await store.escalations.request(flow.dfid, reason="over limit", proposal={"buy": 3})
+            waiting = asyncio.ensure_future(store.escalations.wait(asked.id))
+            await store.escalations.resolve(asked.id, "APPROVED", by="ann")
+            assert (await waiting).approved
+            order = await store.idempotency.once(flow.dfid, {"buy": 3}, lambda: {"order": 1})
+            await store.audit.record(flow.dfid, "ORDERED", detail=order | {"fence": lock.fence})
+            await store.ledger.append(flow.dfid, {"buy": 3}, context_ref="c", evidence_hash="h")
+            await store.feedback.record("bot", flow.dfid, status="Accepted", score=1.0)
+            await store.state.put("bot", {"orders": 1})
+            await store.flows.transition(flow.dfid, "COMPLETED")
+            return flow.dfid
+
+        dfid = asyncio.run(decide())
+        assert live.flows.get(dfid).status == "COMPLETED"
+        assert live.locks.list() == ()
+
+    def test_several_operations_make_one_act_or_none(self, store: sync.Holdfast) -> None:
+        def act(tx: Tx, fail: bool) -> str:
+            dfid = flows.start(tx, "trader").dfid
+            flows.transition(tx, dfid, "RUNNING")
+            locks.try_acquire(tx, dfid, {"r": 1})
+            audit.record(tx, dfid, "STARTED")
+            state.put(tx, "trader", {"last": dfid})
+            if fail:
+                raise ZeroDivisionError
+            return dfid
+
+        with pytest.raises(ZeroDivisionError):
+            store.write(lambda tx: act(tx, True))
+        assert (store.flows.list().flows, store.locks.list()) == ((), ())
+        dfid = store.write(lambda tx: act(tx, False))
+        assert store.state.read("trader").data == {"last": dfid}
+
+    def test_an_operation_that_fails_in_a_crowd_harms_nobody(self, live: sync.Holdfast) -> None:
+        async def crowd() -> list[Any]:
+            store = Holdfast(live.core)
+            calls = []
+            for number in range(60):
+                agent = "nobody" if number % 3 == 0 else "trader"
+                calls.append(store.write(lambda tx, agent=agent: _open(tx, agent)))  # type: ignore[misc]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        outcomes = asyncio.run(crowd())
+        assert sum(isinstance(one, errors.NotFoundError) for one in outcomes) == 20
+        assert len(live.flows.list(status="RUNNING").flows) == 40
+
+    def test_agents_are_not_asked_for_what_the_kernel_decides(self, store: sync.Holdfast) -> None:
+        """A refused request, in the same transaction as other work, is recorded with all of it."""
+        dfid = running(store)
+
+        def ask(tx: Tx) -> Any:
+            audit.record(tx, dfid, "BEFORE")
+            return escalations.request(tx, dfid, reason="?", budget=0)
+
+        with pytest.raises(errors.BudgetExhaustedError):
+            store.write(ask)
+        events = [event.event_type for event in store.audit.for_flow(dfid).events]
+        assert events == ["BEFORE", "ESCALATION_BUDGET_EXHAUSTED"]
+
+    def test_a_sweep_puts_away_what_time_has_ended_and_counts_the_rest(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        flows = [running(store) for _ in range(4)]
+        store.locks.try_acquire(flows[0], {"a": 1, "b": 1}, ttl_s=5)
+        store.locks.try_acquire(flows[0], {"c": 1}, ttl_s=50)
+        store.idempotency.once("k", 1, lambda: 1, ttl_s=5)
+        asked = store.escalations.request(flows[1], reason="?", deadline_s=5)
+        store.flows.lease(flows[2], "dead", lease_s=5)
+        store.sagas.mark_dirty(flows[3], "pay")
+        assert store.sweep.run() == Swept(0, 0, 0, 0, 1, 0)
+        clock.advance(5)
+        assert store.sweep.run() == Swept(2, 1, 1, 1, 1, 0)
+        assert store.escalations.get(asked.id).resolved_by == "deadline"
+        assert store.sweep.run() == Swept(0, 0, 0, 1, 1, 0)
+
+    # --- what the existing implementation gets wrong; the races among them are in test_races.py too ------------------
+
+    def test_defect_registering_again_erased_state_and_budget_and_ended_a_suspension(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        for _ in range(3):
+            store.escalations.request(running(store), reason="?")
+        dfid = running(store)
+        store.state.put("trader", 1)
+        store.agents.set_status("trader", "SUSPENDED", reason="x")
+        assert store.agents.register("trader", version="1.0.0").agent.status == "SUSPENDED"
+        store.agents.set_status("trader", "ACTIVE")
+        store.agents.register("trader", version="1.0.0")
+        assert store.state.read("trader").data == 1
+        with pytest.raises(errors.BudgetExhaustedError):
+            store.escalations.request(dfid, reason="?")
+
+    def test_defect_locks_were_stolen(self, store: sync.Holdfast) -> None:
+        first, second = running(store), running(store)
+        store.locks.try_acquire(first, {"usd": 600}, capacity=1000)
+        store.locks.try_acquire(second, {"usd": 400}, capacity=1000)
+        with pytest.raises(errors.ContentionTimeoutError):
+            store.locks.try_acquire(running(store), {"usd": 600}, capacity=1000)
+        assert {lock.dfid: lock.amount for lock in store.locks.list()} == {first: 600.0, second: 400.0}
+
+    def test_defect_a_none_result_ran_again_always(self, store: sync.Holdfast) -> None:
+        calls: list[int] = []
+        for _ in range(3):
+            assert store.idempotency.once("k", 1, lambda: calls.append(1)) is None
+        assert len(calls) == 1
+
+    def test_defect_expired_entries_were_returned(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        store.idempotency.once("k", 1, lambda: "old", ttl_s=1)
+        clock.advance(1)
+        assert store.idempotency.once("k", 1, lambda: "new") == "new"
+
+    def test_defect_request_hashes_were_never_checked(self, store: sync.Holdfast) -> None:
+        store.idempotency.once("k", {"buy": 1}, lambda: 1)
+        with pytest.raises(errors.IdempotencyConflictError):
+            store.idempotency.once("k", {"buy": 1000}, lambda: 1)
+
+    def test_defect_illegal_transitions_were_recorded_and_the_status_never_changed(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        assert store.flows.get(dfid).status == "RUNNING"
+        store.flows.transition(dfid, "COMPLETED")
+        with pytest.raises(errors.IllegalTransitionError):
+            store.flows.transition(dfid, "RUNNING")
+        assert [one.to_status for one in store.flows.transitions(dfid)] == ["RUNNING", "COMPLETED"]
+        assert store.flows.get(dfid).status == "COMPLETED"
+
+    def test_defect_json_was_rewritten(self, store: sync.Holdfast) -> None:
+        session = store.agents.register("a", version="1.0.0", contract={"b": 1, "a": [1.0, "\0"]})
+        assert session.agent.contract == load('{"a":[1,"\\u0000"],"b":1}')
+        assert store.agents.get("a").contract == session.agent.contract
+
+
+def _open(tx: Tx, agent_id: str) -> str:
+    dfid = flows.start(tx, agent_id).dfid
+    flows.transition(tx, dfid, "RUNNING")
+    return dfid
+
+
+class TestSqlite(OnSqlite, Decisions):
+    pass
+
+
+class TestMemory(InMemory, Decisions):
+    pass
+
+
+class TestPostgres(OnPostgres, Decisions):
+    pass

@@ -1,0 +1,238 @@
+"""Escalations: budgets that hold, answers that are given once, deadlines that say so; on every backend."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.client import Holdfast
+from holdfast.db import sql
+from holdfast.model.guards import Escalation
+from holdfast.model.times import later
+from holdfast.runtime import escalations
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+
+_SPENT = sql("SELECT count(*) FROM escalation_budget WHERE agent_id = 'trader'")
+
+
+class Escalations(OnStore):
+    def test_a_request_makes_its_flow_wait_and_shows_what_was_asked(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        asked = store.escalations.request(
+            dfid, reason="over limit", context={"pnl": 1.5}, proposal={"buy": 3}, impact="HIGH_IMPACT", deadline_s=600
+        )
+        assert store.flows.get(dfid).status == "WAITING_ESCALATION"
+        assert store.escalations.get(asked.id) == asked
+        assert store.escalations.pending().escalations == (asked,)
+        assert (asked.context, asked.proposal, asked.impact) == ({"pnl": 1.5}, {"buy": 3}, "HIGH_IMPACT")
+        assert (asked.status, asked.deadline) == ("PENDING", later(asked.created_at, 600))
+
+    @pytest.mark.parametrize(
+        ("status", "decision", "onward"),
+        [("APPROVED", "OVERRIDE", "RUNNING"), ("REJECTED", "ABORT", "FAILED"), ("CANCELLED", "ABORT", "CANCELLED")],
+    )
+    def test_the_answer_moves_the_flow_on(self, store: sync.Holdfast, status: str, decision: str, onward: str) -> None:
+        dfid = running(store)
+        asked = store.escalations.request(dfid, reason="?")
+        answer = store.escalations.resolve(asked.id, status, by="ann", comment="because")
+        assert (answer.status, answer.human_decision) == (status, decision)
+        assert (answer.resolved_by, answer.comment) == ("ann", "because")
+        assert answer == store.escalations.get(asked.id)
+        assert store.flows.get(dfid).status == onward
+        assert store.flows.transitions(dfid)[-1].causation_id == f"escalation:{asked.id}"
+
+    def test_a_modified_proposal_stands_beside_the_one_shown(self, store: sync.Holdfast) -> None:
+        asked = store.escalations.request(running(store), reason="?", proposal={"buy": 3})
+        answer = store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal={"buy": 1})
+        assert (answer.human_decision, answer.proposal, answer.answer) == ("MODIFY", {"buy": 3}, {"buy": 1})
+
+    def test_the_second_resolver_gets_a_conflict(self, store: sync.Holdfast) -> None:
+        asked = store.escalations.request(running(store), reason="?")
+        store.escalations.resolve(asked.id, "APPROVED", by="ann")
+        with pytest.raises(errors.AlreadyResolvedError) as refused:
+            store.escalations.resolve(asked.id, "REJECTED", by="bob")
+        assert refused.value.fields["by"] == "ann"
+        assert store.escalations.get(asked.id).status == "APPROVED"
+
+    # --- the budget -----------------------------------------------------------------------------------------------
+
+    def test_a_spent_budget_is_recorded_and_refused(self, store: sync.Holdfast) -> None:
+        for _ in range(3):
+            store.escalations.request(running(store), reason="?")
+        dfid = running(store)
+        with pytest.raises(errors.BudgetExhaustedError):
+            store.escalations.request(dfid, reason="one more", proposal={"x": 1})
+        agent = store.agents.get("trader")
+        assert (agent.status, agent.suspension_reason) == ("SUSPENDED", "ESCALATION_BUDGET_EXHAUSTED")
+        assert store.flows.get(dfid).status == "CANCELLED"
+        assert [event.event_type for event in store.audit.for_flow(dfid).events] == ["ESCALATION_BUDGET_EXHAUSTED"]
+        refused = store.escalations.get(4)
+        assert (refused.status, refused.proposal, refused.reason) == ("CANCELLED", {"x": 1}, "one more")
+        assert len(store.escalations.pending().escalations) == 3
+
+    def test_the_budget_is_full_again_when_the_window_has_passed(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        for _ in range(3):
+            store.escalations.request(running(store), reason="?")
+            clock.advance(10)
+        dfid = running(store)
+        clock.advance(3569.999)
+        late = running(store)
+        with pytest.raises(errors.BudgetExhaustedError):
+            store.escalations.request(late, reason="?")
+        store.agents.set_status("trader", "ACTIVE")
+        clock.advance(0.001)
+        assert store.escalations.request(dfid, reason="?").status == "PENDING"
+        assert store.read(lambda tx: tx.one(_SPENT)) == (4,)
+
+    def test_a_budget_of_three_grants_three_of_eight_at_once(self, live: sync.Holdfast) -> None:
+        flows = [running(live) for _ in range(8)]
+
+        def ask(dfid: str) -> bool:
+            try:
+                live.escalations.request(dfid, reason="?")
+            except errors.BudgetExhaustedError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            granted = list(pool.map(ask, flows))
+        assert sum(granted) == 3
+        assert len(live.escalations.pending().escalations) == 3
+        states = [live.flows.get(dfid).status for dfid in flows]
+        assert states == ["WAITING_ESCALATION" if one else "CANCELLED" for one in granted]
+        assert live.agents.get("trader").status == "SUSPENDED"
+
+    def test_the_kernels_own_questions_cost_nothing(self, store: sync.Holdfast) -> None:
+        for _ in range(5):
+            dfid = running(store)
+            asked = store.write(lambda tx: escalations.alert(tx, dfid, reason="unknown step"))  # noqa: B023
+            assert (asked.opened_by, store.flows.get(dfid).status) == ("kernel", "WAITING_ESCALATION")
+        assert store.read(lambda tx: tx.one(_SPENT)) == (0,)
+
+    @pytest.mark.parametrize(("status", "may"), [("ESCALATION_ONLY", True), ("DEGRADED", True), ("SUSPENDED", False)])
+    def test_who_may_ask(self, store: sync.Holdfast, status: str, may: bool) -> None:
+        dfid = running(store)
+        store.agents.set_status("trader", status)
+        if may:
+            assert store.escalations.request(dfid, reason="?").status == "PENDING"
+            return
+        with pytest.raises(errors.AgentInactiveError):
+            store.escalations.request(dfid, reason="?")
+        assert store.read(lambda tx: tx.one(_SPENT)) == (0,)
+
+    # --- deadlines ------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        ("default", "status", "onward"),
+        [("reject", "REJECTED", "FAILED"), ("approve", "APPROVED", "RUNNING"), ("cancel", "CANCELLED", "CANCELLED")],
+    )
+    def test_a_deadline_that_passes_takes_its_default_and_says_so(
+        self, store: sync.Holdfast, clock: FrozenClock, default: str, status: str, onward: str
+    ) -> None:
+        dfid = running(store)
+        asked = store.escalations.request(dfid, reason="?", deadline_s=10, on_deadline=default)
+        clock.advance(9)
+        assert store.escalations.expire(asked.id).status == "PENDING"
+        clock.advance(1)
+        assert store.write(lambda tx: escalations.sweep(tx)) == 1
+        answer = store.escalations.get(asked.id)
+        assert (answer.status, answer.resolved_by) == (status, "deadline")
+        assert default in (answer.comment or "")
+        assert store.flows.get(dfid).status == onward
+        assert store.write(lambda tx: escalations.sweep(tx)) == 0
+
+    def test_an_answer_after_the_deadline_is_refused_and_the_default_stands(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        asked = store.escalations.request(running(store), reason="?", deadline="2026-01-01T00:01:00+00:00")
+        clock.advance(60)
+        with pytest.raises(errors.DeadlinePassedError):
+            store.escalations.resolve(asked.id, "APPROVED", by="ann")
+        assert store.escalations.get(asked.id).status == "REJECTED"
+
+    def test_waiting_ends_with_the_answer(self, live: sync.Holdfast) -> None:
+        asked = live.escalations.request(running(live), reason="?")
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(live.escalations.wait, asked.id)
+            live.escalations.resolve(asked.id, "APPROVED", by="ann")
+            assert waiting.result(60).status == "APPROVED"
+
+    def test_waiting_ends_with_the_deadline_or_the_timeout(self, live: sync.Holdfast) -> None:
+        asked = live.escalations.request(running(live), reason="?", deadline_s=0.2)
+        assert live.escalations.wait(asked.id).resolved_by == "deadline"
+        other = live.escalations.request(running(live), reason="?")
+        assert live.escalations.wait(other.id, timeout_s=0.1).status == "PENDING"
+
+    def test_one_of_many_resolvers_wins(self, live: sync.Holdfast) -> None:
+        asked = live.escalations.request(running(live), reason="?")
+
+        async def run() -> list[Escalation | BaseException]:
+            store = Holdfast(live.core)
+            calls = (store.escalations.resolve(asked.id, "APPROVED", by=f"p{n}") for n in range(12))
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        answers = asyncio.run(run())
+        assert sum(isinstance(answer, Escalation) for answer in answers) == 1
+        assert sum(isinstance(answer, errors.AlreadyResolvedError) for answer in answers) == 11
+
+    # --- what is wrong --------------------------------------------------------------------------------------------
+
+    def test_a_flow_that_goes_on_without_its_answer_withdraws_the_question(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        asked = store.escalations.request(dfid, reason="?")
+        store.flows.transition(dfid, "CANCELLED")
+        withdrawn = store.escalations.get(asked.id)
+        assert (withdrawn.status, withdrawn.resolved_by) == ("CANCELLED", "kernel")
+        with pytest.raises(errors.AlreadyResolvedError):
+            store.escalations.resolve(asked.id, "APPROVED", by="ann")
+
+    def test_only_a_running_flow_asks(self, store: sync.Holdfast) -> None:
+        waiting = running(store)
+        store.escalations.request(waiting, reason="?")
+        for dfid in (store.flows.start("trader").dfid, waiting):
+            with pytest.raises(errors.IllegalTransitionError):
+                store.escalations.request(dfid, reason="?")
+        assert store.read(lambda tx: tx.one(_SPENT)) == (1,)
+
+    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        calls: list[Callable[[], object]] = [
+            lambda: store.escalations.request(dfid, reason="?", impact="HUGE"),
+            lambda: store.escalations.request(dfid, reason="?", on_deadline="hope"),
+            lambda: store.escalations.request(dfid, reason="?", deadline="soon"),
+            lambda: store.escalations.request(dfid, reason="?", deadline="2026-01-01T00:00:00Z", deadline_s=1),
+        ]
+        for call in calls:
+            with pytest.raises(errors.InvalidInputError):
+                call()
+        asked = store.escalations.request(dfid, reason="?")
+        for status, decision, proposal in (
+            ("PENDING", None, None),
+            ("APPROVED", "ABORT", None),
+            ("REJECTED", "OVERRIDE", None),
+            ("APPROVED", "MODIFY", None),
+            ("REJECTED", "ABORT", {"x": 1}),
+        ):
+            with pytest.raises(errors.InvalidInputError):
+                store.escalations.resolve(asked.id, status, by="ann", decision=decision, proposal=proposal)
+        with pytest.raises(errors.NotFoundError):
+            store.escalations.resolve(99, "APPROVED", by="ann")
+        with pytest.raises(errors.NotFoundError):
+            store.escalations.resolve(asked.id, "APPROVED", by="ann", ns="other")
+
+
+class TestSqlite(OnSqlite, Escalations):
+    pass
+
+
+class TestMemory(InMemory, Escalations):
+    pass
+
+
+class TestPostgres(OnPostgres, Escalations):
+    pass

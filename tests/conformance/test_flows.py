@@ -1,0 +1,201 @@
+"""Decision flows: legal edges only, each a row and a leaf; leases, and recovering from dead workers."""
+
+from itertools import product
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.db import Tx, sql
+from holdfast.model.flows import EDGES, STATUSES, TERMINAL, legal
+from holdfast.model.times import later
+from holdfast.runtime import checks
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+
+_PATHS = {
+    "CREATED": [],
+    "RUNNING": ["RUNNING"],
+    "WAITING_ESCALATION": ["RUNNING", "WAITING_ESCALATION"],
+    "COMPLETED": ["RUNNING", "COMPLETED"],
+    "FAILED": ["RUNNING", "FAILED"],
+    "CANCELLED": ["CANCELLED"],
+    "COMPENSATING": ["RUNNING", "COMPENSATING"],
+    "COMPENSATED": ["RUNNING", "COMPENSATING", "COMPENSATED"],
+}
+_FORGE = sql("UPDATE decision_flows SET status = 'COMPLETED' WHERE dfid = :dfid")
+
+
+class Flows(OnStore):
+    def test_a_root_flow_is_its_own_root_and_a_child_has_its_parents(self, store: sync.Holdfast) -> None:
+        root = store.flows.start("trader", flow_type="rebalance", priority=3, created_by=("user", "ann"))
+        child = store.flows.start("trader", parent=root.dfid)
+        grandchild = store.flows.start("trader", parent=child.dfid)
+        second = store.flows.start("trader", parent=root.dfid)
+        assert (root.root_dfid, root.dfid_parent) == (root.dfid, None)
+        assert {child.root_dfid, grandchild.root_dfid} == {root.dfid}
+        tree = store.flows.tree(root.dfid)
+        assert [node.flow.dfid for node in tree.children] == [child.dfid, second.dfid]
+        assert tree.children[0].children[0].flow == grandchild
+        assert (root.created_by_type, root.created_by_id, root.priority) == ("user", "ann", 3)
+        with pytest.raises(errors.NotFoundError):
+            store.flows.tree(child.dfid)
+
+    def test_only_legal_edges_are_taken_and_an_illegal_one_leaves_no_row(self, store: sync.Holdfast) -> None:
+        for before, after in product(sorted(STATUSES), sorted(STATUSES)):
+            dfid = store.flows.start("trader").dfid
+            for step in _PATHS[before]:
+                store.flows.transition(dfid, step)
+            rows = len(store.flows.transitions(dfid))
+            if legal(before, after):
+                assert store.flows.transition(dfid, after).status == after
+                rows += 1
+            else:
+                with pytest.raises(errors.IllegalTransitionError):
+                    store.flows.transition(dfid, after)
+            assert len(store.flows.transitions(dfid)) == rows
+            assert store.flows.get(dfid).status == (after if legal(before, after) else before)
+
+    def test_the_times_of_a_flow_are_those_of_its_transitions(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        flow = store.flows.start("trader")
+        moments = [flow.created_at]
+        for status in ("RUNNING", "WAITING_ESCALATION", "RUNNING", "FAILED", "COMPENSATING", "COMPENSATED"):
+            clock.advance(1)
+            flow = store.flows.transition(flow.dfid, status, correlation_id="c", causation_id=status)
+            moments.append(later(moments[-1], 1))
+            assert flow == store.flows.get(flow.dfid)
+            assert flow.updated_at == moments[-1]
+            assert flow.completed_at == (moments[-1] if status in TERMINAL else None)
+        assert (flow.created_at, flow.started_at, flow.completed_at) == (moments[0], moments[1], moments[-1])
+        history = store.flows.transitions(flow.dfid)
+        assert [(one.correlation_id, one.causation_id) for one in history] == [("c", one.to_status) for one in history]
+
+    def test_a_status_changed_behind_the_kernels_back_is_found(self, live: sync.Holdfast) -> None:
+        dfid = running(live)
+        live.write(lambda tx: tx.execute(_FORGE, dfid=dfid))
+        findings, _ = live.read(lambda tx: checks.flows(tx))
+        assert len(findings) == 1
+        live.write(lambda tx: tx.execute(_UNFORGE, dfid=dfid))
+
+    def test_the_database_itself_refuses_a_tree_without_its_root(self, store: sync.Holdfast) -> None:
+        def wrong(tx: Tx) -> None:
+            tx.execute(_ROOTLESS, now=tx.now)
+
+        with pytest.raises(errors.ConstraintError):
+            store.write(wrong)
+
+    def test_lists_are_filtered_and_go_on_where_the_page_before_ended(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        store.agents.register("other", version="1.0.0")
+        made = []
+        for number in range(5):
+            clock.advance(1)
+            made.append(store.flows.start("trader", flow_type="a" if number % 2 else "b"))
+        store.flows.start("other")
+        store.flows.transition(made[0].dfid, "CANCELLED")
+        page = store.flows.list(agent_id="trader", limit=2)
+        rest = store.flows.list(agent_id="trader", limit=10, after=page.next or "")
+        assert [flow.dfid for flow in (*page.flows, *rest.flows)] == [flow.dfid for flow in made]
+        assert [flow.dfid for flow in store.flows.list(status="CANCELLED").flows] == [made[0].dfid]
+        assert len(store.flows.list(flow_type="a").flows) == 2
+        assert len(store.flows.list(since=made[3].created_at).flows) == 3
+        for limit in (0, 1001):
+            with pytest.raises(errors.InvalidInputError):
+                store.flows.list(limit=limit)
+
+    def test_a_flow_of_another_namespace_is_not_seen(self, store: sync.Holdfast) -> None:
+        store.agents.register("b", version="1.0.0", ns="other")
+        dfid = store.flows.start("b", ns="other").dfid
+        with pytest.raises(errors.NotFoundError):
+            store.flows.get(dfid)
+        with pytest.raises(errors.NotFoundError):
+            store.flows.transition(dfid, "RUNNING")
+        with pytest.raises(errors.NotFoundError):
+            store.flows.start("trader", parent=dfid)
+        assert store.flows.list().flows == ()
+        assert store.flows.get(dfid, ns="other").ns == "other"
+
+    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
+        dfid = store.flows.start("trader", dfid="mine").dfid
+        for error, call in (
+            (errors.NotFoundError, lambda: store.flows.start("nobody")),
+            (errors.NotFoundError, lambda: store.flows.start("trader", parent="none")),
+            (errors.NotFoundError, lambda: store.flows.get("none")),
+            (errors.AlreadyExistsError, lambda: store.flows.start("trader", dfid="mine")),
+            (errors.InvalidInputError, lambda: store.flows.transition(dfid, "HAPPY")),
+            (errors.InvalidInputError, lambda: store.flows.list(since="yesterday")),
+        ):
+            with pytest.raises(error):
+                call()
+
+    # --- leases ---------------------------------------------------------------------------------------------------
+
+    def test_one_worker_has_a_flow_until_its_lease_runs_out(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        dfid = running(store)
+        first = store.flows.lease(dfid, "w1", lease_s=10)
+        with pytest.raises(errors.ConflictError):
+            store.flows.lease(dfid, "w2")
+        clock.advance(9)
+        store.flows.heartbeat(dfid, first.token, lease_s=10)
+        clock.advance(9)
+        with pytest.raises(errors.ConflictError):
+            store.flows.lease(dfid, "w2")
+        clock.advance(2)
+        second = store.flows.lease(dfid, "w2")
+        assert second.token > first.token
+        with pytest.raises(errors.LeaseLostError):
+            store.flows.heartbeat(dfid, first.token)
+        assert not store.flows.release(dfid, first.token)
+        assert store.flows.release(dfid, second.token)
+
+    def test_recover_hands_each_orphan_to_exactly_one_worker(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        orphans = [running(store) for _ in range(3)]
+        for dfid in orphans:
+            store.flows.lease(dfid, "dead", lease_s=5)
+        alive, waiting, unleased = running(store), running(store), running(store)
+        store.flows.lease(waiting, "dead", lease_s=5)
+        store.flows.transition(waiting, "WAITING_ESCALATION")
+        assert store.flows.recover("w1") == ()
+        clock.advance(5)
+        store.flows.lease(alive, "w0")
+        first = store.flows.recover("w1", limit=2)
+        second = store.flows.recover("w2")
+        assert sorted(lease.dfid for lease in (*first, *second)) == sorted(orphans)
+        assert (len(first), len(second)) == (2, 1)
+        assert unleased not in {lease.dfid for lease in second}
+
+    def test_the_end_of_a_flow_ends_its_lease(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        dfid = running(store)
+        lease = store.flows.lease(dfid, "w1")
+        store.flows.transition(dfid, "FAILED")
+        with pytest.raises(errors.LeaseLostError):
+            store.flows.heartbeat(dfid, lease.token)
+        with pytest.raises(errors.FlowEndedError):
+            store.flows.lease(dfid, "w1")
+        store.flows.transition(dfid, "COMPENSATING")
+        assert store.flows.lease(dfid, "w2").token > lease.token
+
+
+_UNFORGE = sql("UPDATE decision_flows SET status = 'RUNNING' WHERE dfid = :dfid")
+_ROOTLESS = sql(
+    "INSERT INTO decision_flows (dfid, root_dfid, agent_id, created_at, updated_at, leaf_id, leaf_ver)"
+    " VALUES ('x', 'y', 'trader', :now, :now, 'l', 1)"
+)
+
+
+class TestSqlite(OnSqlite, Flows):
+    pass
+
+
+class TestMemory(InMemory, Flows):
+    pass
+
+
+class TestPostgres(OnPostgres, Flows):
+    pass
+
+
+def test_every_status_is_reached_by_legal_edges() -> None:
+    for status, path in _PATHS.items():
+        assert all(legal(before, after) for before, after in zip(["CREATED", *path], path, strict=False)), status
+    assert set(_PATHS) == STATUSES == set(EDGES)

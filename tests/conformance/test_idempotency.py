@@ -1,0 +1,172 @@
+"""Idempotency: one key, one execution; on every backend."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.client import Holdfast
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
+
+
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, result: Any = None, error: BaseException | None = None) -> None:
+        self.calls, self.result, self.error = 0, result, error
+
+    def __call__(self) -> Any:
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class _CrashError(BaseException):
+    """What a killed process would look like to a generator: no chance to write anything down."""
+
+
+class Idempotency(OnStore):
+    @pytest.mark.parametrize("result", [None, 0, False, "", [], {"order": 7}, [1, 2.5]], ids=repr)
+    def test_the_second_call_gets_the_result_of_the_first(self, store: sync.Holdfast, result: Any) -> None:
+        first, second = Counted(result), Counted("never")
+        assert store.idempotency.once("k", {"a": 1}, first) == result
+        assert store.idempotency.once("k", {"a": 1}, second) == result
+        assert (first.calls, second.calls) == (1, 0)
+        assert store.idempotency.get("k").result == result
+
+    def test_both_callers_get_the_same_value_even_a_tuple(self, store: sync.Holdfast) -> None:
+        assert store.idempotency.once("k", 1, lambda: (1, 2)) == [1, 2] == store.idempotency.once("k", 1, Counted())
+
+    def test_another_request_with_the_same_key_is_a_conflict(self, store: sync.Holdfast) -> None:
+        store.idempotency.once("k", {"a": 1, "b": 2}, Counted(1))
+        assert store.idempotency.once("k", {"b": 2, "a": 1}, Counted(2)) == 1
+        other = Counted(3)
+        with pytest.raises(errors.IdempotencyConflictError):
+            store.idempotency.once("k", {"a": 2}, other)
+        assert other.calls == 0
+
+    def test_what_has_expired_is_never_returned(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        store.idempotency.once("k", 1, Counted("old"), ttl_s=10)
+        clock.advance(10)
+        with pytest.raises(errors.NotFoundError):
+            store.idempotency.get("k")
+        assert store.idempotency.once("k", "another request", Counted("new")) == "new"
+
+    def test_a_failure_frees_the_key(self, store: sync.Holdfast) -> None:
+        with pytest.raises(ZeroDivisionError):
+            store.idempotency.once("k", 1, Counted(error=ZeroDivisionError("x")))
+        assert store.idempotency.once("k", 1, Counted("ok")) == "ok"
+
+    def test_a_failure_is_replayed_if_it_was_to_be(self, store: sync.Holdfast) -> None:
+        with pytest.raises(ZeroDivisionError):
+            store.idempotency.once("k", 1, Counted(error=ZeroDivisionError("x")), on_error="replay")
+        again = Counted("ok")
+        with pytest.raises(errors.ReplayedError, match="ZeroDivisionError: x"):
+            store.idempotency.once("k", 1, again)
+        assert again.calls == 0
+
+    def test_a_result_without_json_is_an_error_and_is_not_executed_again(self, store: sync.Holdfast) -> None:
+        fn = Counted(object())
+        with pytest.raises(errors.InvalidInputError):
+            store.idempotency.once("k", 1, fn)
+        with pytest.raises(errors.ReplayedError):
+            store.idempotency.once("k", 1, fn)
+        assert fn.calls == 1
+
+    def test_a_holder_that_died_leaves_an_unknown_outcome_that_is_never_run_again_silently(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        _crash(store, "k")
+        clock.advance(60)
+        fn = Counted("late")
+        for _ in range(2):
+            with pytest.raises(errors.UnknownOutcomeError):
+                store.idempotency.once("k", 1, fn)
+        assert (fn.calls, store.idempotency.get("k").state) == (0, "UNKNOWN")
+        with pytest.raises(errors.IdempotencyConflictError):
+            store.idempotency.once("k", 2, fn, on_unknown="retry")
+        assert store.idempotency.once("k", 1, fn, on_unknown="retry") == "late"
+
+    def test_an_unknown_outcome_is_settled_by_hand(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        _crash(store, "k")
+        with pytest.raises(errors.ConflictError):
+            store.idempotency.settle("k", "too early")
+        assert not store.idempotency.forget("k")
+        clock.advance(60)
+        assert store.idempotency.settle("k", {"found": 1}).state == "DONE"
+        assert store.idempotency.once("k", 1, Counted()) == {"found": 1}
+        with pytest.raises(errors.ConflictError):
+            store.idempotency.settle("k", "again")
+        assert store.idempotency.forget("k")
+        assert store.idempotency.once("k", 1, Counted("fresh")) == "fresh"
+
+    def test_a_holder_that_was_replaced_does_not_overwrite(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        def slow() -> str:
+            clock.advance(61)
+            assert store.idempotency.once("k", 1, Counted("second"), on_unknown="retry") == "second"
+            return "first"
+
+        with pytest.raises(errors.LeaseLostError):
+            store.idempotency.once("k", 1, slow)
+        assert store.idempotency.get("k").result == "second"
+
+    def test_a_late_holder_that_nobody_replaced_still_finishes(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        def slow() -> str:
+            clock.advance(61)
+            with pytest.raises(errors.UnknownOutcomeError):
+                store.idempotency.once("k", 1, Counted())
+            return "late"
+
+        assert store.idempotency.once("k", 1, slow) == "late" == store.idempotency.once("k", 1, Counted())
+
+    def test_keys_of_two_namespaces_have_nothing_in_common(self, store: sync.Holdfast) -> None:
+        assert store.idempotency.once("k", 1, Counted("a")) == "a"
+        assert store.idempotency.once("k", 2, Counted("b"), ns="other") == "b"
+
+    def test_exactly_one_of_many_threads_executes_and_all_get_its_result(self, live: sync.Holdfast) -> None:
+        for number in range(5):
+            gate, fn = threading.Barrier(8), Counted({"n": number})
+
+            def call(number: int = number, fn: Counted = fn, gate: threading.Barrier = gate) -> Any:
+                gate.wait(30)
+                return live.idempotency.once(f"k{number}", number, fn)
+
+            with ThreadPoolExecutor(8) as pool:
+                results = [future.result(60) for future in [pool.submit(call) for _ in range(8)]]
+            assert (fn.calls, results) == (1, [{"n": number}] * 8)
+
+    def test_exactly_one_of_many_coroutines_executes_and_all_get_its_result(self, live: sync.Holdfast) -> None:
+        store, calls = Holdfast(live.core), []
+
+        async def charge() -> str:
+            calls.append(1)
+            await asyncio.sleep(0.05)
+            return "paid"
+
+        async def run() -> list[Any]:
+            return await asyncio.gather(*(store.idempotency.once("k", 1, charge) for _ in range(20)))
+
+        assert asyncio.run(run()) == ["paid"] * 20
+        assert len(calls) == 1
+
+
+def _crash(store: sync.Holdfast, key: str) -> None:
+    with pytest.raises(_CrashError):
+        store.idempotency.once(key, 1, Counted(error=_CrashError()), lease_s=60)
+
+
+class TestSqlite(OnSqlite, Idempotency):
+    pass
+
+
+class TestMemory(InMemory, Idempotency):
+    pass
+
+
+class TestPostgres(OnPostgres, Idempotency):
+    pass

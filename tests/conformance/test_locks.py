@@ -1,0 +1,234 @@
+"""Locks: never more than there is, never another's, all or nothing; on every backend."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+
+
+class Locks(OnStore):
+    def test_an_exclusive_lock_excludes_everybody_else(self, store: sync.Holdfast) -> None:
+        one, two = running(store), running(store)
+        [lock] = store.locks.try_acquire(one, {"r": 1})
+        assert lock.exclusive
+        for capacity in (None, 100.0):
+            with pytest.raises(errors.ContentionTimeoutError) as refused:
+                store.locks.try_acquire(two, {"r": 1}, capacity=capacity)
+            assert refused.value.fields["holder"] == one
+        assert store.locks.list() == (lock,)
+        assert store.locks.release(one, "r")
+        assert not store.locks.release(one, "r")
+        assert store.locks.try_acquire(two, {"r": 1})
+
+    def test_a_shared_resource_is_never_given_out_beyond_its_capacity(self, store: sync.Holdfast) -> None:
+        flows = [running(store) for _ in range(3)]
+        store.locks.try_acquire(flows[0], {"usd": 600}, capacity=1000)
+        store.locks.try_acquire(flows[1], {"usd": 400}, capacity=1000)
+        with pytest.raises(errors.ContentionTimeoutError):
+            store.locks.try_acquire(flows[2], {"usd": 600}, capacity=1000)
+        with pytest.raises(errors.ContentionTimeoutError):
+            store.locks.try_acquire(flows[2], {"usd": 1}, capacity=5000)
+        with pytest.raises(errors.ContentionTimeoutError):
+            store.locks.try_acquire(flows[2], {"usd": 1})
+        assert sum(lock.amount for lock in store.locks.list(resource="usd")) == 1000
+
+    def test_tenths_add_up_to_the_whole(self, store: sync.Holdfast) -> None:
+        for _ in range(3):
+            store.locks.try_acquire(running(store), {"r": 0.1}, capacity=0.3)
+        with pytest.raises(errors.ContentionTimeoutError):
+            store.locks.try_acquire(running(store), {"r": 0.001}, capacity=0.3)
+
+    def test_more_than_there_is_at_all_is_refused_at_once(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        with pytest.raises(errors.InsufficientCapacityError):
+            store.locks.acquire(dfid, {"a": 1, "b": 11}, capacity=10, timeout_s=60)
+        with pytest.raises(errors.InsufficientCapacityError):
+            store.locks.acquire(dfid, {"a": 3}, capacity={"a": 2})
+        assert store.locks.list() == ()
+
+    def test_all_or_nothing(self, store: sync.Holdfast) -> None:
+        one, two = running(store), running(store)
+        store.locks.try_acquire(one, {"b": 1})
+        with pytest.raises(errors.ContentionTimeoutError):
+            store.locks.try_acquire(two, {"a": 1, "b": 1, "c": 1})
+        assert [lock.resource_id for lock in store.locks.list(dfid=two)] == []
+        store.locks.release(one, "b")
+        assert [lock.resource_id for lock in store.locks.try_acquire(two, {"c": 1, "a": 1, "b": 1})] == ["a", "b", "c"]
+
+    def test_acquiring_again_replaces_ones_own_amount(self, store: sync.Holdfast) -> None:
+        one, two = running(store), running(store)
+        store.locks.try_acquire(one, {"r": 6}, capacity=10)
+        store.locks.try_acquire(two, {"r": 3}, capacity=10)
+        with pytest.raises(errors.ContentionTimeoutError):
+            store.locks.try_acquire(one, {"r": 8}, capacity=10)
+        store.locks.try_acquire(one, {"r": 7}, capacity=10)
+        assert {lock.dfid: lock.amount for lock in store.locks.list()} == {one: 7.0, two: 3.0}
+
+    def test_what_has_expired_is_free(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        one, two = running(store), running(store)
+        store.locks.try_acquire(one, {"r": 1}, ttl_s=10)
+        clock.advance(9.999)
+        with pytest.raises(errors.ContentionTimeoutError):
+            store.locks.try_acquire(two, {"r": 1})
+        clock.advance(0.001)
+        assert store.locks.list() == ()
+        with pytest.raises(errors.LockLostError):
+            store.locks.extend(one, "r", ttl_s=10)
+        store.locks.try_acquire(two, {"r": 1}, ttl_s=None)
+        clock.advance(1e9)
+        assert len(store.locks.list()) == 1
+
+    def test_a_lock_is_extended_only_by_its_holder(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        one, two = running(store), running(store)
+        store.locks.try_acquire(one, {"r": 1}, ttl_s=10)
+        clock.advance(5)
+        assert store.locks.extend(one, "r", ttl_s=10).expires_at == "2026-01-01T00:00:15.000000Z"
+        with pytest.raises(errors.LockLostError):
+            store.locks.extend(two, "r", ttl_s=10)
+
+    def test_fencing_tokens_grow_and_survive_every_release(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        fences = []
+        for _ in range(3):
+            dfid = running(store)
+            fences += [lock.fence for lock in store.locks.try_acquire(dfid, {"r": 1}, ttl_s=1)]
+            fences += [lock.fence for lock in store.locks.try_acquire(dfid, {"r": 1}, ttl_s=1)]
+            store.locks.release_all(dfid)
+            fences += [lock.fence for lock in store.locks.try_acquire(running(store), {"r": 1}, ttl_s=1)]
+            clock.advance(2)
+        assert fences == sorted(set(fences))
+        assert store.locks.try_acquire(running(store), {"other": 1})[0].fence == 1
+
+    @pytest.mark.parametrize("end", ["COMPLETED", "FAILED", "CANCELLED"])
+    def test_the_end_of_a_flow_releases_its_locks(self, store: sync.Holdfast, end: str) -> None:
+        dfid = running(store)
+        store.locks.try_acquire(dfid, {"a": 1, "b": 1})
+        store.flows.transition(dfid, end)
+        assert store.locks.list() == ()
+        with pytest.raises(errors.FlowEndedError):
+            store.locks.try_acquire(dfid, {"a": 1})
+
+    def test_while_something_is_to_be_undone_locks_stay(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        store.locks.try_acquire(dfid, {"a": 1})
+        store.sagas.mark_dirty(dfid, "pay", {"paid": 1})
+        store.flows.transition(dfid, "FAILED")
+        assert len(store.locks.list()) == 1
+        store.sagas.compensate(dfid, "REVERT", lambda _: True)
+        assert store.locks.list() == ()
+
+    def test_locks_of_two_namespaces_have_nothing_in_common(self, store: sync.Holdfast) -> None:
+        store.agents.register("b", version="1.0.0", ns="other")
+        dfid, theirs = running(store), store.flows.start("b", ns="other").dfid
+        store.locks.try_acquire(dfid, {"r": 1})
+        assert store.locks.try_acquire(theirs, {"r": 1}, ns="other")[0].fence == 1
+        with pytest.raises(errors.NotFoundError):
+            store.locks.try_acquire(theirs, {"r": 1})
+
+    @pytest.mark.parametrize("wrong", [{}, {"r": 0}, {"r": -1}, {"r": float("nan")}, {"": 1}, {"r": "1"}, {"r": True}])
+    def test_wrong_amounts_are_refused(self, store: sync.Holdfast, wrong: dict[str, Any]) -> None:
+        with pytest.raises(errors.InvalidInputError):
+            store.locks.acquire(running(store), wrong)
+        with pytest.raises(errors.InvalidInputError):
+            store.locks.acquire(running(store), {"r": 1}, ttl_s=0)
+
+    # --- waiting --------------------------------------------------------------------------------------------------
+
+    def test_a_waiter_gets_the_lock_when_it_is_released(self, live: sync.Holdfast) -> None:
+        one, two = running(live), running(live)
+        live.locks.acquire(one, {"r": 1})
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(live.locks.acquire, two, {"r": 1}, timeout_s=60)
+            _until(lambda: bool(live.database.topics._waiters))
+            live.flows.transition(one, "COMPLETED")
+            [lock] = waiting.result(60)
+        assert lock.dfid == two
+
+    def test_a_waiter_gets_the_lock_when_it_expires(self, live: sync.Holdfast) -> None:
+        one, two = running(live), running(live)
+        live.locks.acquire(one, {"r": 1}, ttl_s=0.3)
+        [lock] = live.locks.acquire(two, {"r": 1}, timeout_s=60)
+        assert lock.dfid == two
+
+    def test_the_deadline_ends_the_waiting_and_holds_nothing(self, live: sync.Holdfast) -> None:
+        one, two = running(live), running(live)
+        live.locks.acquire(one, {"b": 1})
+        with pytest.raises(errors.ContentionTimeoutError):
+            live.locks.acquire(two, {"a": 1, "b": 1}, timeout_s=0.2)
+        with pytest.raises(errors.ContentionTimeoutError):
+            live.locks.acquire(two, {"b": 1}, timeout_s=0)
+        assert [lock.dfid for lock in live.locks.list()] == [one]
+
+    def test_six_racers_for_one_place_one_wins(self, live: sync.Holdfast) -> None:
+        for number in range(10):
+            flows = [running(live) for _ in range(6)]
+            won = _race([_attempt(live, dfid, {f"r{number}": 1}, 1.0) for dfid in flows])
+            assert won.count(True) == 1
+
+    def test_racers_for_several_resources_never_deadlock_or_exceed(self, live: sync.Holdfast) -> None:
+        flows = [running(live) for _ in range(8)]
+
+        def work(dfid: str, turn: int) -> None:
+            names = ["a", "b", "c"] if turn % 2 else ["c", "b", "a"]
+            for _ in range(3):
+                live.locks.acquire(dfid, dict.fromkeys(names, 5), capacity=10, timeout_s=60)
+                with guard:
+                    held.append(dfid)
+                    assert len(held) <= 2
+                    held.remove(dfid)
+                live.locks.release_all(dfid)
+
+        held: list[str] = []
+        guard = threading.Lock()
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(work, dfid, turn) for turn, dfid in enumerate(flows)]:
+                done.result(120)
+        assert live.locks.list() == ()
+
+
+def _until(seen: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(2_000):
+        if seen():
+            return
+        pause.wait(0.005)
+    raise AssertionError("it never came")
+
+
+def _attempt(store: sync.Holdfast, dfid: str, resources: dict[str, float], capacity: float) -> Callable[[], bool]:
+    def attempt() -> bool:
+        try:
+            store.locks.try_acquire(dfid, resources, capacity=capacity)
+        except errors.ContentionTimeoutError:
+            return False
+        return True
+
+    return attempt
+
+
+def _race(calls: list[Callable[[], bool]]) -> list[bool]:
+    gun = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], bool]) -> bool:
+        gun.wait(30)
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+class TestSqlite(OnSqlite, Locks):
+    pass
+
+
+class TestMemory(InMemory, Locks):
+    pass
+
+
+class TestPostgres(OnPostgres, Locks):
+    pass

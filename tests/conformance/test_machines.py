@@ -1,0 +1,44 @@
+"""Random walks of plain Python models beside every backend (see machines.py); HOLDFAST_WALKS for longer ones."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from holdfast import sync
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
+from tests.conformance.machines import MACHINES, Machine
+
+WALKS = int(os.environ.get("HOLDFAST_WALKS", "1"))
+
+
+class Models(OnStore):
+    walks = 20
+
+    @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+    def test_a_random_walk_ends_where_the_model_does(
+        self, store: sync.Holdfast, clock: FrozenClock, machine: type[Machine]
+    ) -> None:
+        machine.store, machine.clock = store, clock
+        limits = settings(
+            max_examples=self.walks * WALKS,
+            stateful_step_count=25,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        run_state_machine_as_test(machine, settings=limits)
+
+
+class TestSqlite(OnSqlite, Models):
+    walks = 5
+
+
+class TestMemory(InMemory, Models):
+    pass
+
+
+class TestPostgres(OnPostgres, Models):
+    walks = 3

@@ -1,0 +1,142 @@
+"""Four processes race for the same thing, round after round (HOLDFAST_RACES); the guards hold on both databases."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast import sync
+from tests.conformance.decisions import OnPostgres, OnSqlite, OnStore, running
+
+ROUNDS = int(os.environ.get("HOLDFAST_RACES", "8"))
+RACERS = 4
+
+
+class Racers:
+    """Processes that wait for the start of each round."""
+
+    def __init__(self, processes: list["subprocess.Popen[str]"]) -> None:
+        self._processes = processes
+
+    def round(self, turn: int, shares: list[str]) -> list[str]:
+        """Give each its share at once, and wait for all to say what they got."""
+        for process, share in zip(self._processes, shares, strict=True):
+            assert process.stdin is not None
+            process.stdin.write(f"{turn} {share}\n")
+            process.stdin.flush()
+        return [_line(process) for process in self._processes]
+
+
+def _line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "a racer fell"
+    return line.rstrip("\n")
+
+
+@contextmanager
+def racers(mode: str, target: dict[str, Any], scratch: Path) -> Iterator[Racers]:
+    command = [sys.executable, "-m", "tests.conformance.racer", mode]
+    command += [str(target.get("home", "")), str(target.get("url", "")), str(scratch)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(RACERS)
+    ]
+    try:
+        assert [_line(process) for process in processes] == ["ready"] * RACERS
+        yield Racers(processes)
+    finally:
+        for process in processes:
+            process.communicate()
+            assert process.returncode == 0
+
+
+class Races(OnStore):
+    def race(
+        self,
+        mode: str,
+        store: sync.Holdfast,
+        scratch: Path,
+        shares: Callable[[], list[str]],
+        judge: Callable[[int, list[str], list[str]], None],
+    ) -> None:
+        with racers(mode, self.target(), scratch) as running_ones:
+            for turn in range(ROUNDS):
+                given = shares()
+                judge(turn, given, running_ones.round(turn, given))
+
+    def test_capacity_is_never_exceeded(self, live: sync.Holdfast, tmp_path: Path) -> None:
+        def judge(turn: int, _: list[str], got: list[str]) -> None:
+            assert sorted(got) == ["0", "0", "1", "1"]
+            assert sum(lock.amount for lock in live.locks.list(resource=f"r{turn}")) == 800
+
+        self.race("locks", live, tmp_path / "x", lambda: [running(live) for _ in range(RACERS)], judge)
+
+    def test_waiting_processes_get_the_lock_one_after_the_other(self, live: sync.Holdfast, tmp_path: Path) -> None:
+        def judge(_: int, __: list[str], got: list[str]) -> None:
+            assert sorted(got) == ["1", "2", "3", "4"]
+
+        self.race("waits", live, tmp_path / "x", lambda: [running(live) for _ in range(RACERS)], judge)
+
+    def test_exactly_one_process_executes(self, live: sync.Holdfast, tmp_path: Path) -> None:
+        executed = tmp_path / "executed"
+
+        def judge(turn: int, _: list[str], got: list[str]) -> None:
+            assert got == [f"result {turn}"] * RACERS
+            assert executed.read_text().split() == [str(number) for number in range(turn + 1)]
+
+        self.race("once", live, executed, lambda: ["-"] * RACERS, judge)
+
+    def test_a_budget_of_three_grants_three(self, live: sync.Holdfast, tmp_path: Path) -> None:
+        names = iter(range(ROUNDS))
+
+        def shares() -> list[str]:
+            name = f"a{next(names)}"
+            live.agents.register(name, version="1.0.0")
+            return [",".join(running(live, name) for _ in range(2)) for _ in range(RACERS)]
+
+        def judge(turn: int, _: list[str], got: list[str]) -> None:
+            assert sum(map(int, got)) == 3
+            assert len(live.escalations.pending(agent_id=f"a{turn}").escalations) == 3
+            assert live.agents.get(f"a{turn}").status == "SUSPENDED"
+
+        self.race("budget", live, tmp_path / "x", shares, judge)
+
+    def test_forty_rejections_count_forty(self, live: sync.Holdfast, tmp_path: Path) -> None:
+        def judge(_: int, given: list[str], got: list[str]) -> None:
+            counts = sorted(int(count) for answer in got for count in answer.strip("[]").split(","))
+            assert counts == list(range(1, 41))
+            assert live.retries.get(given[0]).rejection_count == 40
+
+        self.race("rejections", live, tmp_path / "x", lambda: [running(live)] * RACERS, judge)
+
+    def test_one_resolver_wins(self, live: sync.Holdfast, tmp_path: Path) -> None:
+        def shares() -> list[str]:
+            return [str(live.escalations.request(running(live), reason="?", budget=10**6).id)] * RACERS
+
+        def judge(_: int, given: list[str], got: list[str]) -> None:
+            assert sorted(got) == ["0", "0", "0", "1"]
+            assert live.escalations.get(int(given[0])).status == "APPROVED"
+
+        self.race("resolvers", live, tmp_path / "x", shares, judge)
+
+    def test_one_worker_recovers_a_flow(self, live: sync.Holdfast, tmp_path: Path) -> None:
+        def shares() -> list[str]:
+            for _ in range(3):
+                live.flows.lease(running(live), "dead", lease_s=0.001)
+            return [f"w{number}" for number in range(RACERS)]
+
+        def judge(_: int, __: list[str], got: list[str]) -> None:
+            assert sum(map(int, got)) == 3
+
+        self.race("recoveries", live, tmp_path / "x", shares, judge)
+
+
+class TestSqlite(OnSqlite, Races):
+    pass
+
+
+class TestPostgres(OnPostgres, Races):
+    pass

@@ -1,0 +1,118 @@
+"""Retries: every rejection counts, and the last one fails the flow; on every backend."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.model.times import later, to_micros
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+
+
+class Retries(OnStore):
+    def test_at_max_retries_the_flow_fails_with_reasoning_exhaustion(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        assert [store.retries.reject(dfid).rejection_count for _ in range(3)] == [1, 2, 3]
+        assert store.retries.get(dfid).exhausted
+        assert store.flows.get(dfid).status == "FAILED"
+        assert store.flows.transitions(dfid)[-1].reason == "REASONING_EXHAUSTION"
+        assert [event.event_type for event in store.audit.for_flow(dfid).events] == ["REASONING_EXHAUSTION"]
+        assert not store.retries.allowed(dfid)
+        with pytest.raises(errors.FlowEndedError):
+            store.retries.reject(dfid)
+        assert store.retries.get(dfid).rejection_count == 3
+
+    def test_a_flow_that_was_never_started_fails_all_the_same(self, store: sync.Holdfast) -> None:
+        dfid = store.flows.start("trader").dfid
+        store.retries.reject(dfid, max_retries=1)
+        assert [one.to_status for one in store.flows.transitions(dfid)] == ["RUNNING", "FAILED"]
+
+    def test_the_policy_says_when_the_next_try_is(self, store: sync.Holdfast) -> None:
+        waits: dict[str, list[float]] = {}
+        for policy in ("EXPONENTIAL_BACKOFF", "LINEAR", "NONE"):
+            dfid = running(store)
+            for _ in range(4):
+                retry = store.retries.reject(dfid, policy=policy, max_retries=10, base_s=10)
+                assert retry == store.retries.get(dfid)
+                assert retry.next_retry_at == retry.backoff_until is not None
+                waited = to_micros(retry.next_retry_at or "") - to_micros(retry.updated_at)
+                waits.setdefault(policy, []).append(waited / 1e6)
+        assert waits["LINEAR"] == [10, 20, 30, 40]
+        assert waits["NONE"] == [0, 0, 0, 0]
+        for wait, most in zip(waits["EXPONENTIAL_BACKOFF"], (10, 20, 40, 80), strict=True):
+            assert most / 2 <= wait <= most
+
+    def test_no_wait_is_endless(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        for _ in range(40):
+            retry = store.retries.reject(dfid, max_retries=100)
+        assert retry.next_retry_at is not None
+        assert retry.next_retry_at <= later(retry.updated_at, 300)
+
+    def test_a_try_is_allowed_once_the_backoff_is_over(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        dfid = running(store)
+        assert store.retries.allowed(dfid)
+        store.retries.reject(dfid, policy="LINEAR", base_s=5)
+        assert not store.retries.allowed(dfid)
+        clock.advance(5)
+        assert store.retries.allowed(dfid)
+
+    def test_the_end_of_a_flow_closes_its_retries(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        store.retries.reject(dfid)
+        store.flows.transition(dfid, "COMPLETED")
+        retry = store.retries.get(dfid)
+        assert (retry.rejection_count, retry.next_retry_at, retry.backoff_until) == (1, None, None)
+
+    def test_forty_rejections_at_once_count_forty(self, live: sync.Holdfast) -> None:
+        dfid = running(live)
+        with ThreadPoolExecutor(20) as pool:
+            made = list(pool.map(lambda _: live.retries.reject(dfid, max_retries=100), range(40)))
+        assert live.retries.get(dfid).rejection_count == 40
+        assert sorted(retry.rejection_count for retry in made) == list(range(1, 41))
+
+    def test_of_forty_rejections_at_once_three_fail_the_flow_and_the_rest_are_refused(
+        self, live: sync.Holdfast
+    ) -> None:
+        dfid = running(live)
+
+        def reject(_: int) -> bool:
+            try:
+                live.retries.reject(dfid)
+            except errors.FlowEndedError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(20) as pool:
+            assert sum(pool.map(reject, range(40))) == 3
+        assert live.retries.get(dfid).rejection_count == 3
+        assert len(live.flows.transitions(dfid)) == 2
+
+    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        calls: list[Callable[[], object]] = [
+            lambda: store.retries.reject(dfid, policy="NEVER"),
+            lambda: store.retries.reject(dfid, max_retries=0),
+            lambda: store.retries.reject(dfid, base_s=-1),
+        ]
+        for call in calls:
+            with pytest.raises(errors.InvalidInputError):
+                call()
+        with pytest.raises(errors.NotFoundError):
+            store.retries.reject("none")
+        with pytest.raises(errors.NotFoundError):
+            store.retries.get(dfid)
+
+
+class TestSqlite(OnSqlite, Retries):
+    pass
+
+
+class TestMemory(InMemory, Retries):
+    pass
+
+
+class TestPostgres(OnPostgres, Retries):
+    pass

@@ -1,0 +1,125 @@
+"""Sagas: a dirty flow stays dirty until it is undone; on every backend."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+
+
+class _CrashError(BaseException):
+    """What a killed process would look like: no chance to write anything down."""
+
+
+class Sagas(OnStore):
+    @pytest.mark.parametrize("strategy", ["REVERT", "CLOSE_ALL"])
+    def test_a_compensation_that_succeeds_cleans_the_flow(self, store: sync.Holdfast, strategy: str) -> None:
+        dfid, seen = _dirty(store), []
+
+        def undo(partial: Any) -> None:
+            assert store.flows.get(dfid).status == "COMPENSATING"
+            seen.append(partial)
+
+        assert store.sagas.compensate(dfid, strategy, undo).status == "COMPENSATED"
+        assert seen == [{"paid": 7}]
+        assert store.sagas.list_dirty() == ()
+        events = [event.event_type for event in store.audit.for_flow(dfid).events]
+        assert events == ["SAGA_DIRTY", "COMPENSATION_STARTED", "SAGA_CLEAN"]
+
+    @pytest.mark.parametrize("outcome", [False, ValueError("no")], ids=repr)
+    def test_a_compensation_that_fails_leaves_the_flow_dirty(self, store: sync.Holdfast, outcome: Any) -> None:
+        dfid = _dirty(store)
+
+        def undo(_: Any) -> Any:
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        with pytest.raises(errors.CompensationFailedError):
+            store.sagas.compensate(dfid, "REVERT", undo)
+        assert store.flows.get(dfid).status == "FAILED"
+        assert store.sagas.get(dfid).partial_state == {"paid": 7}
+        assert len(store.locks.list(dfid=dfid)) == 1
+        assert store.sagas.compensate(dfid, "REVERT", lambda _: None).status == "COMPENSATED"
+
+    def test_a_compensation_that_a_crash_ended_is_taken_up_again_by_one(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        dfid = _dirty(store)
+
+        def crash(_: Any) -> None:
+            raise _CrashError
+
+        with pytest.raises(_CrashError):
+            store.sagas.compensate(dfid, "REVERT", crash, lease_s=10)
+        assert (store.flows.get(dfid).status, len(store.sagas.list_dirty())) == ("COMPENSATING", 1)
+        with pytest.raises(errors.ConflictError):
+            store.sagas.compensate(dfid, "REVERT", lambda _: None)
+        clock.advance(10)
+        assert store.sagas.compensate(dfid, "REVERT", lambda _: None).status == "COMPENSATED"
+
+    def test_a_compensator_that_was_replaced_writes_nothing(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        dfid = _dirty(store)
+
+        def slow(_: Any) -> None:
+            clock.advance(31)
+            store.sagas.compensate(dfid, "REVERT", lambda _: None, worker="second")
+
+        with pytest.raises(errors.LeaseLostError):
+            store.sagas.compensate(dfid, "REVERT", slow)
+        assert store.flows.get(dfid).status == "COMPENSATED"
+
+    def test_noop_says_that_nothing_is_to_be_undone(self, store: sync.Holdfast) -> None:
+        dfid = _dirty(store)
+        assert store.sagas.compensate(dfid, "NOOP").status == "COMPENSATED"
+        assert store.sagas.list_dirty() == ()
+
+    def test_alert_human_asks_and_undoes_nothing(self, store: sync.Holdfast) -> None:
+        dfid = _dirty(store)
+        assert store.sagas.compensate(dfid, "ALERT_HUMAN").status == "FAILED"
+        [asked] = store.escalations.pending().escalations
+        assert (asked.dfid, asked.opened_by, asked.context) == (dfid, "kernel", {"paid": 7})
+        assert len(store.sagas.list_dirty()) == 1
+        store.escalations.resolve(asked.id, "APPROVED", by="ann")
+        assert store.flows.get(dfid).status == "FAILED"
+        assert store.sagas.clear(dfid, by="ann")
+        assert not store.sagas.clear(dfid, by="ann")
+        assert store.locks.list() == ()
+
+    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        calls: list[Callable[[], object]] = [
+            lambda: store.sagas.compensate(dfid, "HOPE"),
+            lambda: store.sagas.compensate(dfid, "REVERT"),
+            lambda: store.sagas.compensate(dfid, "NOOP", lambda _: None),
+        ]
+        for call in calls:
+            with pytest.raises(errors.InvalidInputError):
+                call()
+        for missing in (lambda: store.sagas.compensate(dfid, "NOOP"), lambda: store.sagas.mark_dirty("none", "s")):
+            with pytest.raises(errors.NotFoundError):
+                missing()
+        assert store.flows.get(dfid).status == "RUNNING"
+
+
+def _dirty(store: sync.Holdfast) -> str:
+    dfid = running(store)
+    store.locks.try_acquire(dfid, {f"account {dfid}": 1}, ttl_s=None)
+    store.sagas.mark_dirty(dfid, "pay", {"paid": 7})
+    store.flows.transition(dfid, "FAILED")
+    return dfid
+
+
+class TestSqlite(OnSqlite, Sagas):
+    pass
+
+
+class TestMemory(InMemory, Sagas):
+    pass
+
+
+class TestPostgres(OnPostgres, Sagas):
+    pass

@@ -1,0 +1,262 @@
+"""Steps and blocks: done once, replayed, undone in reverse order, asked about when nobody knows; on every backend."""
+
+# ruff: noqa: PT012 (the block is what is tested)
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.client import Holdfast
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
+
+
+class _CrashError(BaseException):
+    """A worker that dies: no chance to write anything down."""
+
+
+class World:
+    """What steps do to it, and what is undone."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+
+    def do(self, what: Any, error: BaseException | None = None) -> Any:
+        self.done.append(what)
+        if error is not None:
+            raise error
+        return {"did": what}
+
+    def undo(self, result: Any) -> None:
+        self.done.append(("undid", result["did"]))
+
+
+class Steps(OnStore):
+    def test_leaving_the_block_completes_the_flow(self, store: sync.Holdfast) -> None:
+        world = World()
+        with store.flows.run("trader", flow_type="rebalance", priority=2) as flow:
+            assert flow.step("place", world.do, "a") == {"did": "a"}
+            assert flow.step("place", world.do, "b") == {"did": "b"}
+            flow.lock({"portfolio": 1})
+        assert (store.flows.get(flow.dfid).status, store.flows.get(flow.dfid).flow_type) == ("COMPLETED", "rebalance")
+        assert [(step.name, step.n, step.state) for step in store.flows.steps(flow.dfid)] == [
+            ("place", 1, "DONE"),
+            ("place", 2, "DONE"),
+        ]
+        assert store.locks.list() == ()
+
+    def test_a_step_that_is_done_never_runs_again(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        world = World()
+        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+            flow.step("a", world.do, 1)
+            flow.step("b", lambda: None)
+            raise _CrashError
+        assert store.flows.get(flow.dfid).status == "RUNNING"
+        with pytest.raises(errors.ConflictError), store.flows.run(resume=flow.dfid):
+            pass
+        clock.advance(10)
+        [lease] = store.flows.recover("w2", lease_s=5)
+        assert lease.dfid == flow.dfid
+        clock.advance(5)
+        with store.flows.run(resume=flow.dfid) as again:
+            assert again.step("a", world.do, 1) == {"did": 1}
+            assert again.step("b", world.do, "never") is None
+            assert again.step("c", world.do, 3) == {"did": 3}
+        assert world.done == [1, 3]
+        assert store.flows.get(flow.dfid).status == "COMPLETED"
+
+    def test_an_exception_undoes_the_steps_in_reverse_order(self, store: sync.Holdfast) -> None:
+        world = World()
+        with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:
+            flow.lock({"r": 1})
+            flow.step("a", world.do, 1, compensate=world.undo)
+            flow.step("look", world.do, 2)
+            flow.step("b", world.do, 3, compensate=world.undo)
+            flow.step("c", world.do, 4, error=ZeroDivisionError(), compensate=world.undo)
+        assert world.done == [1, 2, 3, 4, ("undid", 3), ("undid", 1)]
+        statuses = [one.to_status for one in store.flows.transitions(flow.dfid)]
+        assert statuses == ["RUNNING", "COMPENSATING", "COMPENSATED"]
+        assert store.locks.list() == ()
+
+    def test_an_exception_with_nothing_to_undo_fails_the_flow(self, store: sync.Holdfast) -> None:
+        with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:
+            raise ZeroDivisionError
+        assert store.flows.get(flow.dfid).status == "FAILED"
+        assert "ZeroDivisionError" in (store.flows.transitions(flow.dfid)[-1].reason or "")
+
+    def test_an_undoing_that_fails_leaves_the_flow_dirty_with_its_locks(self, store: sync.Holdfast) -> None:
+        world = World()
+        with pytest.raises(errors.CompensationFailedError), store.flows.run("trader") as flow:
+            flow.lock({"r": 1})
+            flow.step("a", world.do, 1, compensate=world.undo)
+            flow.step("b", world.do, 2, compensate=lambda _: 1 // 0)
+            raise ValueError("no")
+        assert store.flows.get(flow.dfid).status == "FAILED"
+        assert store.sagas.get(flow.dfid).partial_state["to_undo"] == ["a 1", "b 1"]
+        assert len(store.locks.list()) == 1
+        store.sagas.compensate(flow.dfid, "REVERT", lambda _: True)
+        assert (store.flows.get(flow.dfid).status, store.locks.list()) == ("COMPENSATED", ())
+
+    def test_a_compensation_that_a_crash_ended_goes_on_where_it_was(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        world, crashes = World(), [True]
+
+        def fragile(result: Any) -> None:
+            if crashes.pop():
+                raise _CrashError
+            world.undo(result)
+
+        def work(**how: Any) -> str:
+            with store.flows.run(lease_s=10, **how) as flow:
+                flow.step("a", world.do, 1, compensate=world.undo)
+                flow.step("b", world.do, 2, compensate=fragile)
+                flow.step("c", world.do, 3, compensate=world.undo)
+                flow.step("d", world.do, 4, error=ZeroDivisionError())
+            return flow.dfid
+
+        with pytest.raises(_CrashError):
+            work(agent_id="trader")
+        [flow] = store.flows.list().flows
+        assert flow.status == "COMPENSATING"
+        clock.advance(10)
+        crashes.append(False)
+        asked = _answer_when_asked(store, "APPROVED")
+        with pytest.raises(errors.ReplayedError):
+            work(resume=flow.dfid)
+        assert asked() == "undo b"
+        assert world.done == [1, 2, 3, 4, ("undid", 3), ("undid", 2), ("undid", 1)]
+        assert store.flows.get(flow.dfid).status == "COMPENSATED"
+
+    @pytest.mark.parametrize(
+        ("status", "proposal", "done"),
+        [("APPROVED", None, ["x", "x"]), ("APPROVED", {"did": "by hand"}, ["x"]), ("REJECTED", None, ["x"])],
+    )
+    def test_a_step_that_was_begun_and_never_finished_asks(
+        self, store: sync.Holdfast, clock: FrozenClock, status: str, proposal: Any, done: list[str]
+    ) -> None:
+        world, dfid = World(), self.crashed(store, clock)
+        world.done.append("x")
+        asked = _answer_when_asked(store, status, proposal)
+        if status == "APPROVED":
+            with store.flows.run(resume=dfid) as flow:
+                result = flow.step("pay", world.do, "x")
+            assert result == (proposal or {"did": "x"})
+        else:
+            with pytest.raises(errors.ReplayedError), store.flows.run(resume=dfid) as flow:
+                flow.step("pay", world.do, "x")
+        assert asked() == "pay"
+        assert world.done == done
+        assert store.flows.get(dfid).status == ("COMPLETED" if status == "APPROVED" else "FAILED")
+
+    def crashed(self, store: sync.Holdfast, clock: FrozenClock) -> str:
+        """A flow whose worker died inside the step `pay`."""
+        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+            flow.step("pay", World().do, "x", error=_CrashError())
+        clock.advance(10)
+        return flow.dfid
+
+    def test_an_unfinished_step_runs_again_only_if_that_was_said(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        dfid, world = self.crashed(store, clock), World()
+        with store.flows.run(resume=dfid) as flow:
+            assert flow.step("pay", world.do, "y", on_unknown="retry") == {"did": "y"}
+        dfid = self.crashed(store, clock)
+        with pytest.raises(errors.UnknownOutcomeError), store.flows.run(resume=dfid) as flow:
+            flow.step("pay", world.do, "z", on_unknown="fail")
+        assert (world.done, store.flows.get(dfid).status) == (["y"], "FAILED")
+
+    def test_a_worker_that_lost_the_flow_changes_nothing_more(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        world = World()
+        with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
+            flow.step("a", world.do, 1, compensate=world.undo)
+            clock.advance(10)
+            store.flows.recover("another")
+            flow.step("b", world.do, 2)
+        assert world.done == [1]
+        assert store.flows.get(flow.dfid).status == "RUNNING"
+
+    def test_a_failed_step_fails_again_in_the_same_way(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        world = World()
+        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+            with pytest.raises(ZeroDivisionError):
+                flow.step("a", world.do, 1, error=ZeroDivisionError("x"))
+            raise _CrashError
+        clock.advance(10)
+        with store.flows.run(resume=flow.dfid) as again, pytest.raises(errors.ReplayedError, match="ZeroDivision"):
+            again.step("a", world.do, 1)
+        assert world.done == [1]
+
+    def test_a_rejected_question_ends_the_block_and_undoes_it(self, live: sync.Holdfast) -> None:
+        world = World()
+        asked = _answer_when_asked(live, "REJECTED")
+        with pytest.raises(errors.FlowEndedError), live.flows.run("trader") as flow:
+            flow.step("a", world.do, 1, compensate=world.undo)
+            flow.ask("over limit", proposal={"buy": 1}, deadline_s=600)
+        assert asked() == ""
+        assert world.done == [1, ("undid", 1)]
+        assert live.flows.get(flow.dfid).status == "COMPENSATED"
+
+    def test_the_same_block_on_the_async_face(self, live: sync.Holdfast) -> None:
+        done: list[str] = []
+
+        async def place(what: str) -> str:
+            await asyncio.sleep(0)
+            done.append(what)
+            return what
+
+        async def cancel(what: str) -> None:
+            done.append(f"undid {what}")
+
+        async def work(fail: bool) -> str:
+            async with Holdfast(live.core).flows.run("trader") as flow:
+                await flow.step("place", place, "order", compensate=cancel)
+                await flow.lock({"r": 1})
+                await flow.heartbeat()
+                if fail:
+                    raise ZeroDivisionError
+            return flow.dfid
+
+        assert live.flows.get(asyncio.run(work(False))).status == "COMPLETED"
+        with pytest.raises(ZeroDivisionError):
+            asyncio.run(work(True))
+        assert done == ["order", "order", "undid order"]
+
+
+def _answer_when_asked(store: sync.Holdfast, status: str, proposal: Any = None) -> Any:
+    """Somebody who answers the first question there is; gives the name of the step that it was about."""
+    about: list[str] = []
+
+    def answer() -> None:
+        pause = threading.Event()
+        for _ in range(3_000):
+            if pending := store.escalations.pending().escalations:
+                about.append(pending[0].context.get("step", ""))
+                store.escalations.resolve(pending[0].id, status, by="ann", proposal=proposal)
+                return
+            pause.wait(0.01)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+
+    def joined() -> str:
+        thread.join(60)
+        return about[0]
+
+    return joined
+
+
+class TestSqlite(OnSqlite, Steps):
+    pass
+
+
+class TestMemory(InMemory, Steps):
+    pass
+
+
+class TestPostgres(OnPostgres, Steps):
+    pass
