@@ -190,9 +190,19 @@ def fetch(tx: Tx, tile: Tile) -> bytes:
     return bytes(row[0][: tile.width * tiles.HASH])
 
 
+def _lookup(tx: Tx, size: int) -> merkle.Lookup:
+    """The nodes of the tree of that size; those at its right edge come from the frontier, if it is the newest."""
+    find = tiles.lookup(size, lambda tile: fetch(tx, tile))
+    edge = frontier.from_bytes(state(tx).frontier)
+    if size != edge.size:
+        return find
+    peaks = dict(zip(merkle.root_nodes(size), edge.peaks, strict=True))
+    return lambda level, index: peaks.get((level, index)) or find(level, index)
+
+
 def prove_inclusion(tx: Tx, index: int, size: int) -> tuple[bytes, ...]:
     """The path from a leaf to the root of the tree of that size."""
-    return tiles.prove_inclusion(index, size, lambda tile: fetch(tx, tile))
+    return merkle.prove_inclusion(index, size, _lookup(tx, size))
 
 
 def prove_consistency(tx: Tx, old: int, new: int) -> tuple[bytes, ...]:
@@ -200,7 +210,7 @@ def prove_consistency(tx: Tx, old: int, new: int) -> tuple[bytes, ...]:
     size = state(tx).size
     if not 0 < old <= new <= size:
         raise InvalidInputError(f"no proof leads from size {old} to {new} in a log of {size}", old=old, new=new)
-    return tiles.prove_consistency(old, new, lambda tile: fetch(tx, tile))
+    return merkle.prove_consistency(old, new, _lookup(tx, new))
 
 
 def root_at(tx: Tx, size: int) -> bytes:
