@@ -16,8 +16,9 @@ from holdfast.testing import FrozenClock
 
 _LEAF = sql(
     "SELECT leaf, (SELECT max(ver) FROM log_leaves n WHERE n.id = :id) FROM log_leaves WHERE id = :id AND ver = :ver",
-    postgres="SELECT leaf, (SELECT max(ver) FROM log_pending n WHERE n.id = :id) FROM log_pending"
-    " WHERE id = :id AND ver = :ver",
+    postgres="WITH found AS (SELECT ver, leaf FROM log_pending WHERE id = :id"
+    " UNION ALL SELECT ver, leaf FROM log_leaves WHERE id = :id)"
+    " SELECT leaf, (SELECT max(ver) FROM found) FROM found WHERE ver = :ver LIMIT 1",
 )
 
 
