@@ -36,7 +36,7 @@ check: $(VENV)/.dev         ## lint, types, layers, unit tests: under a minute
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache | tail -n 5
-	@$(BIN)/python -m pytest tests/unit
+	@$(BIN)/python -m pytest tests/unit -m 'not slow'
 
 bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling
 	@$(BIN)/python -m bench

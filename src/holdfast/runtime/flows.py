@@ -159,7 +159,6 @@ def transition(
         questions.withdraw(tx, dfid, f"the flow went on to {to}")
     if ended:
         close(tx, dfid, ns=ns)
-    tx.notify(f"flow:{dfid}")
     return replace(flow, status=to, started_at=started, completed_at=ended, updated_at=tx.now)
 
 
