@@ -13,6 +13,7 @@ Rules:
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,7 @@ from holdfast.evidence import keys, log, witness
 from holdfast.evidence.context import Context
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
+from holdfast.runtime import checks as flow_checks
 from holdfast.upkeep import dboms, lockdown, rows, schema
 from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Progress, on_reader, read
 
@@ -65,6 +67,7 @@ def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Ca
         ("log", lambda: _log(context, found, full)),
         ("rows", lambda: rows.check(context, found)),
         ("keys", lambda: _keys(context, found)),
+        ("flows", lambda: _flows(context, found)),
         ("DBOMs", lambda: dboms.check(context, found)),
     ]
 
@@ -112,6 +115,16 @@ def _keys(context: Context, found: Findings) -> Work[None]:
     flawed: dict[str, str] = yield from read(context, keys.flaws)
     for keyid, why in flawed.items():
         found.add(Finding(Verdict.TAMPERED, f"a key that nobody admitted: {why}", EXPLAIN, table="keyring", row=keyid))
+
+
+def _flows(context: Context, found: Findings) -> Work[None]:
+    """A flow's status and times follow from its transitions, which are under the log."""
+    after: str | None = ""
+    while after is not None:
+        page = partial(flow_checks.flows, after=after)
+        astray, after = yield from read(context, page)
+        for what in astray:
+            found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="decision_flows"))
 
 
 _REMEDIES: Final = {
