@@ -168,7 +168,7 @@ def test_every_record_under_the_log_covers_its_key_and_its_columns(db: Database)
 
 
 def test_every_table_has_a_namespace() -> None:
-    script = next(step.text for step in shipped("kernel") if step.name == "0010_runtime")
+    script = next(step.text for step in shipped("kernel") if step.name == "0007_runtime")
     for table, body in re.findall(r"CREATE TABLE (\w+) \((.*?)^\);", script, re.DOTALL | re.MULTILINE):
         assert re.search(r"^  ns TEXT NOT NULL", body, re.MULTILINE), table
 

@@ -91,7 +91,7 @@ def open_sqlite(
     connection = connect(path, busy_s=busy_s)
     try:
         new = identify(connection, path, space)
-        configure(connection)
+        configure(connection, busy_s=busy_s)
     except apsw.Error as error:
         connection.close()
         raise typed(error, path) from error

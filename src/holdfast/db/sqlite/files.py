@@ -4,7 +4,9 @@ Every page carries a checksum (SQLite's `cksumvfs`), so a flipped bit is an erro
 """
 
 import os
+import random
 import stat
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -135,8 +137,22 @@ def claim(tx: Tx, space: str) -> None:
     tx.script(f"PRAGMA application_id={APPLICATION_IDS[space]}; PRAGMA user_version={FORMAT}")
 
 
-def configure(connection: apsw.Connection) -> None:
-    """Settings of the writing connection; the busy timeout was set before."""
+def configure(connection: apsw.Connection, *, busy_s: float) -> None:
+    """Settings of the writing connection; the busy timeout was set before.
+
+    Where several processes make one database at once, the change to WAL does not wait for the others by itself.
+    """
+    deadline = time.monotonic() + busy_s
+    while True:
+        try:
+            return _set(connection)
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(random.uniform(0.002, 0.02))  # noqa: S311 (jitter)
+
+
+def _set(connection: apsw.Connection) -> None:
     for name, value in (
         ("journal_mode", "wal"),
         ("synchronous", "full"),
