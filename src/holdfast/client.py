@@ -6,119 +6,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from holdfast.evidence import audit, battles, dbom, keys, log, trust, witness
 from holdfast.model.backup import Restored
 from holdfast.model.status import Check, Status
-from holdfast.ops import AsyncNoun, AsyncRead, AsyncRun, AsyncRunWith, AsyncWrite
-from holdfast.ops.decisions_async import AsyncDecisions
+from holdfast.ops import AsyncFace, Nouns
 from holdfast.store import Store, open_store, restore_store
-from holdfast.upkeep import backup, bundle, erase, lockdown, spread, verify
-from holdfast.upkeep.importers import green_agent
 
 
-class Verify(AsyncNoun):
-    """Everything the store holds, against its log and the heads kept elsewhere."""
-
-    run = AsyncRunWith(verify.run)
-
-
-class Bundle(AsyncNoun):
-    """Records with all that a stranger needs to check them."""
-
-    export = AsyncRunWith(bundle.export)
-
-
-class Lockdown(AsyncNoun):
-    """The state that refuses writes after tampering was found."""
-
-    status = AsyncRunWith(lockdown.status)
-    lock = AsyncRunWith(lockdown.lock)
-    statement = AsyncRunWith(lockdown.statement)
-    unlock = AsyncRunWith(lockdown.unlock)
-
-
-class Backup(AsyncNoun):
-    """Copies of the whole store, made while it is in use."""
-
-    create = AsyncRunWith(backup.create)
-    check = AsyncRun(backup.check)
-    list = AsyncRun(backup.list)
-
-
-class Erase(AsyncNoun):
-    """Persons and records, for good; every proof stays whole."""
-
-    subject = AsyncRunWith(erase.subject)
-    record = AsyncRunWith(erase.record)
-    list = AsyncRead(erase.list)
-
-
-class Battles(AsyncNoun):
-    """Evaluations, each with its signed DBOM."""
-
-    submit = AsyncRunWith(battles.submit)
-    list = AsyncRead(battles.list)
-    get = AsyncRead(battles.get)
-    reveal = AsyncRead(battles.reveal)
-
-
-class Dbom(AsyncNoun):
-    """The signed decision records, as evidence."""
-
-    get = AsyncRead(dbom.get)
-    envelope = AsyncRead(dbom.envelope)
-    verify = AsyncRun(dbom.verify)
-    repair = AsyncRunWith(dbom.repair)
-    check_intent = AsyncRun(spread.check_intent)
-    spread = AsyncRead(spread.spread)
-
-
-class Keys(AsyncNoun):
-    """Who signs, for what, and up to where in the log."""
-
-    list = AsyncRead(keys.list)
-    get = AsyncRead(keys.get)
-    rotate = AsyncRunWith(keys.rotate)
-    revoke = AsyncRunWith(keys.revoke)
-    revocation = AsyncRead(keys.revocation)
-    statement = AsyncRunWith(keys.statement)
-    import_statement = AsyncWrite(keys.import_statement)
-    init_root = AsyncRunWith(trust.init_root)
-    recover_root = AsyncRunWith(trust.recover_root)
-    export_root = AsyncRunWith(trust.export_root)
-    trust = AsyncRunWith(trust.trust)
-
-
-class Imports(AsyncNoun):
-    """Data of other programs, taken over as it is."""
-
-    green_agent = AsyncRunWith(green_agent.run)
-
-
-class Log(AsyncNoun):
-    """The append-only log: its head, proofs out of it, audits of it, and who else keeps it."""
-
-    head = AsyncRead(log.head)
-    find = AsyncRead(log.find)
-    prove = AsyncRead(log.prove)
-    prove_consistency = AsyncRead(log.prove_consistency)
-    tile = AsyncRead(log.tile)
-    pending = AsyncRead(log.pending)
-    audit = AsyncRunWith(audit.audit)
-    level = AsyncRunWith(witness.level)
-    witness = AsyncRunWith(witness.witness)
-
-
-class Holdfast(AsyncDecisions):
+class Holdfast(AsyncFace, Nouns[AsyncFace]):
     """An open store for coroutines. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store) -> None:
-        super().__init__(core.database)
+        AsyncFace.__init__(self, core.database)
+        Nouns.__init__(self, self)
         self.core, self.context = core, core.context
-        self.battles, self.dbom, self.keys, self.imports = Battles(self), Dbom(self), Keys(self), Imports(self)
-        self.backup, self.erase = Backup(self), Erase(self)
-        self.verify, self.bundle, self.lockdown = Verify(self), Bundle(self), Lockdown(self)
-        self.log = Log(self)
 
     async def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""

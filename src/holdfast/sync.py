@@ -5,122 +5,21 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.evidence import audit, battles, dbom, keys, log, trust, witness
 from holdfast.model.backup import Restored
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
-from holdfast.ops import SyncNoun, SyncRead, SyncRun, SyncRunWith, SyncWrite, refuse_running_loop
-from holdfast.ops.decisions_sync import SyncDecisions
+from holdfast.ops import Nouns, SyncFace, refuse_running_loop
 from holdfast.store import Store, check_store, damaged_store, migrate_store, open_store, restore_store
-from holdfast.upkeep import backup, bundle, erase, lockdown, spread
-from holdfast.upkeep import verify as whole
 from holdfast.upkeep.findings import Progress
-from holdfast.upkeep.importers import green_agent
 
 
-class Verify(SyncNoun):
-    """Everything the store holds, against its log and the heads kept elsewhere."""
-
-    run = SyncRunWith(whole.run)
-
-
-class Bundle(SyncNoun):
-    """Records with all that a stranger needs to check them."""
-
-    export = SyncRunWith(bundle.export)
-
-
-class Lockdown(SyncNoun):
-    """The state that refuses writes after tampering was found."""
-
-    status = SyncRunWith(lockdown.status)
-    lock = SyncRunWith(lockdown.lock)
-    statement = SyncRunWith(lockdown.statement)
-    unlock = SyncRunWith(lockdown.unlock)
-
-
-class Backup(SyncNoun):
-    """Copies of the whole store, made while it is in use."""
-
-    create = SyncRunWith(backup.create)
-    check = SyncRun(backup.check)
-    list = SyncRun(backup.list)
-
-
-class Erase(SyncNoun):
-    """Persons and records, for good; every proof stays whole."""
-
-    subject = SyncRunWith(erase.subject)
-    record = SyncRunWith(erase.record)
-    list = SyncRead(erase.list)
-
-
-class Battles(SyncNoun):
-    """Evaluations, each with its signed DBOM."""
-
-    submit = SyncRunWith(battles.submit)
-    list = SyncRead(battles.list)
-    get = SyncRead(battles.get)
-    reveal = SyncRead(battles.reveal)
-
-
-class Dbom(SyncNoun):
-    """The signed decision records, as evidence."""
-
-    get = SyncRead(dbom.get)
-    envelope = SyncRead(dbom.envelope)
-    verify = SyncRun(dbom.verify)
-    repair = SyncRunWith(dbom.repair)
-    check_intent = SyncRun(spread.check_intent)
-    spread = SyncRead(spread.spread)
-
-
-class Keys(SyncNoun):
-    """Who signs, for what, and up to where in the log."""
-
-    list = SyncRead(keys.list)
-    get = SyncRead(keys.get)
-    rotate = SyncRunWith(keys.rotate)
-    revoke = SyncRunWith(keys.revoke)
-    revocation = SyncRead(keys.revocation)
-    statement = SyncRunWith(keys.statement)
-    import_statement = SyncWrite(keys.import_statement)
-    init_root = SyncRunWith(trust.init_root)
-    recover_root = SyncRunWith(trust.recover_root)
-    export_root = SyncRunWith(trust.export_root)
-    trust = SyncRunWith(trust.trust)
-
-
-class Imports(SyncNoun):
-    """Data of other programs, taken over as it is."""
-
-    green_agent = SyncRunWith(green_agent.run)
-
-
-class Log(SyncNoun):
-    """The append-only log: its head, proofs out of it, audits of it, and who else keeps it."""
-
-    head = SyncRead(log.head)
-    find = SyncRead(log.find)
-    prove = SyncRead(log.prove)
-    prove_consistency = SyncRead(log.prove_consistency)
-    tile = SyncRead(log.tile)
-    pending = SyncRead(log.pending)
-    audit = SyncRunWith(audit.audit)
-    level = SyncRunWith(witness.level)
-    witness = SyncRunWith(witness.witness)
-
-
-class Holdfast(SyncDecisions):
+class Holdfast(SyncFace, Nouns[SyncFace]):
     """An open store for threads. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store) -> None:
-        super().__init__(core.database)
+        SyncFace.__init__(self, core.database)
+        Nouns.__init__(self, self)
         self.core, self.context = core, core.context
-        self.battles, self.dbom, self.keys, self.imports = Battles(self), Dbom(self), Keys(self), Imports(self)
-        self.backup, self.erase = Backup(self), Erase(self)
-        self.verify, self.bundle, self.lockdown = Verify(self), Bundle(self), Lockdown(self)
-        self.log = Log(self)
 
     def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""

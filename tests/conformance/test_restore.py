@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psycopg
@@ -427,9 +429,9 @@ def test_a_backup_of_files_does_not_go_into_a_server_nor_the_other_way(served: P
         served.restore(tmp_path / "of-files")
 
 
-def test_a_restore_into_a_server_that_dies_before_its_files_are_exchanged_is_finished_at_the_next_opening(
-    served: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def dies_at(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, act: Callable[[], object]) -> None:
+    """Let the act die where it would call that function."""
+
     class DiedError(Exception):
         pass
 
@@ -437,9 +439,15 @@ def test_a_restore_into_a_server_that_dies_before_its_files_are_exchanged_is_fin
         raise DiedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(swap, "settle", die)
+        patch.setattr(module, name, die)
         with pytest.raises(DiedError):
-            served.restore(tmp_path / "backup")
+            act()
+
+
+def test_a_restore_into_a_server_that_dies_before_its_files_are_exchanged_is_finished_at_the_next_opening(
+    served: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dies_at(monkeypatch, swap, "settle", lambda: served.restore(tmp_path / "backup"))
     assert (served.home / "blobs" / "two").exists()
     assert names(served) == ["first"]
     assert set(files(served.home / "blobs")) == {"blobs/one"}
@@ -449,16 +457,7 @@ def test_a_restore_into_a_server_that_dies_before_its_files_are_exchanged_is_fin
 def test_a_restore_into_a_server_that_dies_before_the_exchange_changes_nothing(
     served: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class DiedError(Exception):
-        pass
-
-    def die(*_: Any) -> None:
-        raise DiedError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(servers, "exchange", die)
-        with pytest.raises(DiedError):
-            served.restore(tmp_path / "backup")
+    dies_at(monkeypatch, servers, "exchange", lambda: served.restore(tmp_path / "backup"))
     assert names(served) == ["first", "second"]
     assert set(files(served.home / "blobs")) == {"blobs/one", "blobs/two"}
     served.restore(tmp_path / "backup")

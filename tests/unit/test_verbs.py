@@ -9,18 +9,7 @@ import pytest
 
 from holdfast.db import MEMORY, Refused, Tx, Work, Write, ask, open_database
 from holdfast.errors import ConflictError
-from holdfast.ops import (
-    AsyncFace,
-    AsyncNoun,
-    AsyncRead,
-    AsyncRun,
-    AsyncWrite,
-    SyncFace,
-    SyncNoun,
-    SyncRead,
-    SyncRun,
-    SyncWrite,
-)
+from holdfast.ops import AsyncFace, Face, Noun, Reads, Runs, SyncFace, Writes
 
 
 def double(tx: Tx, number: int, *, times: int = 1) -> int:
@@ -47,22 +36,15 @@ def spanning(label: str) -> Work[bytes]:
     return label.encode()
 
 
-class Numbers(AsyncNoun):
-    double = AsyncWrite(double)
-    half = AsyncRead(half)
-    guarded = AsyncWrite(guarded)
-    spanning = AsyncRun(spanning)
-
-
-class SyncNumbers(SyncNoun):
-    double = SyncWrite(double)
-    half = SyncRead(half)
-    guarded = SyncWrite(guarded)
-    spanning = SyncRun(spanning)
+class Numbers(Noun[Face]):
+    double = Writes(double)
+    half = Reads(half)
+    guarded = Writes(guarded)
+    spanning = Runs(spanning)
 
 
 def test_async_verbs_answer_with_the_type_of_their_operation() -> None:
-    async def play(numbers: Numbers) -> None:
+    async def play(numbers: Numbers[AsyncFace]) -> None:
         assert assert_type(await numbers.double(3, times=2), int) == 12
         assert assert_type(await numbers.half(3), float) == 1.5
         assert assert_type(await numbers.guarded(True), str) == "done"
@@ -76,7 +58,7 @@ def test_async_verbs_answer_with_the_type_of_their_operation() -> None:
 
 def test_sync_verbs_answer_with_the_type_of_their_operation() -> None:
     with closing(open_database(MEMORY)) as database:
-        numbers = SyncNumbers(SyncFace(database))
+        numbers = Numbers(SyncFace(database))
         assert assert_type(numbers.double(3, times=2), int) == 12
         assert assert_type(numbers.half(3), float) == 1.5
         assert assert_type(numbers.guarded(True), str) == "done"
@@ -85,13 +67,13 @@ def test_sync_verbs_answer_with_the_type_of_their_operation() -> None:
 
 def test_the_signature_of_a_verb_has_no_transaction() -> None:
     with closing(open_database(MEMORY)) as database:
-        verb = SyncNumbers(SyncFace(database)).double
+        verb = Numbers(SyncFace(database)).double
         assert str(inspect.signature(verb)) == "(number: int, *, times: int = 1) -> int"
 
 
 def test_wrong_arguments_fail_like_a_call_of_the_operation() -> None:
     with closing(open_database(MEMORY)) as database:
-        numbers = SyncNumbers(SyncFace(database))
+        numbers = Numbers(SyncFace(database))
         with pytest.raises(TypeError, match="unexpected keyword"):
             numbers.double(1, tims=2)  # type: ignore[call-arg]
         with pytest.raises(TypeError, match="missing"):

@@ -5,6 +5,7 @@ transaction (`tx.now`, `tx.new_id()`, `tx.random(n)`).
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable
 
@@ -24,18 +25,24 @@ _POOL = 1024
 
 
 class Ids:
-    """UUIDv7 text: sorted by time, strictly increasing for one maker even when the clock stands still or jumps back."""
+    """UUIDv7 text: sorted by time, strictly increasing for one maker even when the clock stands still or jumps back.
 
-    __slots__ = ("_at", "_head", "_millis", "_pool", "_random", "_tail")
+    One maker may serve several threads.
+    """
+
+    __slots__ = ("_at", "_head", "_lock", "_millis", "_pool", "_random", "_tail")
 
     def __init__(self, random: Random) -> None:
-        self._random = random
+        self._random, self._lock = random, threading.Lock()
         self._millis, self._head, self._tail = -1, "", 0
         self._pool, self._at = b"", _POOL
 
     def new(self, micros: int) -> str:
         """The next id for that moment."""
-        millis = micros // 1000
+        with self._lock:
+            return self._next(micros // 1000)
+
+    def _next(self, millis: int) -> str:
         if millis > self._millis:
             self._begin(millis)
         else:  # the same millisecond, or an older one: go on from the last id by a random step

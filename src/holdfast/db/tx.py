@@ -47,8 +47,8 @@ class Tx(ABC):
 
     __slots__ = ("_clock", "_fresh", "_ids", "_micros", "_now", "_random", "broken", "notes")
 
-    def __init__(self, clock: Clock, random: Random) -> None:
-        self._clock, self._random, self._ids = clock, random, Ids(random)
+    def __init__(self, clock: Clock, random: Random, ids: Ids | None = None) -> None:
+        self._clock, self._random, self._ids = clock, random, ids or Ids(random)
         self._micros, self._now = 0, ""
         self._fresh: list[tuple[str, Any]] = []
         self.notes: Notes = {}

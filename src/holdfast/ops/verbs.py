@@ -1,14 +1,16 @@
-"""Nouns and verbs: operations declared once a face, with their own signature.
+"""Nouns and verbs: operations declared once, shown by both faces with their own signature.
 
-    class Locks(AsyncNoun):
-        acquire = AsyncWrite(locks.acquire)     # store.locks.acquire(resource, flow=…, ttl_s=…)
+    class Locks(Noun[Face]):
+        acquire = Runs(locks.acquire)     # await store.locks.acquire(dfid, {"seat": 1}), or without await
 
-Type checkers and `inspect.signature` see the operation without its `tx`.
+A noun of the async face answers with awaitables, a noun of the sync face with the values themselves. Type checkers and
+`inspect.signature` see the operation without its `tx`.
 """
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdfast.db.effects import Work
 from holdfast.db.tx import Refused, Tx
@@ -18,44 +20,47 @@ from holdfast.ops.sync_face import SyncFace
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Call = Callable[..., Any]
+Face = TypeVar("Face", bound=AsyncFace | SyncFace, covariant=True)  # noqa: PLC0105
 
 
-class AsyncNoun:
-    """A noun of the async face; its verbs are class attributes."""
+class Noun(Generic[Face]):
+    """Something a store has; its verbs are class attributes."""
 
-    def __init__(self, face: AsyncFace) -> None:
+    def __init__(self, face: Face) -> None:
         self._face = face
 
 
-class SyncNoun:
-    """A noun of the sync face; its verbs are class attributes."""
+class Verb(ABC, Generic[P, T]):
+    """A declared operation; bound to a store it looks like the operation without its hidden first parameters."""
 
-    def __init__(self, face: SyncFace) -> None:
-        self._face = face
+    hidden = 0
 
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
 
-class Verb(Generic[P, T]):
-    """A declared operation; bound to a store it looks like the operation without its first, hidden parameter."""
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
 
-    def __init__(self, fn: Callable[..., Any], how: Callable[[Any, Callable[..., Any]], Call], *, hidden: int) -> None:
-        signature = inspect.signature(fn)
-        parameters = list(signature.parameters.values())[hidden:]
-        self.fn, self.how = fn, how
-        self.signature = signature.replace(parameters=parameters)
+    @overload
+    def __get__(self, noun: Noun[AsyncFace], owner: type) -> Callable[P, Awaitable[T]]: ...
+    @overload
+    def __get__(self, noun: Noun[SyncFace], owner: type) -> Callable[P, T]: ...
+    def __get__(self, noun: Any, owner: type) -> Any:
+        bound = noun.__dict__[self.name] = Bound(self, self.bind(noun))
+        return bound
 
-    def bind(self, noun: AsyncNoun | SyncNoun) -> Any:
-        """The verb of one store, ready to call."""
-        return Bound(self, self.how(noun._face, self.fn))
+    @abstractmethod
+    def bind(self, noun: Any) -> Callable[..., Any]:
+        """What runs the operation on the noun's store."""
 
 
 class Bound:
     """A verb bound to a store."""
 
-    __slots__ = ("_call", "_verb")
+    __slots__ = ("_call", "_fn", "_hidden")
 
-    def __init__(self, verb: Verb[Any, Any], call: Call) -> None:
-        self._verb, self._call = verb, call
+    def __init__(self, verb: Verb[Any, Any], call: Callable[..., Any]) -> None:
+        self._fn, self._hidden, self._call = verb.fn, verb.hidden, call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the operation on the store."""
@@ -63,96 +68,67 @@ class Bound:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return self._verb.signature
+        signature = inspect.signature(self._fn)
+        return signature.replace(parameters=list(signature.parameters.values())[self._hidden :])
 
     @property
     def __name__(self) -> str:
-        return self._verb.fn.__name__
+        return self._fn.__name__
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
-        return self._verb.fn.__doc__
+        return self._fn.__doc__
 
 
-def _write(face: Any, fn: Callable[..., Any]) -> Call:
-    return lambda *args, **kwargs: face.write(lambda tx: fn(tx, *args, **kwargs))
-
-
-def _read(face: Any, fn: Callable[..., Any]) -> Call:
-    return lambda *args, **kwargs: face.read(lambda tx: fn(tx, *args, **kwargs))
-
-
-def _run(face: Any, fn: Callable[..., Any]) -> Call:
-    return lambda *args, **kwargs: face.run(fn(*args, **kwargs))
-
-
-def _run_with(face: Any, fn: Callable[..., Any]) -> Call:
-    return lambda *args, **kwargs: face.run(fn(face.context, *args, **kwargs))
-
-
-class _AsyncVerb(Verb[P, T]):
-    def __get__(self, noun: AsyncNoun, owner: type[AsyncNoun]) -> Callable[P, Awaitable[T]]:
-        bound: Callable[P, Awaitable[T]] = self.bind(noun)
-        return bound
-
-
-class AsyncWrite(_AsyncVerb[P, T]):
+class Writes(Verb[P, T]):
     """A verb that writes: a function of a transaction."""
 
+    hidden = 1
+
     def __init__(self, fn: Callable[Concatenate[Tx, P], T | Refused]) -> None:
-        super().__init__(fn, _write, hidden=1)
+        super().__init__(fn)
+
+    def bind(self, noun: Any) -> Callable[..., Any]:
+        """Each call is a transaction that writes."""
+        fn, write = self.fn, noun._face.write
+        return lambda *args, **kwargs: write(lambda tx: fn(tx, *args, **kwargs))
 
 
-class AsyncRead(_AsyncVerb[P, T]):
+class Reads(Verb[P, T]):
     """A verb that only reads: a function of a transaction."""
 
+    hidden = 1
+
     def __init__(self, fn: Callable[Concatenate[Tx, P], T]) -> None:
-        super().__init__(fn, _read, hidden=1)
+        super().__init__(fn)
+
+    def bind(self, noun: Any) -> Callable[..., Any]:
+        """Each call reads one snapshot."""
+        fn, read = self.fn, noun._face.read
+        return lambda *args, **kwargs: read(lambda tx: fn(tx, *args, **kwargs))
 
 
-class AsyncRun(_AsyncVerb[P, T]):
+class Runs(Verb[P, T]):
     """A verb that spans transactions: a generator of effects."""
 
     def __init__(self, fn: Callable[P, Work[T]]) -> None:
-        super().__init__(fn, _run, hidden=0)
+        super().__init__(fn)
+
+    def bind(self, noun: Any) -> Callable[..., Any]:
+        """Each call drives the work to its end."""
+        fn, run = self.fn, noun._face.run
+        return lambda *args, **kwargs: run(fn(*args, **kwargs))
 
 
-class AsyncRunWith(_AsyncVerb[P, T]):
+class RunsWith(Verb[P, T]):
     """A verb that spans transactions and needs the store's context, its first parameter."""
 
-    def __init__(self, fn: Callable[Concatenate[Context, P], Work[T]]) -> None:
-        super().__init__(fn, _run_with, hidden=1)
-
-
-class _SyncVerb(Verb[P, T]):
-    def __get__(self, noun: SyncNoun, owner: type[SyncNoun]) -> Callable[P, T]:
-        bound: Callable[P, T] = self.bind(noun)
-        return bound
-
-
-class SyncWrite(_SyncVerb[P, T]):
-    """A verb that writes: a function of a transaction."""
-
-    def __init__(self, fn: Callable[Concatenate[Tx, P], T | Refused]) -> None:
-        super().__init__(fn, _write, hidden=1)
-
-
-class SyncRead(_SyncVerb[P, T]):
-    """A verb that only reads: a function of a transaction."""
-
-    def __init__(self, fn: Callable[Concatenate[Tx, P], T]) -> None:
-        super().__init__(fn, _read, hidden=1)
-
-
-class SyncRun(_SyncVerb[P, T]):
-    """A verb that spans transactions: a generator of effects."""
-
-    def __init__(self, fn: Callable[P, Work[T]]) -> None:
-        super().__init__(fn, _run, hidden=0)
-
-
-class SyncRunWith(_SyncVerb[P, T]):
-    """A verb that spans transactions and needs the store's context, its first parameter."""
+    hidden = 1
 
     def __init__(self, fn: Callable[Concatenate[Context, P], Work[T]]) -> None:
-        super().__init__(fn, _run_with, hidden=1)
+        super().__init__(fn)
+
+    def bind(self, noun: Any) -> Callable[..., Any]:
+        """Each call drives the work to its end."""
+        fn, face = self.fn, noun._face
+        return lambda *args, **kwargs: face.run(fn(face.context, *args, **kwargs))

@@ -60,12 +60,16 @@ def step(
     run: Run,
     name: str,
     fn: Callable[..., Any],
+    /,
     *args: Any,
     compensate: Callable[[Any], Any] | None = None,
     on_unknown: OnUnknown = "ask",
     **kwargs: Any,
 ) -> Work[Any]:
-    """Run a step once, whatever happens; `compensate` gets its result if it has to be undone."""
+    """Run a step once, whatever happens, and give its result; `compensate` gets the result if it is to be undone.
+
+    `on_unknown` is "ask", "retry" or "fail": what to do if a worker that is gone began it and never finished.
+    """
     n = run.counts[name] = run.counts.get(name, 0) + 1
     plan = Plan(name, n, undo=compensate is not None, on_unknown=on_unknown)
     result = yield from steps.step(run.hand, plan, partial(fn, *args, **kwargs))
@@ -74,13 +78,13 @@ def step(
     return result
 
 
-def lock(run: Run, resources: dict[str, float], **options: Any) -> Work[tuple[Lock, ...]]:
-    """Acquire resources for the flow; they are let go at its end."""
+def lock(run: Run, /, resources: dict[str, float], **options: Any) -> Work[tuple[Lock, ...]]:
+    """Acquire resources until the flow ends; options are those of `locks.acquire`."""
     return (yield from locks.acquire(run.hand.dfid, resources, ns=run.hand.ns, **options))
 
 
-def question(run: Run, reason: str, **options: Any) -> Work[Escalation]:
-    """Ask a person, and wait for the answer; FlowEndedError unless the flow may go on."""
+def question(run: Run, /, reason: str, **options: Any) -> Work[Escalation]:
+    """Ask a person and wait; options are those of `escalations.request`. FlowEndedError unless they approve."""
     hand = run.hand
     asked: Escalation | Refused = yield from ask(
         Write(lambda tx: escalations.request(tx, hand.dfid, reason=reason, ns=hand.ns, **options))
@@ -96,7 +100,7 @@ def question(run: Run, reason: str, **options: Any) -> Work[Escalation]:
 
 
 def beat(run: Run) -> Work[None]:
-    """Say that the worker lives; steps do that too."""
+    """Say that the worker lives, between steps that are far apart."""
     hand = run.hand
     yield from ask(Write(lambda tx: leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)))
 

@@ -159,6 +159,12 @@ class DatabaseSuite(ABC):
 
     # --- groups ---------------------------------------------------------------------------------------------------
 
+    def test_ids_made_one_after_the_other_sort_so_though_the_clock_stands_still(self) -> None:
+        with closing(self.start()) as db:
+            made = [db.write(lambda tx: tx.new_id()).result() for _ in range(40)]
+            assert made == sorted(made)
+            assert len(set(made)) == 40
+
     def test_a_caller_hears_back_only_after_the_commit(self) -> None:
         done: list[str] = []
         hooks = Hooks(after_commit=[lambda _: done.append("committed")])

@@ -14,18 +14,7 @@ import pytest
 from holdfast import errors
 from holdfast.db import Call, Database, Read, Refused, Tx, Wait, Work, Write, ask
 from holdfast.model.times import later
-from holdfast.ops import (
-    AsyncFace,
-    AsyncNoun,
-    AsyncRead,
-    AsyncRun,
-    AsyncWrite,
-    SyncFace,
-    SyncNoun,
-    SyncRead,
-    SyncRun,
-    SyncWrite,
-)
+from holdfast.ops import AsyncFace, Face, Noun, Reads, Runs, SyncFace, Writes
 from holdfast.testing.clocks import FrozenClock
 from holdfast.testing.schema import COUNTERS, MIGRATIONS, add, enter, entries, take, value
 
@@ -41,20 +30,12 @@ def drain(name: str, *, patience_s: float = 30.0) -> Work[int]:
     return taken
 
 
-class Counters(AsyncNoun):
-    """A noun of the async face."""
+class Counters(Noun[Face]):
+    """A noun, for either face."""
 
-    add = AsyncWrite(add)
-    value = AsyncRead(value)
-    drain = AsyncRun(drain)
-
-
-class SyncCounters(SyncNoun):
-    """The same noun of the sync face."""
-
-    add = SyncWrite(add)
-    value = SyncRead(value)
-    drain = SyncRun(drain)
+    add = Writes(add)
+    value = Reads(value)
+    drain = Runs(drain)
 
 
 def announce(tx: Tx, name: str, amount: int) -> None:
@@ -78,14 +59,14 @@ class FaceSuite(ABC):
 
     def test_a_verb_shows_the_operation_without_its_transaction(self) -> None:
         with closing(self.start()) as db:
-            for noun in (Counters(AsyncFace(db)), SyncCounters(SyncFace(db))):
+            for noun in (Counters(AsyncFace(db)), Counters(SyncFace(db))):
                 assert str(inspect.signature(noun.add)) == "(name: str, value: int = 0) -> str"
                 assert str(inspect.signature(noun.drain)).startswith("(name: str, *, patience_s: float = 30.0)")
                 assert (noun.add.__name__, noun.add.__doc__) == ("add", "A new counter.")
 
     def test_both_faces_give_the_same_answers(self) -> None:
         with closing(self.start()) as db:
-            plain, coloured = SyncCounters(SyncFace(db)), Counters(AsyncFace(db))
+            plain, coloured = Counters(SyncFace(db)), Counters(AsyncFace(db))
 
             async def play() -> list[Any]:
                 return [await coloured.add("a", value=3), await coloured.value("a"), await coloured.drain("a")]
@@ -308,7 +289,7 @@ class FaceSuite(ABC):
             assert asyncio.run(gather()) == [*names, "c999"]
 
 
-async def _await(noun: Counters) -> None:
+async def _await(noun: Counters[AsyncFace]) -> None:
     await noun.add("a")
 
 

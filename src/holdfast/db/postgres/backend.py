@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from holdfast.db.clock import Clock, Random
+from holdfast.db.clock import Clock, Ids, Random
 from holdfast.db.groups import GroupWriter, Hooks
 from holdfast.db.postgres.link import Connector, PostgresLink, PostgresTx, ServerClock
 from holdfast.db.postgres.listener import Listener
@@ -98,7 +98,8 @@ def open_postgres(
     finally:
         wire.close()
     moment = clock or steady
-    links = [PostgresLink(connector, PostgresTx(moment, random), steady) for _ in range(workers)]
+    ids = Ids(random)  # one maker: what this process makes later sorts later, whichever connection made it
+    links = [PostgresLink(connector, PostgresTx(moment, random, ids), steady) for _ in range(workers)]
     for link in links:
         link.mark_commits()
     writer = Pump("writer", [GroupWriter(link, hooks) for link in links], batch=128)

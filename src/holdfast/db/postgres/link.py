@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from psycopg import Error
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from holdfast.db.clock import Clock, Random
+from holdfast.db.clock import Clock, Ids, Random
 from holdfast.db.postgres.wire import Wire
 from holdfast.db.sql import Dialect, Query, sql_postgres, statements
 from holdfast.db.topics import short
@@ -37,8 +37,8 @@ class PostgresTx(Tx):
     dialect: ClassVar[Dialect] = "postgres"
     __slots__ = ("wire",)
 
-    def __init__(self, clock: Clock, random: Random) -> None:
-        super().__init__(clock, random)
+    def __init__(self, clock: Clock, random: Random, ids: Ids | None = None) -> None:
+        super().__init__(clock, random, ids)
         self.wire: Wire
 
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:

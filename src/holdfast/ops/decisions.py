@@ -1,0 +1,170 @@
+"""What agents decide: a noun for each module of the runtime."""
+
+from typing import Any, Generic
+
+from holdfast.ops.block import Block
+from holdfast.ops.verbs import Face, Noun, Reads, Runs, Writes
+from holdfast.runtime import (
+    agents,
+    audit,
+    contexts,
+    escalations,
+    feedback,
+    flows,
+    idempotency,
+    inbox,
+    leases,
+    ledger,
+    lineage,
+    locks,
+    retries,
+    runs,
+    sagas,
+    state,
+    steps,
+    sweeps,
+)
+
+
+class Agents(Noun[Face]):
+    """Agents: who may act, under which contract."""
+
+    register = Writes(agents.register)
+    authenticate = Reads(agents.authenticate)
+    get = Reads(agents.get)
+    list = Reads(agents.list)
+    set_status = Writes(agents.set_status)
+
+
+class Flows(Noun[Face]):
+    """Decision flows, and the workers that have them in hand."""
+
+    start = Writes(flows.start)
+    transition = Writes(flows.transition)
+    get = Reads(flows.get)
+    tree = Reads(lineage.tree)
+    list = Reads(lineage.list)
+    transitions = Reads(lineage.transitions)
+    lease = Writes(leases.lease)
+    heartbeat = Writes(leases.heartbeat)
+    release = Writes(leases.release)
+    recover = Writes(leases.recover)
+    steps = Reads(steps.list)
+
+    def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> Block[Face]:
+        """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
+        return Block(self._face, runs.enter(agent_id, resume=resume, **opening))
+
+
+class Contexts(Noun[Face]):
+    """What flows are given to decide with."""
+
+    put = Writes(contexts.put)
+    update = Writes(contexts.update)
+    read = Reads(contexts.read)
+    take = Writes(contexts.take)
+
+
+class State(Noun[Face]):
+    """What agents keep from one flow to the next."""
+
+    put = Writes(state.put)
+    update = Writes(state.update)
+    read = Reads(state.read)
+
+
+class Feedback(Noun[Face]):
+    """How decisions turned out."""
+
+    record = Writes(feedback.record)
+    trajectory = Reads(feedback.trajectory)
+
+
+class Audit(Noun[Face]):
+    """What happened in flows."""
+
+    record = Writes(audit.record)
+    for_flow = Reads(audit.for_flow)
+    search = Reads(audit.search)
+
+
+class Ledger(Noun[Face]):
+    """The one verified intent of each flow."""
+
+    append = Writes(ledger.append)
+    get = Reads(ledger.get)
+    list = Reads(ledger.list)
+
+
+class Locks(Noun[Face]):
+    """Resources in the hands of flows."""
+
+    acquire = Runs(locks.acquire)
+    try_acquire = Writes(locks.try_acquire)
+    extend = Writes(locks.extend)
+    release = Writes(locks.release)
+    release_all = Writes(locks.release_all)
+    list = Reads(locks.list)
+
+
+class Idempotency(Noun[Face]):
+    """One key, one execution."""
+
+    once = Runs(idempotency.once)
+    get = Reads(idempotency.get)
+    settle = Writes(idempotency.settle)
+    forget = Writes(idempotency.forget)
+
+
+class Retries(Noun[Face]):
+    """How often a flow's intent may be rejected."""
+
+    reject = Writes(retries.reject)
+    get = Reads(retries.get)
+    allowed = Reads(retries.allowed)
+
+
+class Sagas(Noun[Face]):
+    """Flows that failed half way, and undoing what they did."""
+
+    mark_dirty = Writes(sagas.mark_dirty)
+    get = Reads(sagas.get)
+    list_dirty = Reads(sagas.list_dirty)
+    compensate = Runs(sagas.compensate)
+    clear = Writes(sagas.clear)
+
+
+class Escalations(Noun[Face]):
+    """Questions to people."""
+
+    request = Writes(escalations.request)
+    resolve = Writes(escalations.resolve)
+    expire = Writes(escalations.expire)
+    get = Reads(inbox.get)
+    pending = Reads(inbox.pending)
+    wait = Runs(inbox.wait)
+
+
+class Sweep(Noun[Face]):
+    """What time has ended, put away."""
+
+    run = Runs(sweeps.run)
+
+
+class Decisions(Generic[Face]):
+    """The nouns of the runtime, shown by a face."""
+
+    def __init__(self, face: Face) -> None:
+        self.agents = Agents(face)
+        self.flows = Flows(face)
+        self.contexts = Contexts(face)
+        self.state = State(face)
+        self.feedback = Feedback(face)
+        self.audit = Audit(face)
+        self.ledger = Ledger(face)
+        self.locks = Locks(face)
+        self.idempotency = Idempotency(face)
+        self.retries = Retries(face)
+        self.sagas = Sagas(face)
+        self.escalations = Escalations(face)
+        self.sweep = Sweep(face)

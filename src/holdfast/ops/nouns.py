@@ -1,0 +1,13 @@
+"""Everything a store has, by noun."""
+
+from holdfast.ops.decisions import Decisions
+from holdfast.ops.proofs import Evidence
+from holdfast.ops.verbs import Face
+
+
+class Nouns(Decisions[Face], Evidence[Face]):
+    """The nouns of a store, shown by a face."""
+
+    def __init__(self, face: Face) -> None:
+        Decisions.__init__(self, face)
+        Evidence.__init__(self, face)

@@ -1,0 +1,117 @@
+"""What was decided and can be proved, and keeping the store whole: the nouns of evidence and upkeep."""
+
+from typing import Generic
+
+from holdfast.evidence import audit, battles, dbom, keys, log, trust, witness
+from holdfast.ops.verbs import Face, Noun, Reads, Runs, RunsWith, Writes
+from holdfast.upkeep import backup, bundle, erase, lockdown, spread, verify
+from holdfast.upkeep.importers import green_agent
+
+
+class Verify(Noun[Face]):
+    """Everything the store holds, against its log and the heads kept elsewhere."""
+
+    run = RunsWith(verify.run)
+
+
+class Bundle(Noun[Face]):
+    """Records with all that a stranger needs to check them."""
+
+    export = RunsWith(bundle.export)
+
+
+class Lockdown(Noun[Face]):
+    """The state that refuses writes after tampering was found."""
+
+    status = RunsWith(lockdown.status)
+    lock = RunsWith(lockdown.lock)
+    statement = RunsWith(lockdown.statement)
+    unlock = RunsWith(lockdown.unlock)
+
+
+class Backup(Noun[Face]):
+    """Copies of the whole store, made while it is in use."""
+
+    create = RunsWith(backup.create)
+    check = Runs(backup.check)
+    list = Runs(backup.list)
+
+
+class Erase(Noun[Face]):
+    """Persons and records, for good; every proof stays whole."""
+
+    subject = RunsWith(erase.subject)
+    record = RunsWith(erase.record)
+    list = Reads(erase.list)
+
+
+class Battles(Noun[Face]):
+    """Evaluations, each with its signed DBOM."""
+
+    submit = RunsWith(battles.submit)
+    list = Reads(battles.list)
+    get = Reads(battles.get)
+    reveal = Reads(battles.reveal)
+
+
+class Dbom(Noun[Face]):
+    """The signed decision records, as evidence."""
+
+    get = Reads(dbom.get)
+    envelope = Reads(dbom.envelope)
+    verify = Runs(dbom.verify)
+    repair = RunsWith(dbom.repair)
+    check_intent = Runs(spread.check_intent)
+    spread = Reads(spread.spread)
+
+
+class Keys(Noun[Face]):
+    """Who signs, for what, and up to where in the log."""
+
+    list = Reads(keys.list)
+    get = Reads(keys.get)
+    rotate = RunsWith(keys.rotate)
+    revoke = RunsWith(keys.revoke)
+    revocation = Reads(keys.revocation)
+    statement = RunsWith(keys.statement)
+    import_statement = Writes(keys.import_statement)
+    init_root = RunsWith(trust.init_root)
+    recover_root = RunsWith(trust.recover_root)
+    export_root = RunsWith(trust.export_root)
+    trust = RunsWith(trust.trust)
+
+
+class Imports(Noun[Face]):
+    """Data of other programs, taken over as it is."""
+
+    green_agent = RunsWith(green_agent.run)
+
+
+class Log(Noun[Face]):
+    """The append-only log: its head, proofs out of it, audits of it, and who else keeps it."""
+
+    head = Reads(log.head)
+    find = Reads(log.find)
+    prove = Reads(log.prove)
+    prove_consistency = Reads(log.prove_consistency)
+    tile = Reads(log.tile)
+    pending = Reads(log.pending)
+    audit = RunsWith(audit.audit)
+    level = RunsWith(witness.level)
+    witness = RunsWith(witness.witness)
+
+
+class Evidence(Generic[Face]):
+    """The nouns of evidence and upkeep, shown by a face."""
+
+    def __init__(self, face: Face) -> None:
+        self.battles = Battles(face)
+        self.dbom = Dbom(face)
+        self.keys = Keys(face)
+        self.log = Log(face)
+        self.verify = Verify(face)
+        self.bundle = Bundle(face)
+        self.lockdown = Lockdown(face)
+        self.backup = Backup(face)
+        self.erase = Erase(face)
+        self.imports = Imports(face)
