@@ -157,11 +157,22 @@ def until_it_has_open(child: subprocess.Popen[str], file: Path) -> None:
             return
 
 
+def hears_ctrl_c() -> None:
+    """A shell's background job, and so every child of one, would ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_ctrl_c_exits_130_and_leaves_a_sound_store(home: Path) -> None:
     assert process("status").returncode == 0
     connection = apsw.Connection(str(home / "kernel.db"))
     connection.execute("BEGIN IMMEDIATE")  # the next opener has to wait
-    waiting = subprocess.Popen([HOLDFAST, "status"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    waiting = subprocess.Popen(
+        [HOLDFAST, "status"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hears_ctrl_c,
+    )
     until_it_has_open(waiting, home / "kernel.db")
     waiting.send_signal(signal.SIGINT)
     connection.execute("ROLLBACK")

@@ -5,9 +5,10 @@ transaction (`tx.now`, `tx.new_id()`, `tx.random(n)`).
 """
 
 import os
+import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 Clock = Callable[[], int]
 Random = Callable[[int], bytes]
@@ -20,8 +21,7 @@ def system_clock() -> int:
 
 system_random: Random = os.urandom
 
-_TAIL_BITS = 74
-_POOL = 1024
+_STEPS = 256
 
 
 class Ids:
@@ -30,34 +30,32 @@ class Ids:
     One maker may serve several threads.
     """
 
-    __slots__ = ("_at", "_head", "_lock", "_millis", "_pool", "_random", "_tail")
+    __slots__ = ("_head", "_lock", "_millis", "_random", "_steps", "_tail")
 
     def __init__(self, random: Random) -> None:
         self._random, self._lock = random, threading.Lock()
         self._millis, self._head, self._tail = -1, "", 0
-        self._pool, self._at = b"", _POOL
+        self._steps: Iterator[int] = iter(())
 
     def new(self, micros: int) -> str:
         """The next id for that moment."""
         with self._lock:
-            return self._next(micros // 1000)
-
-    def _next(self, millis: int) -> str:
-        if millis > self._millis:
-            self._begin(millis)
-        else:  # the same millisecond, or an older one: go on from the last id by a random step
-            at = self._at
-            if at >= _POOL:
-                self._pool, at = self._random(_POOL), 0
-            self._at = at + 4
-            self._tail += 1 + int.from_bytes(self._pool[at : at + 4], "big")
-            if self._tail >> _TAIL_BITS:
-                self._begin(self._millis + 1)
-        tail = self._tail
-        return f"{self._head}{tail >> 62:03x}-{0x8000 | tail >> 48 & 0x3FFF:04x}-{tail & 0xFFFFFFFFFFFF:012x}"
+            millis = micros // 1000
+            if millis > self._millis:
+                self._begin(millis)
+            else:  # the same millisecond, or an older one: go on from the last id by a random step
+                step = next(self._steps, None)
+                self._tail += 1 + (self._refill() if step is None else step)
+                if self._tail >> 48:
+                    self._begin(self._millis + 1)
+            return f"{self._head}{self._tail:012x}"
 
     def _begin(self, millis: int) -> None:
-        digits = f"{millis:012x}"
-        self._millis, self._head = millis, f"{digits[:8]}-{digits[8:]}-7"
-        # One bit less than fits, so that there is room to count on.
-        self._tail = int.from_bytes(self._random(10), "big") >> 7
+        """The first id of a millisecond: 74 random bits, of which the last 48 are counted on; one less to have room."""
+        digits, drawn = f"{millis:012x}", int.from_bytes(self._random(10), "big")
+        self._millis, self._tail = millis, drawn & (1 << 47) - 1
+        self._head = f"{digits[:8]}-{digits[8:]}-7{drawn >> 68:03x}-{0x8000 | drawn >> 48 & 0x3FFF:04x}-"
+
+    def _refill(self) -> int:
+        self._steps = iter(struct.unpack(f">{_STEPS}I", self._random(4 * _STEPS)))
+        return next(self._steps)

@@ -22,6 +22,7 @@ Row = tuple[Any, ...]
 Notes = dict[str, list[Any]]
 
 WAKE = "wake"
+_POOL = 1024
 
 
 class Nothing(Enum):
@@ -45,11 +46,12 @@ class Tx(ABC):
 
     dialect: ClassVar[Dialect]
 
-    __slots__ = ("_clock", "_fresh", "_ids", "_micros", "_now", "_random", "broken", "notes")
+    __slots__ = ("_clock", "_drawn", "_fresh", "_ids", "_micros", "_now", "_pool", "_random", "broken", "notes")
 
     def __init__(self, clock: Clock, random: Random, ids: Ids | None = None) -> None:
         self._clock, self._random, self._ids = clock, random, ids or Ids(random)
         self._micros, self._now = 0, ""
+        self._pool, self._drawn = b"", 0
         self._fresh: list[tuple[str, Any]] = []
         self.notes: Notes = {}
         self.broken: HoldfastError | None = None
@@ -100,7 +102,11 @@ class Tx(ABC):
 
     def random(self, size: int) -> bytes:
         """Random bytes, for salts and secrets."""
-        return self._random(size)
+        start, end = self._drawn, self._drawn + size
+        if end > len(self._pool):  # asking the system for a few at a time costs more than the bytes
+            self._pool, start, end = self._random(max(size, _POOL)), 0, size
+        self._drawn = end
+        return self._pool[start:end]
 
     def note(self, topic: str, value: Any) -> None:
         """Hand a value to the commit hooks, which find it in `tx.notes[topic]` if this operation succeeds."""

@@ -9,7 +9,6 @@ Rules:
   answer withdraws the question.
 """
 
-from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.db import Row, Tx, sql
@@ -95,13 +94,13 @@ _GET = sql(
 
 def get(tx: Tx, dfid: str, *, ns: str = MAIN) -> Flow:
     """One flow as it stands."""
-    return _known(tx.one(_GET, dfid=dfid), dfid, ns)
+    return Flow(*_known(tx.one(_GET, dfid=dfid), dfid, ns))
 
 
-def _known(row: Row | None, dfid: str, ns: str) -> Flow:
+def _known(row: Row | None, dfid: str, ns: str) -> Row:
     if row is None or row[14] != ns:
         raise NotFoundError(f"there is no flow {dfid}", dfid=dfid)
-    return Flow(*row[:15])
+    return row
 
 
 def hold(tx: Tx, dfid: str, *, ns: str = MAIN) -> Flow:
@@ -141,25 +140,25 @@ def transition(
     """Move a flow along a legal edge."""
     rows.one_of("status", to, STATUSES)
     rows.alone(tx, f"flow:{dfid}")
-    held = tx.one(_HOLD, dfid=dfid)
-    flow = _known(held, dfid, ns)
-    assert held is not None
-    if not legal(flow.status, to):
+    held = _known(tx.one(_HOLD, dfid=dfid), dfid, ns)
+    status, started = held[6], held[10]
+    if not legal(status, to):
         raise IllegalTransitionError(
-            f"a flow does not go from {flow.status} to {to}", dfid=dfid, from_status=flow.status, to_status=to
+            f"a flow does not go from {status} to {to}", dfid=dfid, from_status=status, to_status=to
         )
-    started = tx.now if to == "RUNNING" and flow.started_at is None else flow.started_at
+    if to == "RUNNING" and started is None:
+        started = tx.now
     ended = tx.now if to in TERMINAL else None
-    move = {"dfid": dfid, "from_status": flow.status, "to_status": to}
+    move = {"dfid": dfid, "from_status": status, "to_status": to}
     tx.execute(_MOVE, **move, started_at=started, completed_at=ended, now=tx.now, expect=1)
-    row: dict[str, Any] = {"id": held[15], "root_dfid": flow.root_dfid, **move, "created_at": tx.now, "ns": ns}
+    row: dict[str, Any] = {"id": held[15], "root_dfid": held[1], **move, "created_at": tx.now, "ns": ns}
     row |= {"correlation_id": correlation_id, "causation_id": causation_id, "reason": reason}
     rows.add(tx, _RECORD, "transition", TRANSITIONS, row)
-    if flow.status == "WAITING_ESCALATION":
+    if status == "WAITING_ESCALATION":
         questions.withdraw(tx, dfid, f"the flow went on to {to}")
     if ended:
         close(tx, dfid, ns=ns)
-    return replace(flow, status=to, started_at=started, completed_at=ended, updated_at=tx.now)
+    return Flow(*(*held[:6], to, *held[7:10], started, ended, held[12], tx.now, ns))
 
 
 def fail(tx: Tx, dfid: str, *, reason: str, ns: str = MAIN) -> Flow:
