@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Many tests wait for other processes, so one worker more than there are cores.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: run test check bench faults docs clean
 .DEFAULT_GOAL := run
@@ -29,14 +32,14 @@ run: $(VENV)/.run           ## set up, open the embedded store, show its status
 	@$(BIN)/holdfast --home .holdfast-run status
 
 test: $(VENV)/.dev          ## every test, on every backend
-	@$(BIN)/python -m pytest
+	@$(PYTEST)
 
 check: $(VENV)/.dev         ## lint, types, layers, unit tests: under a minute
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache | tail -n 5
-	@$(BIN)/python -m pytest tests/unit -m 'not slow'
+	@$(PYTEST) tests/unit -m 'not slow'
 
 bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling
 	@$(BIN)/python -m bench

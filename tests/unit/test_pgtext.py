@@ -49,7 +49,6 @@ class _Ratio(float):
         (_Level.HIGH, (b"3", 0)),
         (_Ratio(0.5), (b"0.5", 0)),
     ],
-    ids=repr,
 )
 def test_a_parameter_becomes_bytes_and_their_format(value: Any, dumped: tuple[bytes | None, int]) -> None:
     assert dump("x", value) == dumped

@@ -173,7 +173,7 @@ def test_every_table_has_a_namespace() -> None:
         assert re.search(r"^  ns TEXT NOT NULL", body, re.MULTILINE), table
 
 
-@pytest.mark.parametrize("value", [float("nan"), {1: 2}, object(), 2**53, "\ud800", {"a": {1, 2}}], ids=repr)
+@pytest.mark.parametrize("value", [float("nan"), {1: 2}, object(), 2**53, "\ud800", {"a": {1, 2}}])
 def test_what_has_no_canonical_json_is_refused(value: object) -> None:
     with pytest.raises(errors.InvalidInputError):
         dump_json(value)
