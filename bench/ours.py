@@ -15,7 +15,7 @@ from bench.peers_postgres import Server
 from bench.peers_read import keys
 from bench.threads import threads
 from holdfast.db import Database, Migration, Tx, open_database, sql
-from holdfast.ops import AsyncFace, SyncFace
+from holdfast.faces import AsyncFace, SyncFace
 
 MIGRATIONS = [Migration("0001_bench", w.SCHEMA)]
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from holdfast.faces import AsyncFace
 from holdfast.model.backup import Restored
 from holdfast.model.status import Check, Status
-from holdfast.ops import AsyncFace, Nouns
+from holdfast.ops import Nouns
 from holdfast.store import Store, open_store, restore_store
 
 

@@ -5,10 +5,11 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.faces import SyncFace, refuse_running_loop
 from holdfast.model.backup import Restored
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
-from holdfast.ops import Nouns, SyncFace, refuse_running_loop
+from holdfast.ops import Nouns
 from holdfast.store import Store, check_store, damaged_store, migrate_store, open_store, restore_store
 from holdfast.upkeep.findings import Progress
 

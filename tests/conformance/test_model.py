@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from holdfast import errors
 from holdfast.db import MEMORY, Database, Refused, Tx, open_database, sql
-from holdfast.ops import SyncFace
+from holdfast.faces import SyncFace
 from holdfast.testing.schema import COUNTERS, MIGRATIONS, value
 
 _PUT = sql(

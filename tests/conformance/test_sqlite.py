@@ -22,7 +22,7 @@ from holdfast.db import Database, Tx, open_database, sql
 from holdfast.db.sqlite import APPLICATION_IDS, FORMAT, check_file, link
 from holdfast.db.sqlite.files import WAL_KEPT_BYTES, checksums
 from holdfast.db.tx import NOTHING
-from holdfast.ops import AsyncFace, SyncFace
+from holdfast.faces import AsyncFace, SyncFace
 from holdfast.testing.schema import (
     ADD_ENTRY,
     COUNTERS,

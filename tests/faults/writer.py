@@ -8,7 +8,7 @@ import os
 import sys
 
 from holdfast.db import Migration, Tx, open_database, sql
-from holdfast.ops import AsyncFace
+from holdfast.faces import AsyncFace
 
 MIGRATIONS = [
     Migration(

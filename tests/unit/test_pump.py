@@ -13,7 +13,7 @@ import pytest
 from holdfast.db import MEMORY, Tx, open_database
 from holdfast.db.pump import FUTURES, Job, Pump, deliver
 from holdfast.errors import ClosedError, HoldfastError, WriterDeadError
-from holdfast.ops import AsyncFace
+from holdfast.faces import AsyncFace
 from holdfast.testing.schema import MIGRATIONS, add
 
 

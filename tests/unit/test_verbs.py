@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.db import MEMORY, Refused, Tx, Work, Write, ask, open_database
 from holdfast.errors import ConflictError
-from holdfast.ops import AsyncFace, Face, Noun, Reads, Runs, SyncFace, Writes
+from holdfast.faces import AsyncFace, SyncFace
+from holdfast.ops import Face, Noun, Reads, Runs, Writes
 
 
 def double(tx: Tx, number: int, *, times: int = 1) -> int:

@@ -5,8 +5,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast.db import Work
-from holdfast.ops.async_face import AsyncFace
-from holdfast.ops.sync_face import SyncFace
+from holdfast.faces import AsyncFace, SyncFace
 from holdfast.ops.verbs import Face, Noun, Verb
 from holdfast.runtime import runs
 from holdfast.runtime.runs import Run

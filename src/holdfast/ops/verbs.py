@@ -15,8 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from holdfast.db.effects import Work
 from holdfast.db.tx import Refused, Tx
 from holdfast.evidence.context import Context
-from holdfast.ops.async_face import AsyncFace
-from holdfast.ops.sync_face import SyncFace
+from holdfast.faces import AsyncFace, SyncFace
 
 P = ParamSpec("P")
 T = TypeVar("T")

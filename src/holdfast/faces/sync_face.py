@@ -12,7 +12,7 @@ from holdfast.db.effects import Call, Effect, Read, Wait, Work, Write
 from holdfast.db.sql import Query
 from holdfast.db.tx import NOTHING, Refused, Row, Tx
 from holdfast.errors import InvalidInputError, RunningLoopError
-from holdfast.ops.driver import Driver
+from holdfast.faces.driver import Driver
 
 T = TypeVar("T")
 

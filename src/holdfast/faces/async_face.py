@@ -11,8 +11,8 @@ from holdfast.db.effects import Call, Effect, Read, Wait, Work, Write
 from holdfast.db.pump import SERIALIZABLE
 from holdfast.db.sql import Query
 from holdfast.db.tx import Refused, Row, Tx
-from holdfast.ops.driver import Driver
-from holdfast.ops.loop import LoopBox
+from holdfast.faces.driver import Driver
+from holdfast.faces.loop import LoopBox
 
 T = TypeVar("T")
 
