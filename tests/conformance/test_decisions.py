@@ -9,8 +9,8 @@ import pytest
 from holdfast import errors, sync
 from holdfast.client import Holdfast
 from holdfast.db import Tx
+from holdfast.faces import Noun
 from holdfast.model.guards import Swept
-from holdfast.ops import Noun
 from holdfast.runtime import audit, escalations, flows, locks, state
 from holdfast.runtime.rows import load
 from holdfast.testing import FrozenClock

@@ -9,8 +9,7 @@ import pytest
 
 from holdfast.db import MEMORY, Refused, Tx, Work, Write, ask, open_database
 from holdfast.errors import ConflictError
-from holdfast.faces import AsyncFace, SyncFace
-from holdfast.ops import Face, Noun, Reads, Runs, Writes
+from holdfast.faces import AsyncFace, Face, Noun, Reads, Runs, SyncFace, Writes
 
 
 def double(tx: Tx, number: int, *, times: int = 1) -> int:

@@ -1,9 +1,21 @@
 """The two faces of a database: `AsyncFace` for coroutines, `SyncFace` for threads.
 
-Each runs functions of a transaction (`write`, `read`), pages (`scan`) and work that spans transactions (`run`).
+Each runs functions of a transaction (`write`, `read`), pages (`scan`) and work that spans transactions (`run`). A
+`Noun` declares, once for both, which operations it shows.
 """
 
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace, refuse_running_loop
+from holdfast.faces.verbs import Face, Noun, Reads, Runs, RunsWith, Writes
 
-__all__ = ["AsyncFace", "SyncFace", "refuse_running_loop"]
+__all__ = [
+    "AsyncFace",
+    "Face",
+    "Noun",
+    "Reads",
+    "Runs",
+    "RunsWith",
+    "SyncFace",
+    "Writes",
+    "refuse_running_loop",
+]

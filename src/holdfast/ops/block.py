@@ -1,40 +1,21 @@
 """A flow as a block: `async with store.flows.run("trader") as flow`, or `with`."""
 
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from holdfast.db import Work
-from holdfast.faces import AsyncFace, SyncFace
-from holdfast.ops.verbs import Face, Noun, Verb
+from holdfast.faces import AsyncFace, Face, Noun, RunsWith, SyncFace
 from holdfast.runtime import runs
 from holdfast.runtime.runs import Run
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class Within(Verb[P, T]):
-    """A verb of a flow in hand: a generator of effects whose first parameter is the run."""
-
-    hidden = 1
-
-    def __init__(self, fn: Callable[Concatenate[Run, P], Work[T]]) -> None:
-        super().__init__(fn)
-
-    def bind(self, noun: Any) -> Callable[..., Any]:
-        """Each call drives the work to its end."""
-        fn, run, held = self.fn, noun._face.run, noun.run
-        return lambda *args, **kwargs: run(fn(held, *args, **kwargs))
 
 
 class Block(Noun[Face]):
     """A flow that is worked on: leaving the block completes it, an exception undoes its steps and fails it."""
 
-    step = Within(runs.step)
-    lock = Within(runs.lock)
-    ask = Within(runs.question)
-    heartbeat = Within(runs.beat)
+    step = RunsWith(runs.step)
+    lock = RunsWith(runs.lock)
+    ask = RunsWith(runs.question)
+    heartbeat = RunsWith(runs.beat)
 
     def __init__(self, face: Face, entering: Work[Run]) -> None:
         super().__init__(face)
@@ -42,7 +23,7 @@ class Block(Noun[Face]):
         self._run: Run | None = None
 
     @property
-    def run(self) -> Run:
+    def held(self) -> Run:
         """The flow in hand; there is one inside the block only."""
         assert self._run is not None, "enter the block first"
         return self._run
@@ -50,13 +31,13 @@ class Block(Noun[Face]):
     @property
     def dfid(self) -> str:
         """The flow's id."""
-        return self.run.hand.dfid
+        return self.held.hand.dfid
 
     def _leaving(self, error: BaseException | None) -> Work[Any] | None:
         """What leaving the block has to do; nothing if the worker itself is being stopped."""
         if error is None:
-            return runs.complete(self.run)
-        return runs.abort(self.run, error) if isinstance(error, Exception) else None
+            return runs.complete(self.held)
+        return runs.abort(self.held, error) if isinstance(error, Exception) else None
 
     async def __aenter__(self: "Block[AsyncFace]") -> "Block[AsyncFace]":
         self._run = await self._face.run(self._entering)

@@ -2,8 +2,8 @@
 
 from typing import Any, Generic
 
+from holdfast.faces import Face, Noun, Reads, Runs, Writes
 from holdfast.ops.block import Block
-from holdfast.ops.verbs import Face, Noun, Reads, Runs, Writes
 from holdfast.runtime import (
     agents,
     audit,

@@ -1,8 +1,8 @@
 """Everything a store has, by noun."""
 
+from holdfast.faces import Face
 from holdfast.ops.decisions import Decisions
 from holdfast.ops.proofs import Evidence
-from holdfast.ops.verbs import Face
 
 
 class Nouns(Decisions[Face], Evidence[Face]):

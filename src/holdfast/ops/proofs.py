@@ -3,7 +3,7 @@
 from typing import Generic
 
 from holdfast.evidence import audit, battles, dbom, keys, log, trust, witness
-from holdfast.ops.verbs import Face, Noun, Reads, Runs, RunsWith, Writes
+from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
 from holdfast.upkeep import backup, bundle, erase, lockdown, spread, verify
 from holdfast.upkeep.importers import green_agent
 

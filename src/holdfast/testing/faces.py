@@ -13,9 +13,8 @@ import pytest
 
 from holdfast import errors
 from holdfast.db import Call, Database, Read, Refused, Tx, Wait, Work, Write, ask
-from holdfast.faces import AsyncFace, SyncFace
+from holdfast.faces import AsyncFace, Face, Noun, Reads, Runs, SyncFace, Writes
 from holdfast.model.times import later
-from holdfast.ops import Face, Noun, Reads, Runs, Writes
 from holdfast.testing.clocks import FrozenClock
 from holdfast.testing.schema import COUNTERS, MIGRATIONS, add, enter, entries, take, value
 

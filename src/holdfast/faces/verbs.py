@@ -14,8 +14,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdfast.db.effects import Work
 from holdfast.db.tx import Refused, Tx
-from holdfast.evidence.context import Context
-from holdfast.faces import AsyncFace, SyncFace
+from holdfast.faces.async_face import AsyncFace
+from holdfast.faces.sync_face import SyncFace
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,6 +27,11 @@ class Noun(Generic[Face]):
 
     def __init__(self, face: Face) -> None:
         self._face = face
+
+    @property
+    def held(self) -> Any:
+        """What `RunsWith` hands on: the store's context, or what the noun stands for."""
+        return self._face.context  # type: ignore[union-attr]
 
 
 class Verb(ABC, Generic[P, T]):
@@ -120,14 +125,14 @@ class Runs(Verb[P, T]):
 
 
 class RunsWith(Verb[P, T]):
-    """A verb that spans transactions and needs the store's context, its first parameter."""
+    """A verb that spans transactions; its first parameter is what its noun holds."""
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Context, P], Work[T]]) -> None:
+    def __init__(self, fn: Callable[Concatenate[Any, P], Work[T]]) -> None:
         super().__init__(fn)
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call drives the work to its end."""
-        fn, face = self.fn, noun._face
-        return lambda *args, **kwargs: face.run(fn(face.context, *args, **kwargs))
+        fn, run = self.fn, noun._face.run
+        return lambda *args, **kwargs: run(fn(noun.held, *args, **kwargs))
