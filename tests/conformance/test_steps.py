@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import errors, sync
 from holdfast.client import Holdfast
+from holdfast.runtime import inbox
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -200,6 +201,93 @@ class Steps(OnStore):
         assert asked() == ""
         assert world.done == [1, ("undid", 1)]
         assert live.flows.get(flow.dfid).status == "COMPENSATED"
+
+    def test_a_question_is_asked_once_whatever_happens_to_the_worker(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        asked = _answer_when_asked(store, "APPROVED", {"buy": 2})
+        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+            first = flow.ask("over limit", proposal={"buy": 3})
+            raise _CrashError
+        assert asked() == ""
+        clock.advance(10)
+        again_asked = _answer_when_asked(store, "APPROVED")
+        with store.flows.run(resume=flow.dfid) as again:
+            assert again.ask("over limit", proposal={"buy": 3}) == first
+            assert again.ask("over limit").id > first.id
+        assert again_asked() == ""
+
+    def test_a_rejection_that_no_worker_heard_is_undone_by_the_next(self, live: sync.Holdfast) -> None:
+        world = World()
+
+        async def work(**how: Any) -> None:
+            async with Holdfast(live.core).flows.run(lease_s=0.3, **how) as flow:
+                await flow.lock({"r": 1})
+                await flow.step("a", world.do, 1, compensate=world.undo)
+                await flow.ask("may I?")
+
+        async def stopped() -> int:
+            task = asyncio.ensure_future(work(agent_id="trader"))
+            while not (pending := live.core.database.read(lambda tx: inbox.pending(tx)).result().escalations):
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return pending[0].id
+
+        asked = live.escalations.resolve(asyncio.run(stopped()), "REJECTED", by="ann")
+        assert (live.flows.get(asked.dfid).status, len(live.locks.list())) == ("COMPENSATING", 1)
+        with pytest.raises(errors.FlowEndedError):
+            asyncio.run(work(resume=asked.dfid))
+        assert world.done == [1, ("undid", 1)]
+        assert (live.flows.get(asked.dfid).status, live.locks.list()) == ("COMPENSATED", ())
+
+    def test_a_worker_that_waits_for_a_person_keeps_the_flow(self, live: sync.Holdfast) -> None:
+        def steal(dfid: str) -> None:
+            threading.Event().wait(0.9)
+            with pytest.raises(errors.ConflictError), live.flows.run(resume=dfid):
+                pass
+            [asked] = live.escalations.pending().escalations
+            live.escalations.resolve(asked.id, "APPROVED", by="ann")
+
+        with live.flows.run("trader", lease_s=0.3) as flow:
+            thief = threading.Thread(target=steal, args=(flow.dfid,))
+            thief.start()
+            assert flow.ask("may I?").approved
+        thief.join()
+        assert live.flows.get(flow.dfid).status == "COMPLETED"
+
+    def test_a_flow_that_is_being_undone_is_undone_though_its_block_fails_no_more(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        world = World()
+        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+            flow.step("a", world.do, 1, compensate=world.undo)
+            flow.step("b", world.do, 2, compensate=lambda _: world.do("?", _CrashError()))
+            raise ZeroDivisionError
+        clock.advance(10)
+        asked = _answer_when_asked(store, "APPROVED")
+        with pytest.raises(errors.FlowEndedError), store.flows.run(resume=flow.dfid) as again:
+            again.step("a", world.do, 1, compensate=world.undo)
+            again.step("b", world.do, 2, compensate=world.undo)
+        assert asked() == "undo b"
+        assert world.done == [1, 2, "?", ("undid", 2), ("undid", 1)]
+        assert store.flows.get(flow.dfid).status == "COMPENSATED"
+
+    def test_nothing_is_undone_out_of_order(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        world = World()
+        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+            flow.lock({"r": 1})
+            flow.step("a", world.do, 1, compensate=world.undo)
+            flow.step("b", world.do, 2, compensate=world.undo)
+            raise _CrashError
+        clock.advance(10)
+        with pytest.raises(errors.CompensationFailedError), store.flows.run(resume=flow.dfid) as again:
+            again.step("a", world.do, 1, compensate=world.undo)
+            raise ZeroDivisionError
+        assert world.done == [1, 2]
+        assert store.sagas.get(flow.dfid).partial_state["to_undo"] == ["b 1"]
+        assert (store.flows.get(flow.dfid).status, len(store.locks.list())) == ("FAILED", 1)
 
     def test_the_same_block_on_the_async_face(self, live: sync.Holdfast) -> None:
         done: list[str] = []

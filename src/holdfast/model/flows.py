@@ -23,6 +23,8 @@ EDGES: Final[Mapping[str, frozenset[str]]] = {
 }
 STATUSES: Final = frozenset(EDGES)
 TERMINAL: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "COMPENSATED"})
+UNDOABLE: Final = frozenset({"FAILED", "CANCELLED"})
+"""Ends after which what was done may still be undone."""
 WORKED_ON: Final = frozenset({"RUNNING", "COMPENSATING"})
 """Where a worker must be alive, else the flow is an orphan."""
 

@@ -6,7 +6,7 @@ Rules:
 - A spent budget is recorded and refused: the request is CANCELLED, the agent SUSPENDED with the reason
   ESCALATION_BUDGET_EXHAUSTED, the flow CANCELLED.
 - A request moves its flow to WAITING_ESCALATION; the answer moves it on: APPROVED to RUNNING, REJECTED to FAILED,
-  CANCELLED to CANCELLED.
+  CANCELLED to CANCELLED. Where that leaves steps to undo, the flow goes on to COMPENSATING, whoever is there to do it.
 - An answer is given once; the second resolver gets AlreadyResolvedError.
 - A deadline that passes takes its default and says so; an answer that comes later is DeadlinePassedError.
 - Who resolved, the comment and the proposal as it was shown are in the record's leaf.
@@ -129,7 +129,7 @@ def _refuse(tx: Tx, flow: Flow, row: dict[str, Any]) -> Refused:
     asked = _write(tx, flow, row | said)
     audit.record(tx, flow.dfid, EXHAUSTED, severity="ERROR", detail={"escalation": asked.id}, ns=flow.ns)
     agents.set_status(tx, flow.agent_id, "SUSPENDED", reason=EXHAUSTED, ns=flow.ns)
-    flows.transition(tx, flow.dfid, "CANCELLED", causation_id=f"escalation:{asked.id}", reason=EXHAUSTED, ns=flow.ns)
+    _move(tx, asked, "CANCELLED", EXHAUSTED)
     return Refused(
         BudgetExhaustedError(f"agent {flow.agent_id} has spent its escalations", agent_id=flow.agent_id, dfid=flow.dfid)
     )
@@ -187,15 +187,15 @@ def _held(tx: Tx, id: int, ns: str) -> Row:
 def _settle(tx: Tx, known: Row, answer: dict[str, Any]) -> Escalation:
     settled = questions.settle(tx, known, answer)
     if flows.get(tx, settled.dfid, ns=settled.ns).status == "WAITING_ESCALATION":
-        flows.transition(
-            tx,
-            settled.dfid,
-            _ONWARD[settled.status],
-            causation_id=f"escalation:{settled.id}",
-            reason=f"{settled.status} by {settled.resolved_by}",
-            ns=settled.ns,
-        )
+        _move(tx, settled, _ONWARD[settled.status], f"{settled.status} by {settled.resolved_by}")
     return settled
+
+
+def _move(tx: Tx, asked: Escalation, to: str, reason: str) -> None:
+    """Move a flow as its question ended; an end with something to undo is a beginning of that."""
+    about = {"causation_id": f"escalation:{asked.id}", "reason": reason, "ns": asked.ns}
+    if flows.transition(tx, asked.dfid, to, **about).ended and flows.to_undo(tx, asked.dfid):
+        flows.transition(tx, asked.dfid, "COMPENSATING", **about)
 
 
 def _default(tx: Tx, known: Row) -> Escalation:

@@ -15,7 +15,7 @@ from holdfast.db import Row, Tx, sql
 from holdfast.errors import AgentInactiveError, AlreadyExistsError, IllegalTransitionError, NotFoundError
 from holdfast.evidence.leaves import Projection
 from holdfast.model.agents import OPENS_FLOWS
-from holdfast.model.flows import STATUSES, TERMINAL, Flow, legal
+from holdfast.model.flows import STATUSES, TERMINAL, UNDOABLE, Flow, legal
 from holdfast.runtime import questions, rows
 from holdfast.runtime.rows import MAIN
 
@@ -157,7 +157,7 @@ def transition(
     if status == "WAITING_ESCALATION":
         questions.withdraw(tx, dfid, f"the flow went on to {to}")
     if ended:
-        close(tx, dfid, ns=ns)
+        close(tx, dfid, ns=ns, locks=to not in UNDOABLE or not to_undo(tx, dfid))
     return Flow(*(*held[:6], to, *held[7:10], started, ended, held[12], tx.now, ns))
 
 
@@ -176,9 +176,21 @@ _CLOSE_RETRY = sql("UPDATE intent_retry SET next_retry_at = NULL, backoff_until 
 _END_LEASE = sql("UPDATE flow_leases SET expires_at = :now, worker = '', token = token + 1 WHERE dfid = :dfid")
 
 
-def close(tx: Tx, dfid: str, *, ns: str) -> None:
-    """What a flow leaves behind at its end: locks, unless something is to be undone, retries, its lease."""
+def close(tx: Tx, dfid: str, *, ns: str, locks: bool = True) -> None:
+    """What a flow leaves behind at its end: retries, its lease, and its locks unless something is to be undone."""
     tx.execute(_CLOSE_RETRY, dfid=dfid)
     tx.execute(_END_LEASE, dfid=dfid, now=tx.now)
-    for (resource,) in tx.all(_RELEASE, dfid=dfid):
+    for (resource,) in tx.all(_RELEASE, dfid=dfid) if locks else ():
         tx.notify(f"lock:{ns}:{resource}")
+
+
+_TO_UNDO = sql(
+    "SELECT s.name, s.n FROM flow_steps s WHERE s.dfid = :dfid AND s.undo = 1 AND s.state = 'DONE' AND NOT EXISTS"
+    " (SELECT 1 FROM flow_steps u WHERE u.dfid = s.dfid AND u.compensates = s.name || ' ' || CAST(s.n AS TEXT)"
+    " AND u.state = 'DONE') ORDER BY s.step_id"
+)
+
+
+def to_undo(tx: Tx, dfid: str) -> list[tuple[str, int]]:
+    """The steps of a flow that were done, can be undone and are not: name and number, in the order they were begun."""
+    return [(name, n) for name, n in tx.all(_TO_UNDO, dfid=dfid)]

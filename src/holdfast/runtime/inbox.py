@@ -36,6 +36,20 @@ def pending(tx: Tx, *, agent_id: str | None = None, ns: str = MAIN, after: int =
     return EscalationPage(*rows.paged(found, limit, questions.shown, lambda asked: asked.id))
 
 
+_NTH = sql(
+    "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
+    " created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment, answer_json, ns"
+    " FROM escalation_requests WHERE dfid = :dfid AND opened_by = 'agent' AND reason = :reason"
+    " ORDER BY id LIMIT 1 OFFSET :before"
+)
+
+
+def nth(tx: Tx, dfid: str, reason: str, n: int) -> Escalation | None:
+    """The n-th question that a flow itself asked for that reason, if it has."""
+    row = tx.one(_NTH, dfid=dfid, reason=reason, before=n - 1)
+    return None if row is None else questions.shown(row)
+
+
 def wait(id: int, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Escalation]:
     """Wait for the answer, or for the deadline to give one; still pending only if `timeout_s` ends first."""
     until = ""

@@ -3,19 +3,23 @@
 Rules:
 - Entering opens the flow and takes it in hand; entering again (`resume`) takes up one whose worker is gone.
 - Leaving the block completes the flow. An exception fails it: what its steps did is undone in reverse order, each
-  undoing a step of its own. Without anything to undo the flow is FAILED, else COMPENSATED.
-- An undoing that fails leaves the flow FAILED and dirty, with its locks.
+  undoing a step of its own. Without anything to undo the flow is FAILED, else COMPENSATED. A flow that is being undone
+  is undone to the end, however its block is left.
+- An undoing that fails leaves the flow FAILED and dirty, with its locks. So does a block that was entered again and
+  failed before it came to all that is to be undone: then nothing is undone out of order.
+- A question is asked once: a block that is entered again waits for its answer, or has it.
 - A worker that lost the flow changes nothing more; one that is killed or cancelled leaves it to be recovered.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from holdfast.db import Read, Refused, Tx, Work, Write, ask
 from holdfast.errors import CompensationFailedError, FlowEndedError, InvalidInputError, LeaseLostError
-from holdfast.model.flows import Flow
+from holdfast.model.flows import TERMINAL, UNDOABLE, Flow, legal
 from holdfast.model.guards import Escalation, Lock
 from holdfast.runtime import escalations, flows, inbox, leases, locks, sagas, steps
 from holdfast.runtime.rows import MAIN
@@ -24,11 +28,16 @@ from holdfast.runtime.steps import Hand, OnUnknown, Plan
 
 @dataclass(slots=True)
 class Run:
-    """A flow in hand: how often each name was stepped, and what there is to undo."""
+    """A flow in hand: how often each step was taken and each question asked, and what there is to undo."""
 
     hand: Hand
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     undoing: list[tuple[str, int, Callable[[], Any]]] = field(default_factory=list)
+
+    def count(self, kind: str, name: str) -> int:
+        """Which one this is of its name."""
+        self.counts[kind, name] += 1
+        return self.counts[kind, name]
 
 
 def enter(
@@ -70,7 +79,7 @@ def step(
 
     `on_unknown` is "ask", "retry" or "fail": what to do if a worker that is gone began it and never finished.
     """
-    n = run.counts[name] = run.counts.get(name, 0) + 1
+    n = run.count("step", name)
     plan = Plan(name, n, undo=compensate is not None, on_unknown=on_unknown)
     result = yield from steps.step(run.hand, plan, partial(fn, *args, **kwargs))
     if compensate is not None:
@@ -85,18 +94,25 @@ def lock(run: Run, /, resources: dict[str, float], **options: Any) -> Work[tuple
 
 def question(run: Run, /, reason: str, **options: Any) -> Work[Escalation]:
     """Ask a person and wait; options are those of `escalations.request`. FlowEndedError unless they approve."""
-    hand = run.hand
-    asked: Escalation | Refused = yield from ask(
-        Write(lambda tx: escalations.request(tx, hand.dfid, reason=reason, ns=hand.ns, **options))
-    )
+    hand, n = run.hand, run.count("ask", reason)
+    asked = yield from ask(Write(lambda tx: _asked(tx, hand, reason, n, options)))
     assert not isinstance(asked, Refused), "the face raises it"
-    answer = yield from inbox.wait(asked.id, ns=hand.ns)
+    answer = yield from steps.attend(hand, asked.id)
     if not answer.approved:
         raise FlowEndedError(
             f"{answer.status} by {answer.resolved_by}: {answer.comment or reason}", dfid=hand.dfid, escalation=answer.id
         )
     yield from beat(run)
     return answer
+
+
+def _asked(tx: Tx, hand: Hand, reason: str, n: int, options: dict[str, Any]) -> Escalation | Refused:
+    """The question, asked now or by a worker that is gone."""
+    flows.hold(tx, hand.dfid, ns=hand.ns)
+    if (known := inbox.nth(tx, hand.dfid, reason, n)) is not None:
+        return known
+    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    return escalations.request(tx, hand.dfid, reason=reason, ns=hand.ns, **options)
 
 
 def beat(run: Run) -> Work[None]:
@@ -110,26 +126,37 @@ def beat(run: Run) -> Work[None]:
 
 def complete(run: Run) -> Work[Flow]:
     """Leave the block as it should be left."""
+    flow = yield from ask(Write(partial(_complete, run=run)))
+    if flow.status != "COMPENSATING":
+        return flow
+    flow = yield from _undo(run, "it was being undone")
+    raise FlowEndedError(f"flow {flow.dfid} was being undone, and is {flow.status}", dfid=flow.dfid)
+
+
+def _complete(tx: Tx, run: Run) -> Flow:
     hand = run.hand
-
-    def end(tx: Tx) -> Flow:
-        flow = flows.hold(tx, hand.dfid, ns=hand.ns)
-        if flow.ended:  # the block did that itself
-            return flow
-        leases.heartbeat(tx, hand.dfid, hand.token, ns=hand.ns)
-        return flows.transition(tx, hand.dfid, "COMPLETED", ns=hand.ns)
-
-    return (yield from ask(Write(end)))
+    flow = flows.hold(tx, hand.dfid, ns=hand.ns)
+    if flow.ended or flow.status == "COMPENSATING":  # the block ended it itself, or it did not fail a second time
+        return flow
+    leases.heartbeat(tx, hand.dfid, hand.token, ns=hand.ns)
+    return flows.transition(tx, hand.dfid, "COMPLETED", ns=hand.ns)
 
 
 def abort(run: Run, error: Exception) -> Work[Flow]:
     """Leave the block by an exception: undo what was done, in reverse order."""
     if isinstance(error, LeaseLostError):
         return (yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns))))
-    reason = f"{type(error).__name__}: {error}"
-    if not run.undoing:
-        return (yield from ask(Write(partial(_fail, run=run, reason=reason))))
-    hand = run.hand = yield from ask(Write(partial(_compensating, run=run, reason=reason)))
+    return (yield from _undo(run, f"{type(error).__name__}: {error}"))
+
+
+def _undo(run: Run, reason: str) -> Work[Flow]:
+    flow, hand, missed = yield from ask(Write(partial(_compensating, run=run, reason=reason)))
+    if flow.ended:
+        return flow
+    run.hand = hand
+    if missed:
+        yield from ask(Write(partial(_dirty, hand=hand, left=missed, words=reason)))
+        raise CompensationFailedError(f"the block failed before it came to {missed[-1]} again", dfid=hand.dfid)
     while run.undoing:
         name, n, undo = run.undoing[-1]
         plan = Plan(f"undo {name}", n, compensates=f"{name} {n}")
@@ -138,38 +165,43 @@ def abort(run: Run, error: Exception) -> Work[Flow]:
         except LeaseLostError:
             raise
         except Exception as trouble:
-            yield from ask(Write(partial(_dirty, run=run, words=f"{type(trouble).__name__}: {trouble}")))
+            left, words = [f"{name} {n}" for name, n, _ in run.undoing], f"{type(trouble).__name__}: {trouble}"
+            yield from ask(Write(partial(_dirty, hand=hand, left=left, words=words)))
             raise CompensationFailedError(f"step {name} could not be undone", dfid=hand.dfid) from trouble
         run.undoing.pop()
     return (yield from ask(Write(lambda tx: flows.transition(tx, hand.dfid, "COMPENSATED", reason=reason, ns=hand.ns))))
 
 
-def _fail(tx: Tx, run: Run, reason: str) -> Flow:
-    hand = run.hand
-    flow = flows.hold(tx, hand.dfid, ns=hand.ns)
-    if flow.ended:
-        return flow
-    leases.heartbeat(tx, hand.dfid, hand.token, ns=hand.ns)
-    return flows.transition(tx, hand.dfid, "FAILED", reason=reason, ns=hand.ns)
+def _compensating(tx: Tx, run: Run, reason: str) -> tuple[Flow, Hand, list[str]]:
+    """The flow in hand for undoing, and what is to be undone but beyond this run; or ended, with nothing to undo."""
+    hand, reached = run.hand, {(name, n) for name, n, _ in run.undoing}
+    flow, left = flows.hold(tx, hand.dfid, ns=hand.ns), flows.to_undo(tx, hand.dfid)
+    if flow.status in TERMINAL - UNDOABLE or (flow.ended and not left):
+        return flow, hand, []
+    if flow.status != "COMPENSATING":
+        flow = _failing(tx, hand, flow, "COMPENSATING" if left or reached else "FAILED", reason)
+    missed = [f"{name} {n}" for name, n in left if (name, n) not in reached]
+    return flow, hand if flow.ended else _in_hand(tx, hand), missed
 
 
-def _compensating(tx: Tx, run: Run, reason: str) -> Hand:
-    """The flow in hand for undoing: still, or again if its end took it away."""
-    hand = run.hand
-    flow = flows.hold(tx, hand.dfid, ns=hand.ns)
-    if flow.status == "WAITING_ESCALATION":
-        flow = flows.transition(tx, hand.dfid, "FAILED", reason=reason, ns=hand.ns)
-    if flow.ended:
-        flows.transition(tx, hand.dfid, "COMPENSATING", reason=reason, ns=hand.ns)
-        lease = leases.lease(tx, hand.dfid, tx.new_id(), lease_s=hand.lease_s, ns=hand.ns)
-        return Hand(hand.dfid, lease.token, hand.lease_s, hand.ns)
-    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
-    if flow.status == "RUNNING":
-        flows.transition(tx, hand.dfid, "COMPENSATING", reason=reason, ns=hand.ns)
+def _failing(tx: Tx, hand: Hand, flow: Flow, to: str, reason: str) -> Flow:
+    """Fail a flow that is ours, if it has not failed yet, or begin to undo it."""
+    if not flow.ended:
+        leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    if not legal(flow.status, to):  # it waits for an answer that nobody needs any more
+        flows.transition(tx, hand.dfid, "FAILED", reason=reason, ns=hand.ns)
+    return flows.transition(tx, hand.dfid, to, reason=reason, ns=hand.ns)
+
+
+def _in_hand(tx: Tx, hand: Hand) -> Hand:
+    """The flow still in hand, or again if its end took it away and nobody else has it."""
+    try:
+        leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    except LeaseLostError:
+        return replace(hand, token=leases.lease(tx, hand.dfid, tx.new_id(), lease_s=hand.lease_s, ns=hand.ns).token)
     return hand
 
 
-def _dirty(tx: Tx, run: Run, words: str) -> None:
-    hand, left = run.hand, [f"{name} {n}" for name, n, _ in run.undoing]
+def _dirty(tx: Tx, hand: Hand, left: list[str], words: str) -> None:
     sagas.mark_dirty(tx, hand.dfid, left[-1], {"to_undo": left, "error": words}, ns=hand.ns)
     flows.transition(tx, hand.dfid, "FAILED", reason="compensation failed", ns=hand.ns)

@@ -5,7 +5,8 @@ Rules:
 - A step that was begun by a worker that is gone is UNKNOWN, and never run again silently: `retry` runs it, `fail` fails
   it, `ask` (the default) asks a person, at no cost to the agent's budget. APPROVED runs it again, APPROVED with another
   proposal takes that as its result, anything else fails it.
-- Only the worker that has the flow in hand begins and ends steps; each of them is a heartbeat.
+- Only the worker that has the flow in hand begins and ends steps; each of them is a heartbeat, and one that waits for a
+  person sends more.
 - While a flow compensates, no new step begins but those that undo.
 """
 
@@ -164,8 +165,23 @@ def _end(tx: Tx, *, hand: Hand, begun: Step, state: str, result: str | None = No
 def _answered(hand: Hand, plan: Plan, known: Step) -> Work[Step]:
     """Wait for the person who was asked about a step; the step as they want it."""
     number = int((known.error or "").removeprefix(_ASKED))
-    answer = yield from inbox.wait(number, ns=hand.ns)
+    answer = yield from attend(hand, number)
     return (yield from ask(Write(partial(_settle, hand=hand, plan=plan, answer=answer))))
+
+
+def attend(hand: Hand, number: int) -> Work[Escalation]:
+    """Wait for the answer to a question, and keep the flow in hand for so long."""
+    while True:
+        asked = yield from inbox.wait(number, timeout_s=hand.lease_s / 3, ns=hand.ns)
+        if asked.status != "PENDING":
+            return asked
+        yield from ask(Write(partial(_keep, hand=hand, number=number)))
+
+
+def _keep(tx: Tx, hand: Hand, number: int) -> None:
+    rows.alone(tx, f"flow:{hand.dfid}")
+    if inbox.get(tx, number, ns=hand.ns).status == "PENDING":  # else the answer may have ended the flow and its lease
+        leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
 
 
 def _settle(tx: Tx, *, hand: Hand, plan: Plan, answer: Escalation) -> Step:
