@@ -96,6 +96,12 @@ class RunningLoopError(HoldfastError):
     code, exit_code = "use.running_loop", 2
 
 
+class WrongColourError(InvalidInputError):
+    """Decorate an `async def` on the async face (`holdfast.open`), a plain `def` on the sync face (`holdfast.sync`)."""
+
+    code = "use.wrong_colour"
+
+
 class ForkedError(HoldfastError):
     """A store does not survive fork(): start workers with spawn, or open the store only after the fork."""
 

@@ -14,6 +14,11 @@ from holdfast.runtime import checks
 from holdfast.runtime.rows import RECORDS, Record
 from holdfast.testing import FrozenClock
 
+
+class CrashError(BaseException):
+    """A worker that dies: no chance to write anything down."""
+
+
 _EVERY = "(SELECT id, ver, leaf FROM log_leaves UNION ALL SELECT id, ver, leaf FROM log_pending) AS l"
 _LEAF = sql(
     "SELECT leaf, (SELECT max(ver) FROM log_leaves n WHERE n.id = :id) FROM log_leaves WHERE id = :id AND ver = :ver",

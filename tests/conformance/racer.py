@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 
 from holdfast import errors, sync
+from holdfast.faces import SyncFace
+from holdfast.ops import OpenFlow
 
 
 def locks(store: sync.Holdfast, turn: str, mine: str) -> str:
@@ -27,9 +29,7 @@ def waits(store: sync.Holdfast, turn: str, mine: str) -> str:
 
 def once(store: sync.Holdfast, turn: str, _: str) -> str:
     def execute() -> str:
-        file = os.open(sys.argv[4], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(file, f"{turn}\n".encode())
-        os.close(file)
+        _write(turn)
         return f"result {turn}"
 
     return str(store.idempotency.once(f"k{turn}", turn, execute))
@@ -58,8 +58,20 @@ def resolvers(store: sync.Holdfast, _: str, mine: str) -> str:
     return "1"
 
 
-def recoveries(store: sync.Holdfast, _: str, mine: str) -> str:
-    return str(len(store.flows.recover(mine)))
+def recoveries(store: sync.Holdfast, turn: str, mine: str) -> str:
+    if "raced" not in store.flows.held:
+
+        @store.decision(flow_type="raced")
+        def raced(flow: OpenFlow[SyncFace], turn: int) -> None:
+            flow.step("run", _write, f"{turn} {flow.dfid}")
+
+    return str(len(store.flows.recover(mine).again))
+
+
+def _write(line: str) -> None:
+    file = os.open(sys.argv[4], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, f"{line}\n".encode())
+    os.close(file)
 
 
 MODES: dict[str, Callable[[sync.Holdfast, str, str], str]] = {

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import errors, sync
 from holdfast.db import Tx, sql
-from holdfast.model.flows import EDGES, STATUSES, TERMINAL, legal
+from holdfast.model.flows import EDGES, STATUSES, TERMINAL, Recovered, legal
 from holdfast.model.times import later
 from holdfast.runtime import checks
 from holdfast.testing import FrozenClock
@@ -148,21 +148,20 @@ class Flows(OnStore):
         assert not store.flows.release(dfid, first.token)
         assert store.flows.release(dfid, second.token)
 
-    def test_recover_hands_each_orphan_to_exactly_one_worker(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_recover_names_the_orphans_that_nobody_here_can_run(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         orphans = [running(store) for _ in range(3)]
         for dfid in orphans:
             store.flows.lease(dfid, "dead", lease_s=5)
-        alive, waiting, unleased = running(store), running(store), running(store)
+        alive, waiting, _unleased = running(store), running(store), running(store)
         store.flows.lease(waiting, "dead", lease_s=5)
         store.flows.transition(waiting, "WAITING_ESCALATION")
-        assert store.flows.recover("w1") == ()
+        assert store.flows.recover() == Recovered((), ())
         clock.advance(5)
         store.flows.lease(alive, "w0")
-        first = store.flows.recover("w1", limit=2)
-        second = store.flows.recover("w2")
-        assert sorted(lease.dfid for lease in (*first, *second)) == sorted(orphans)
-        assert (len(first), len(second)) == (2, 1)
-        assert unleased not in {lease.dfid for lease in second}
+        assert [flow.dfid for flow in store.flows.recover().left] == orphans
+        assert [flow.dfid for flow in store.flows.recover(limit=2).left] == orphans[:2]
+        assert store.flows.lease(orphans[0], "w1").worker == "w1"
+        assert [flow.dfid for flow in store.flows.recover("w2").left] == orphans[1:]
 
     def test_the_end_of_a_flow_ends_its_lease(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         dfid = running(store)

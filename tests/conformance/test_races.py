@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from holdfast import sync
-from tests.conformance.decisions import OnPostgres, OnSqlite, OnStore, running
+from holdfast.faces import SyncFace
+from holdfast.ops import OpenFlow
+from tests.conformance.decisions import CrashError, OnPostgres, OnSqlite, OnStore, running
 
 ROUNDS = int(os.environ.get("HOLDFAST_RACES", "8"))
 RACERS = 4
@@ -122,16 +126,27 @@ class Races(OnStore):
 
         self.race("resolvers", live, tmp_path / "x", shares, judge)
 
-    def test_one_worker_recovers_a_flow(self, live: sync.Holdfast, tmp_path: Path) -> None:
+    def test_one_worker_runs_a_flow_again(self, live: sync.Holdfast, tmp_path: Path) -> None:
+        turns, executed = iter(range(ROUNDS)), tmp_path / "executed"
+
+        @live.decision(flow_type="raced", agent="trader", lease_s=0.001)
+        def raced(flow: OpenFlow[SyncFace], turn: int) -> None:
+            raise CrashError
+
         def shares() -> list[str]:
+            turn = next(turns)
             for _ in range(3):
-                live.flows.lease(running(live), "dead", lease_s=0.001)
+                with pytest.raises(CrashError):
+                    raced(turn)
             return [f"w{number}" for number in range(RACERS)]
 
-        def judge(_: int, __: list[str], got: list[str]) -> None:
+        def judge(turn: int, _: list[str], got: list[str]) -> None:
             assert sum(map(int, got)) == 3
+            lines = executed.read_text().splitlines()
+            assert len(set(lines)) == len(lines) == 3 * (turn + 1)
+            assert live.flows.list(status="RUNNING").flows == ()
 
-        self.race("recoveries", live, tmp_path / "x", shares, judge)
+        self.race("recoveries", live, executed, shares, judge)
 
 
 class TestSqlite(OnSqlite, Races):

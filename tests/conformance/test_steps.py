@@ -12,11 +12,7 @@ from holdfast import errors, sync
 from holdfast.client import Holdfast
 from holdfast.runtime import inbox
 from holdfast.testing import FrozenClock
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
-
-
-class _CrashError(BaseException):
-    """A worker that dies: no chance to write anything down."""
+from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
 
 class World:
@@ -51,17 +47,15 @@ class Steps(OnStore):
 
     def test_a_step_that_is_done_never_runs_again(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         world = World()
-        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+        with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             flow.step("a", world.do, 1)
             flow.step("b", lambda: None)
-            raise _CrashError
+            raise CrashError
         assert store.flows.get(flow.dfid).status == "RUNNING"
         with pytest.raises(errors.ConflictError), store.flows.run(resume=flow.dfid):
             pass
         clock.advance(10)
-        [lease] = store.flows.recover("w2", lease_s=5)
-        assert lease.dfid == flow.dfid
-        clock.advance(5)
+        assert [left.dfid for left in store.flows.recover().left] == [flow.dfid]
         with store.flows.run(resume=flow.dfid) as again:
             assert again.step("a", world.do, 1) == {"did": 1}
             assert again.step("b", world.do, "never") is None
@@ -108,7 +102,7 @@ class Steps(OnStore):
 
         def fragile(result: Any) -> None:
             if crashes.pop():
-                raise _CrashError
+                raise CrashError
             world.undo(result)
 
         def work(**how: Any) -> str:
@@ -119,7 +113,7 @@ class Steps(OnStore):
                 flow.step("d", world.do, 4, error=ZeroDivisionError())
             return flow.dfid
 
-        with pytest.raises(_CrashError):
+        with pytest.raises(CrashError):
             work(agent_id="trader")
         [flow] = store.flows.list().flows
         assert flow.status == "COMPENSATING"
@@ -155,8 +149,8 @@ class Steps(OnStore):
 
     def crashed(self, store: sync.Holdfast, clock: FrozenClock) -> str:
         """A flow whose worker died inside the step `pay`."""
-        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
-            flow.step("pay", World().do, "x", error=_CrashError())
+        with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
+            flow.step("pay", World().do, "x", error=CrashError())
         clock.advance(10)
         return flow.dfid
 
@@ -176,17 +170,17 @@ class Steps(OnStore):
         with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
             clock.advance(10)
-            store.flows.recover("another")
+            store.flows.lease(flow.dfid, "another")
             flow.step("b", world.do, 2)
         assert world.done == [1]
         assert store.flows.get(flow.dfid).status == "RUNNING"
 
     def test_a_failed_step_fails_again_in_the_same_way(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         world = World()
-        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+        with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             with pytest.raises(ZeroDivisionError):
                 flow.step("a", world.do, 1, error=ZeroDivisionError("x"))
-            raise _CrashError
+            raise CrashError
         clock.advance(10)
         with store.flows.run(resume=flow.dfid) as again, pytest.raises(errors.ReplayedError, match="ZeroDivision"):
             again.step("a", world.do, 1)
@@ -206,9 +200,9 @@ class Steps(OnStore):
         self, store: sync.Holdfast, clock: FrozenClock
     ) -> None:
         asked = _answer_when_asked(store, "APPROVED", {"buy": 2})
-        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+        with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             first = flow.ask("over limit", proposal={"buy": 3})
-            raise _CrashError
+            raise CrashError
         assert asked() == ""
         clock.advance(10)
         again_asked = _answer_when_asked(store, "APPROVED")
@@ -261,9 +255,9 @@ class Steps(OnStore):
         self, store: sync.Holdfast, clock: FrozenClock
     ) -> None:
         world = World()
-        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+        with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
-            flow.step("b", world.do, 2, compensate=lambda _: world.do("?", _CrashError()))
+            flow.step("b", world.do, 2, compensate=lambda _: world.do("?", CrashError()))
             raise ZeroDivisionError
         clock.advance(10)
         asked = _answer_when_asked(store, "APPROVED")
@@ -276,11 +270,11 @@ class Steps(OnStore):
 
     def test_nothing_is_undone_out_of_order(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         world = World()
-        with pytest.raises(_CrashError), store.flows.run("trader", lease_s=10) as flow:
+        with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             flow.lock({"r": 1})
             flow.step("a", world.do, 1, compensate=world.undo)
             flow.step("b", world.do, 2, compensate=world.undo)
-            raise _CrashError
+            raise CrashError
         clock.advance(10)
         with pytest.raises(errors.CompensationFailedError), store.flows.run(resume=flow.dfid) as again:
             again.step("a", world.do, 1, compensate=world.undo)

@@ -120,3 +120,19 @@ class Lease(Value):
     heartbeat_at: str
     expires_at: str
     ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun(Value):
+    """A flow whose function ran again, as it stands now, and what the function raised."""
+
+    flow: Flow
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered(Value):
+    """What a recovery did, and the orphans that no function registered here can run."""
+
+    again: tuple[Rerun, ...]
+    left: tuple[Flow, ...]

@@ -9,39 +9,47 @@ from holdfast.runtime import runs
 from holdfast.runtime.runs import Run
 
 
-class Block(Noun[Face]):
-    """A flow that is worked on: leaving the block completes it, an exception undoes its steps and fails it."""
+class OpenFlow(Noun[Face]):
+    """A flow that is worked on."""
 
     step = RunsWith(runs.step)
     lock = RunsWith(runs.lock)
     ask = RunsWith(runs.question)
     heartbeat = RunsWith(runs.beat)
 
-    def __init__(self, face: Face, entering: Work[Run]) -> None:
+    def __init__(self, face: Face, run: Run) -> None:
         super().__init__(face)
-        self._entering = entering
-        self._run: Run | None = None
+        self._run = run
 
     @property
     def held(self) -> Run:
-        """The flow in hand; there is one inside the block only."""
-        assert self._run is not None, "enter the block first"
+        """The flow in hand."""
         return self._run
 
     @property
     def dfid(self) -> str:
         """The flow's id."""
-        return self.held.hand.dfid
+        return self._run.hand.dfid
+
+
+class Block(Noun[Face]):
+    """A flow as a block: leaving it completes the flow, an exception undoes its steps and fails it."""
+
+    _run: Run
+
+    def __init__(self, face: Face, entering: Work[Run]) -> None:
+        super().__init__(face)
+        self._entering = entering
 
     def _leaving(self, error: BaseException | None) -> Work[Any] | None:
         """What leaving the block has to do; nothing if the worker itself is being stopped."""
         if error is None:
-            return runs.complete(self.held)
-        return runs.abort(self.held, error) if isinstance(error, Exception) else None
+            return runs.complete(self._run)
+        return runs.abort(self._run, error) if isinstance(error, Exception) else None
 
-    async def __aenter__(self: "Block[AsyncFace]") -> "Block[AsyncFace]":
+    async def __aenter__(self: "Block[AsyncFace]") -> OpenFlow[AsyncFace]:
         self._run = await self._face.run(self._entering)
-        return self
+        return OpenFlow(self._face, self._run)
 
     async def __aexit__(
         self: "Block[AsyncFace]",
@@ -52,9 +60,9 @@ class Block(Noun[Face]):
         if (work := self._leaving(error)) is not None:
             await self._face.run(work)
 
-    def __enter__(self: "Block[SyncFace]") -> "Block[SyncFace]":
+    def __enter__(self: "Block[SyncFace]") -> OpenFlow[SyncFace]:
         self._run = self._face.run(self._entering)
-        return self
+        return OpenFlow(self._face, self._run)
 
     def __exit__(
         self: "Block[SyncFace]",

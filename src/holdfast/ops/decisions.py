@@ -1,13 +1,16 @@
 """What agents decide: a noun for each module of the runtime."""
 
-from typing import Any, Generic
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from holdfast.faces import Face, Noun, Reads, Runs, Writes
-from holdfast.ops.block import Block
+from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
+from holdfast.ops.block import Block, OpenFlow
+from holdfast.ops.decision import Decision, Registry, register
 from holdfast.runtime import (
     agents,
     audit,
     contexts,
+    decisions,
     escalations,
     feedback,
     flows,
@@ -24,6 +27,9 @@ from holdfast.runtime import (
     steps,
     sweeps,
 )
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Agents(Noun[Face]):
@@ -48,8 +54,17 @@ class Flows(Noun[Face]):
     lease = Writes(leases.lease)
     heartbeat = Writes(leases.heartbeat)
     release = Writes(leases.release)
-    recover = Writes(leases.recover)
+    recover = RunsWith(decisions.recover)
     steps = Reads(steps.list)
+
+    def __init__(self, face: Face, registry: Registry) -> None:
+        super().__init__(face)
+        self._registry = registry
+
+    @property
+    def held(self) -> Registry:
+        """The functions that are registered."""
+        return self._registry
 
     def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> Block[Face]:
         """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
@@ -155,8 +170,10 @@ class Decisions(Generic[Face]):
     """The nouns of the runtime, shown by a face."""
 
     def __init__(self, face: Face) -> None:
+        self._face: Face = face
+        self._registry: Registry = {}
         self.agents = Agents(face)
-        self.flows = Flows(face)
+        self.flows = Flows(face, self._registry)
         self.contexts = Contexts(face)
         self.state = State(face)
         self.feedback = Feedback(face)
@@ -168,3 +185,27 @@ class Decisions(Generic[Face]):
         self.sagas = Sagas(face)
         self.escalations = Escalations(face)
         self.sweep = Sweep(face)
+
+    def decision(
+        self,
+        *,
+        flow_type: str,
+        agent: str | None = None,
+        flow_version: str = "1.0",
+        lease_s: float = leases.LEASE_S,
+        **opening: Any,
+    ) -> Callable[[Callable[Concatenate[OpenFlow[Face], P], R]], Decision[P, R]]:
+        """Register a function that works on a flow, so that `flows.recover` can run it again on any worker.
+
+        Its first parameter is the flow, the others are JSON; `opening` is what `flows.start` takes. Calling it opens a
+        flow of the agent and gives what the function gives.
+        """
+        return lambda fn: register(
+            self._registry,
+            self._face,
+            fn,
+            flow_type=flow_type,
+            flow_version=flow_version,
+            lease_s=lease_s,
+            opening={"agent_id": agent, **opening},
+        )

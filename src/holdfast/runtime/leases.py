@@ -7,14 +7,17 @@ Rules:
 - `recover` hands each orphan (a RUNNING or COMPENSATING flow whose lease has run out) to exactly one worker.
 """
 
-from holdfast.db import Tx, sql
+from typing import Final
+
+from holdfast.db import Row, Tx, sql
 from holdfast.errors import ConflictError, FlowEndedError, LeaseLostError
-from holdfast.model.flows import Lease
+from holdfast.model.flows import WORKED_ON, Lease
 from holdfast.model.times import later
 from holdfast.runtime import flows, rows
 from holdfast.runtime.rows import MAIN
 
-LEASE_S = 30.0
+LEASE_S: Final = 30.0
+_CANDIDATES: Final = 100
 
 _CLAIM = sql(
     "INSERT INTO flow_leases (dfid, worker, token, heartbeat_at, expires_at, ns)"
@@ -70,15 +73,33 @@ def release(tx: Tx, dfid: str, token: int, *, ns: str = MAIN) -> bool:
 
 
 _ORPHANS = sql(
-    "SELECT l.dfid FROM flow_leases l JOIN decision_flows f ON f.dfid = l.dfid"
-    " WHERE l.expires_at <= :now AND l.ns = :ns AND f.status IN ('RUNNING', 'COMPENSATING')"
-    " ORDER BY l.expires_at, l.dfid LIMIT :limit"
+    "SELECT l.dfid, c.name, c.version FROM decision_flows f JOIN flow_leases l ON l.dfid = f.dfid"
+    " LEFT JOIN flow_calls c ON c.dfid = f.dfid WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns"
+    " AND l.expires_at <= :now ORDER BY l.dfid LIMIT :limit"
 )
 
 
-def recover(tx: Tx, worker: str, *, lease_s: float = LEASE_S, limit: int = 100, ns: str = MAIN) -> tuple[Lease, ...]:
-    """Take orphaned flows in hand; what another worker took first is not among them."""
+def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 1_000) -> list[Row]:
+    """Flows that nobody has in hand any more, oldest first: id, and name and version of what they run."""
+    return tx.all(_ORPHANS, now=tx.now, ns=ns, limit=rows.limited(limit))
+
+
+_ORPHANS_OF = sql(
+    "SELECT l.dfid FROM decision_flows f JOIN flow_leases l ON l.dfid = f.dfid JOIN flow_calls c ON c.dfid = f.dfid"
+    " WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns AND l.expires_at <= :now"
+    " AND c.name = :name AND c.version = :version ORDER BY l.dfid LIMIT :limit"
+)
+
+
+def recover(
+    tx: Tx, worker: str, *, of: tuple[str, str], lease_s: float = LEASE_S, limit: int = 100, ns: str = MAIN
+) -> tuple[Lease, ...]:
+    """Take orphans in hand that run that function, by name and version; what another worker took is not among them."""
     rows.name("worker", worker)
-    found = sorted(dfid for (dfid,) in tx.all(_ORPHANS, now=tx.now, ns=ns, limit=rows.limited(limit)))
-    taken = (_claim(tx, dfid, worker, lease_s, ns) for dfid in found)
-    return tuple(lease for lease in taken if lease is not None)
+    taken: list[Lease] = []
+    for (dfid,) in tx.all(_ORPHANS_OF, name=of[0], version=of[1], now=tx.now, ns=ns, limit=_CANDIDATES):
+        if flows.hold(tx, dfid, ns=ns).status in WORKED_ON and (lease := _claim(tx, dfid, worker, lease_s, ns)):
+            taken.append(lease)
+        if len(taken) == rows.limited(limit):
+            break
+    return tuple(taken)

@@ -21,7 +21,8 @@ from holdfast.db import Read, Refused, Tx, Work, Write, ask
 from holdfast.errors import CompensationFailedError, FlowEndedError, InvalidInputError, LeaseLostError
 from holdfast.model.flows import TERMINAL, UNDOABLE, Flow, legal
 from holdfast.model.guards import Escalation, Lock
-from holdfast.runtime import escalations, flows, inbox, leases, locks, sagas, steps
+from holdfast.runtime import calls, escalations, flows, inbox, leases, locks, sagas, steps
+from holdfast.runtime.calls import Called
 from holdfast.runtime.rows import MAIN
 from holdfast.runtime.steps import Hand, OnUnknown, Plan
 
@@ -47,9 +48,13 @@ def enter(
     worker: str | None = None,
     lease_s: float = leases.LEASE_S,
     ns: str = MAIN,
+    called: Called | None = None,
     **opening: Any,
 ) -> Work[Run]:
-    """Open a flow for an agent, or take up again the one to resume; `opening` is what `flows.start` takes."""
+    """Open a flow for an agent, or take up again the one to resume; `opening` is what `flows.start` takes.
+
+    `called` is the registered function that a new flow runs.
+    """
     if (agent_id is None) == (resume is None):
         raise InvalidInputError("say either whose flow is to be opened or which one to resume")
 
@@ -57,6 +62,8 @@ def enter(
         dfid = resume if agent_id is None else flows.start(tx, agent_id, ns=ns, **opening).dfid
         assert dfid is not None
         flow = flows.hold(tx, dfid, ns=ns)
+        if called is not None:
+            calls.record(tx, dfid, called, ns=ns)
         if flow.status == "CREATED":
             flows.transition(tx, dfid, "RUNNING", ns=ns)
         lease = leases.lease(tx, dfid, worker or tx.new_id(), lease_s=lease_s, ns=ns)

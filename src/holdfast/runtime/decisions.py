@@ -1,0 +1,98 @@
+"""Decisions: functions that are registered, so that what one worker began any other can end.
+
+Rules:
+- Calling one opens its flow and writes down the call in one transaction; the flow ends as the function ends (runs.py).
+- `recover` runs orphans again whose function is registered here, in the version that began them, one after the other.
+  Each is in the hands of exactly one worker; what it did before is replayed (steps.py).
+- How a function ends is its flow's affair: no failure keeps `recover` from the next.
+- What nobody here can run is left as it is, and named: plain blocks (`flows.run(resume=…)`), other functions, other
+  versions.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.db import Call, Read, Tx, Work, Write, ask
+from holdfast.model.flows import Flow, Recovered, Rerun
+from holdfast.runtime import calls, flows, leases, rows, runs
+from holdfast.runtime.calls import Called
+from holdfast.runtime.rows import MAIN
+from holdfast.runtime.runs import Run
+from holdfast.runtime.steps import Hand
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A function that flows run; `bind` gives it a flow in hand and its arguments."""
+
+    name: str
+    version: str
+    lease_s: float
+    bind: Callable[[Run, Sequence[Any], Mapping[str, Any]], Callable[[], Any]]
+
+
+def decide(decision: Registered, args: Sequence[Any], kwargs: Mapping[str, Any], **opening: Any) -> Work[Any]:
+    """Open a flow and run the function in it; `opening` is what `runs.enter` takes."""
+    call = calls.called(decision.name, decision.version, args, kwargs)
+    opening |= {"flow_type": decision.name, "flow_version": decision.version}
+    run = yield from runs.enter(**opening, lease_s=decision.lease_s, called=call)
+    return (yield from _conduct(decision, run, call))
+
+
+def _conduct(decision: Registered, run: Run, called: Called) -> Work[Any]:
+    """Run the function in a flow that is in hand, and end the flow as it ends."""
+    call: Call[Any] = Call(decision.bind(run, *calls.arguments(called)))
+    try:
+        result = yield from ask(call)
+    except Exception as error:
+        yield from runs.abort(run, error)
+        raise
+    yield from runs.complete(run)
+    return result
+
+
+# --- recovering --------------------------------------------------------------------------------------------------
+
+
+def recover(
+    registry: Mapping[str, Registered], worker: str | None = None, *, limit: int = 100, ns: str = MAIN
+) -> Work[Recovered]:
+    """Run orphaned flows again whose function is registered here, `limit` at most; the rest is left, and named.
+
+    A function that has to ask a person waits here for the answer; any number of workers may recover at once.
+    """
+    again: list[Rerun] = []
+    for decision in tuple(registry.values()):
+        while len(again) < rows.limited(limit):
+            taken = yield from ask(Write(lambda tx, of=decision: _take(tx, of, worker, ns)))  # type: ignore[misc]
+            if taken is None:
+                break
+            again.append((yield from _again(decision, *taken)))
+    left = yield from ask(Read(lambda tx: _left(tx, registry, limit, ns)))
+    return Recovered(tuple(again), left)
+
+
+def _take(tx: Tx, decision: Registered, worker: str | None, ns: str) -> tuple[Run, Called] | None:
+    """One orphan of a function, in hand."""
+    of = (decision.name, decision.version)
+    for lease in leases.recover(tx, worker or tx.new_id(), of=of, lease_s=decision.lease_s, limit=1, ns=ns):
+        call = calls.find(tx, lease.dfid)
+        assert call is not None, "it was found by its call"
+        return Run(Hand(lease.dfid, lease.token, decision.lease_s, ns)), call
+    return None
+
+
+def _again(decision: Registered, run: Run, called: Called) -> Work[Rerun]:
+    words: str | None = None
+    try:
+        yield from _conduct(decision, run, called)
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+    return Rerun((yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns)))), words)
+
+
+def _left(tx: Tx, registry: Mapping[str, Registered], limit: int, ns: str) -> tuple[Flow, ...]:
+    known = {(decision.name, decision.version) for decision in registry.values()}
+    others = [dfid for dfid, *of in leases.orphans(tx, ns=ns) if tuple(of) not in known]
+    return tuple(flows.get(tx, dfid, ns=ns) for dfid in others[:limit])
