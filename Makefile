@@ -44,8 +44,9 @@ check: $(VENV)/.dev         ## lint, types, layers, unit tests: under a minute
 bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling
 	@$(BIN)/python -m bench
 
-faults: $(VENV)/.dev        ## the long fault runs (1,000 kills)
-	@HOLDFAST_KILLS=1000 $(BIN)/python -m pytest tests/faults --timeout=3600
+faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each race, long walks beside the models
+	@HOLDFAST_KILLS=1000 HOLDFAST_RACES=1000 HOLDFAST_WALKS=20 $(BIN)/python -m pytest \
+	  tests/faults tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200
 
 docs: $(VENV)/.dev          ## run every code block of README and docs
 	@$(BIN)/python -m pytest tests/unit/test_docs.py

@@ -1,41 +1,83 @@
-"""A worker that orders ten things, one step each, and may be killed anywhere; the last order fails and all is undone.
+"""A worker that orders six things, one step each, and may be killed anywhere; if it is to fail, all is undone.
 
-python -m tests.faults.stepper HOME URL DFID WORLD FAIL
+It works in a block that is resumed, or by a registered decision: begun by the first worker, recovered by the others.
+It kills itself inside the deed that DIE names, or between two steps: "between 3".
+
+python -m tests.faults.stepper HOW HOME URL DFID WORLD FAIL DIE
 """
 
 import os
+import signal
 import sys
 import time
+from collections.abc import Callable
 
 from holdfast import errors, sync
+from holdfast.faces import SyncFace
+from holdfast.ops import OpenFlow
 
 STEPS = 6
+LEASE_S = 0.5
+
+Work = Callable[[OpenFlow[SyncFace], str], None]
 
 
-def main(home: str, url: str, dfid: str, world: str, fail: str) -> None:
+def worker(world: str, die: str) -> Work:
+    """What is done in the flow."""
+
+    def perish(point: str) -> None:
+        if point == die:
+            os.kill(os.getpid(), signal.SIGKILL)
+
     def act(what: str) -> str:
         file = os.open(world, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(file, f"{what}\n".encode())
         os.close(file)
+        perish(what)
         time.sleep(0.01)  # time to be killed in, with the deed done and not yet written down
         return what
 
+    def work(flow: OpenFlow[SyncFace], fail: str) -> None:
+        for number in range(STEPS):
+            flow.step(f"order {number}", act, f"do {number}", compensate=lambda done: act(f"un{done}"))
+            perish(f"between {number}")
+        if fail:
+            raise ZeroDivisionError
+
+    return work
+
+
+def block(store: sync.Holdfast, dfid: str, work: Work, fail: str) -> None:
+    while True:
+        try:
+            with store.flows.run(resume=dfid, lease_s=LEASE_S) as flow:
+                work(flow, fail)
+            return
+        except (ZeroDivisionError, errors.FlowEndedError):
+            return
+        except errors.ConflictError:  # the lease of the one before has not run out
+            time.sleep(0.05)
+
+
+def decision(store: sync.Holdfast, dfid: str, work: Work, fail: str) -> None:
+    order = store.decision(flow_type="order", agent="trader", lease_s=LEASE_S)(work)
+    try:
+        order.opening(dfid=dfid)(fail)
+    except (ZeroDivisionError, errors.LeaseLostError):
+        pass
+    except errors.AlreadyExistsError:  # another worker began it
+        while not store.flows.get(dfid).ended:
+            store.flows.recover()
+            time.sleep(0.05)
+
+
+HOW = {"block": block, "decision": decision}
+
+
+def main(how: str, home: str, url: str, dfid: str, world: str, fail: str, die: str) -> None:
     with sync.open(home, url or None) as store:
         print("open", flush=True)
-        while True:
-            try:
-                with store.flows.run(resume=dfid, lease_s=0.5) as flow:
-                    for number in range(STEPS):
-                        flow.step(f"order {number}", act, f"do {number}", compensate=lambda done: act(f"un{done}"))
-                    if fail == "fail":
-                        raise ZeroDivisionError
-                return
-            except ZeroDivisionError:
-                return
-            except errors.FlowEndedError:
-                return
-            except errors.ConflictError:  # the lease of the one before has not run out
-                time.sleep(0.05)
+        HOW[how](store, dfid, worker(world, die), fail)
 
 
 if __name__ == "__main__":

@@ -14,54 +14,89 @@ from holdfast import sync
 from tests.conformance.decisions import OnPostgres, OnSqlite, OnStore, sound
 from tests.faults.stepper import STEPS
 
-KILLS = max(4, int(os.environ.get("HOLDFAST_KILLS", "100")) // 25)
+KILLS = max(2, int(os.environ.get("HOLDFAST_KILLS", "100")) // 50)
+DFID = "killed"
+
+Workers = list["subprocess.Popen[str]"]
 
 
 class Killed(OnStore):
     @pytest.mark.parametrize("fail", ["", "fail"], ids=["completed", "compensated"])
-    def test_a_worker_killed_anywhere_does_nothing_twice(self, tmp_path: Path, fail: str) -> None:
+    @pytest.mark.parametrize("how", ["block", "decision"])
+    def test_a_worker_killed_anywhere_does_nothing_twice(self, tmp_path: Path, how: str, fail: str) -> None:
         chance, world = random.Random(7), tmp_path / "world"
         world.touch()
         with self.open() as store:
             store.agents.register("trader", version="1.0.0")
-            dfid = store.flows.start("trader").dfid
+            if how == "block":
+                store.flows.start("trader", dfid=DFID)
             for _ in range(KILLS):
-                with self.worker(dfid, world, fail) as process:
-                    self.attend(store, process, world, chance.uniform(0.0, 0.25))
-            with self.worker(dfid, world, fail) as process:
-                self.attend(store, process, world, 120)
-            assert store.flows.get(dfid).status == ("COMPENSATED" if fail else "COMPLETED")
-            done = [f"do {number}" for number in range(STEPS)]
-            undone = [f"undo {number}" for number in reversed(range(STEPS))] if fail else []
-            assert world.read_text().splitlines() == done + undone
-            sound(store)
+                self.attend(store, world, [self.worker(how, world, fail)], chance.uniform(0.0, 0.25))
+            self.attend(store, world, [self.worker(how, world, fail)], 120)
+            self.judge(store, world, fail)
 
-    def worker(self, dfid: str, world: Path, fail: str) -> "subprocess.Popen[str]":
+    @pytest.mark.parametrize(
+        ("die", "asked"),
+        [("do 3", ["order 3"]), ("between 3", []), ("undo 3", ["undo order 3"])],
+        ids=["inside a step", "between steps", "inside a compensation"],
+    )
+    def test_two_workers_recover_a_flow_and_one_of_them_ends_it(
+        self, tmp_path: Path, die: str, asked: list[str]
+    ) -> None:
+        world, fail = tmp_path / "world", "fail" if die.startswith("undo") else ""
+        with self.open() as store:
+            store.agents.register("trader", version="1.0.0")
+            [dead] = self.attend(store, world, [self.worker("decision", world, fail, die)], 120)
+            assert dead.returncode == -9
+            assert store.escalations.pending().escalations == ()
+            others = [self.worker("decision", world, fail) for _ in range(2)]
+            seen: list[str] = []
+            self.attend(store, world, others, 120, seen)
+            assert (seen, [other.returncode for other in others]) == (asked, [0, 0])
+            self.judge(store, world, fail)
+
+    def judge(self, store: sync.Holdfast, world: Path, fail: str) -> None:
+        """Each deed was done once, in order, and undone once, in reverse order, if it was to be."""
+        assert store.flows.get(DFID).status == ("COMPENSATED" if fail else "COMPLETED")
+        done = [f"do {number}" for number in range(STEPS)]
+        undone = [f"undo {number}" for number in reversed(range(STEPS))] if fail else []
+        assert world.read_text().splitlines() == done + undone
+        sound(store)
+
+    def worker(self, how: str, world: Path, fail: str, die: str = "") -> "subprocess.Popen[str]":
         target: dict[str, Any] = self.target()
-        arguments = [str(target["home"]), str(target.get("url", "")), dfid, str(world), fail]
+        arguments = [how, str(target["home"]), str(target.get("url", "")), DFID, str(world), fail, die]
         command = [sys.executable, "-m", "tests.faults.stepper", *arguments]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
-    def attend(self, store: sync.Holdfast, process: "subprocess.Popen[str]", world: Path, seconds: float) -> None:
-        """Answer what is asked, truthfully, until the worker ends or its time is up and it is killed."""
-        assert process.stdout is not None
-        process.stdout.readline()
+    def attend(
+        self, store: sync.Holdfast, world: Path, workers: Workers, seconds: float, seen: list[str] | None = None
+    ) -> Workers:
+        """Answer what is asked, truthfully, until the workers end or their time is up and they are killed."""
+        for process in workers:
+            assert process.stdout is not None
+            process.stdout.readline()
         until = time.monotonic() + seconds
-        while process.poll() is None and time.monotonic() < until:
-            answer(store, world)
+        while any(process.poll() is None for process in workers) and time.monotonic() < until:
+            names = answer(store, world)
+            if seen is not None:
+                seen += names
             time.sleep(0.01)
-        process.kill()
+        for process in workers:
+            process.kill()
+            process.communicate()
+        return workers
 
 
-def answer(store: sync.Holdfast, world: Path) -> None:
-    """Look whether the deed was done: then that is the result; else it may be done."""
+def answer(store: sync.Holdfast, world: Path) -> list[str]:
+    """Look whether the deed was done: then that is the result; else it may be done. Which steps were asked about."""
+    names = []
     for asked in store.escalations.pending().escalations:
-        name = asked.context["step"]
+        names.append(name := asked.context["step"])
         deed = name.replace("undo order", "undo").replace("order", "do")
-        if deed in world.read_text().splitlines():
-            store.escalations.resolve(asked.id, "APPROVED", by="auditor", proposal=deed)
-        else:
-            store.escalations.resolve(asked.id, "APPROVED", by="auditor")
+        done = deed in world.read_text().splitlines()
+        store.escalations.resolve(asked.id, "APPROVED", by="auditor", proposal=deed if done else None)
+    return names
 
 
 class TestSqlite(OnSqlite, Killed):
