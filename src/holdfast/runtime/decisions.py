@@ -11,6 +11,7 @@ Rules:
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from holdfast.db import Call, Read, Tx, Work, Write, ask
@@ -65,7 +66,7 @@ def recover(
     again: list[Rerun] = []
     for decision in tuple(registry.values()):
         while len(again) < rows.limited(limit):
-            taken = yield from ask(Write(lambda tx, of=decision: _take(tx, of, worker, ns)))  # type: ignore[misc]
+            taken = yield from ask(Write(partial(_take, decision=decision, worker=worker, ns=ns)))
             if taken is None:
                 break
             again.append((yield from _again(decision, *taken)))
