@@ -20,6 +20,12 @@ def to_micros(text: str) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
+def utc(text: str) -> str:
+    """A moment as others write it, as it is stored here; without a zone it is UTC."""
+    zoned = text if datetime.fromisoformat(text).tzinfo else f"{text}+00:00"
+    return to_text(to_micros(zoned))
+
+
 def later(text: str, seconds: float) -> str:
     """The moment that many seconds after the given one."""
     return to_text(to_micros(text) + round(seconds * 1_000_000))

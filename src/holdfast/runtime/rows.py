@@ -4,7 +4,8 @@ Rules:
 - A row and its leaf are written together (`add`, `change`); each version of a record is another leaf of its handle.
 - Work that reads before it writes is alone with what it read (`alone`): SQLite has one writer anyway, on PostgreSQL an
   advisory lock is held to the end of the transaction. Keys are taken in the order flow, agent, resources.
-- JSON is stored as its canonical text (RFC 8785); what has none is refused before anything is written.
+- JSON is stored as its canonical text (RFC 8785), or byte for byte as another kernel gave it; what is none is refused
+  before anything is written.
 """
 
 import json
@@ -95,6 +96,20 @@ def alone(tx: Tx, key: str) -> None:
 def dump(value: Any) -> str:
     """A value as canonical JSON text; InvalidInputError where it has none."""
     return canonical.dumps(value).decode()
+
+
+def given(what: str, text: Any) -> str:
+    """A JSON text that somebody else wrote, to be kept byte for byte; InvalidInputError where it is none."""
+    try:
+        json.loads(text, parse_constant=_refuse)
+        text.encode()
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidInputError(f"{what} is no JSON: {error}", value=str(text)[:100]) from error
+    return str(text)
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
 
 
 def load(text: str | None) -> Any:
