@@ -25,6 +25,7 @@ registry: Any = pytest.importorskip("dir_core.agent_registry")
 retry: Any = pytest.importorskip("dir_core.intent_retry")
 runtime: Any = pytest.importorskip("dir_core.runtime")
 saga: Any = pytest.importorskip("dir_core.saga")
+storage: Any = pytest.importorskip("dir_core.storage")
 contexts: Any = pytest.importorskip("dir_core.context_store")
 ledger: Any = pytest.importorskip("dir_core.ledger")
 
@@ -147,3 +148,50 @@ def test_the_ledger_binds_once(stores: Bundle) -> None:
     book.append(intent, agent_id="a")
     assert len(book) == 1
     assert book.entries()[0]["intent_payload"] == {"x": 1}
+
+
+# --- a database that DIR wrote -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """What DIR's own storages make of DIR's own managers."""
+    path = tmp_path / "dir.db"
+    theirs: Any = storage.sqlite_storage(str(path))
+    dir_runtime = runtime.DecisionRuntime(theirs)
+    dir_runtime.register_agent("a", {"schema": {"x": 1}}, "1.2.0")
+    dir_runtime.evaluate_proposal(proposal(), {"price": 1.5}, dim_context={})
+    dir_runtime.context_store.update_state("a", {"mean": 1.5})
+    manager = escalation.EscalationManager(storage=theirs.escalation)
+    manager.request_escalation("d", "a", "why", {"b": 1}, proposal(), escalation.ImpactCategory.HIGH_IMPACT)
+    idempotency.IdempotencyGuard(theirs.idempotency).run("d", "s", {"x": 1}, lambda x: {"x": x})
+    retry.IntentRetryGovernor(storage=theirs.intent_retry).record_rejection("d")
+    saga.SagaCompensation(storage=theirs.saga).mark_dirty("d", "step", {"sold": 1})
+    locking.ResourceLockManager(availability_provider=lambda _: 10.0, storage=theirs.resource_lock).acquire(
+        "d", {"usd": 4.0}
+    )
+    intent = models.ProofCarryingIntent(dfid="d", intent_payload={"x": 1}, context_ref="c", evidence_hash="e")
+    theirs.decision_ledger.append(intent, agent_id="a")
+    for before, after in (("CREATED", "ACTIVE"), ("CLOSED", "ACTIVE"), ("ACTIVE", "EXECUTING")):
+        theirs.lifecycle.record_transition("d", before, after)
+    return path
+
+
+def test_a_database_that_dir_wrote_goes_on_here(stores: Bundle, written: Path) -> None:
+    found = stores.store.imports.dir(written)
+    assert set(found.verdicts) == {"TAKEN"}, found.to_dict()
+    theirs: Any = storage.sqlite_storage(str(written))
+    assert stores.agent_registry.get_agent("a") == theirs.agent_registry.get_agent("a")
+    assert stores.context.get_session("d") == theirs.context.get_session("d")
+    assert stores.context.get_state("a") == theirs.context.get_state("a")
+    key = idempotency.idempotency_key("d", "s", {"x": 1})
+    assert stores.idempotency.get(key) == theirs.idempotency.get(key) == {"x": 1}
+    assert stores.saga.get_dirty_state("d") == theirs.saga.get_dirty_state("d")
+    assert stores.resource_lock.get_locked_amount("usd", "") == theirs.resource_lock.get_locked_amount("usd", "") == 4
+    assert stores.intent_retry.get_count("d") == theirs.intent_retry.get_count("d") == 1
+    assert stores.escalation.get_pending_requests() == theirs.escalation.get_pending_requests()
+    ours, other = stores.decision_audit.events_for_dfid("d"), theirs.decision_audit.events_for_dfid("d")
+    assert [(each["event"], each["details"]) for each in ours] == [(each["event"], each["details"]) for each in other]
+    assert len(stores.decision_ledger.all_entries_chronological()) == 1
+    assert stores.store.flows.get("d").status == "RUNNING"
+    assert stores.store.imports.dir(written).done == {"known": len(found.rows)}

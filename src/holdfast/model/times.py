@@ -22,8 +22,9 @@ def to_micros(text: str) -> int:
 
 def utc(text: str) -> str:
     """A moment as others write it, as it is stored here; without a zone it is UTC."""
-    zoned = text if datetime.fromisoformat(text).tzinfo else f"{text}+00:00"
-    return to_text(to_micros(zoned))
+    moment = datetime.fromisoformat(text)
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return to_text((zoned - _EPOCH) // _MICROSECOND)
 
 
 def later(text: str, seconds: float) -> str:

@@ -26,6 +26,8 @@ from holdfast.model.times import to_micros, to_text
 T = TypeVar("T")
 
 MAIN: Final = "main"
+IMPORTED: Final = "legacy_import"
+"""The leaf of a row that was taken over from elsewhere: the log saw it arrive, not happen."""
 BEGINNING: Final = "0001-01-01T00:00:00.000000Z"
 """Before everything, where no moment is given."""
 _MOST_PAGE: Final = 1_000
@@ -51,7 +53,7 @@ def register(projection: Projection, *, kind: str, key: str, first: str | int = 
     """Name a table as being under the log, by its key; `first` lies before every key."""
     assert key in projection.columns, "the projection holds the row's key"
     RECORDS.append(Record(projection, kind, key, first))
-    covered.register(projection, kinds=(kind,), key=key, first=first)
+    covered.register(projection, kinds=(kind, IMPORTED), key=key, first=first)
     return projection
 
 
