@@ -2,9 +2,11 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
@@ -135,6 +137,21 @@ def test_a_green_agent_is_imported_and_its_vectors_spread() -> None:
     found = parsed("dbom", "spread", "--threshold", "0.95")
     assert (found["count"], found["dim"]) == (28, 384)
     run("dbom", "spread")
+
+
+def test_dirs_database_is_imported_and_what_was_kept_is_listed(tmp_path: Path) -> None:
+    with closing(apsw.Connection(str(tmp_path / "dir.db"))) as connection:
+        connection.execute("CREATE TABLE agent_registry (agent_id TEXT PRIMARY KEY, contract JSON, status TEXT)")
+        connection.execute("INSERT INTO agent_registry VALUES ('trader', '{}', 'ACTIVE'), ('', '{}', 'ACTIVE')")
+    dry = parsed("import", "dir", "dir.db", "--dry-run")
+    assert (dry["total"], dry["verdicts"], dry["done"]) == (2, {"KEPT": 1, "TAKEN": 1}, {})
+    assert parsed("import", "dir", "dir.db")["done"] == {"imported": 2}
+    assert parsed("import", "dir", "dir.db")["done"] == {"known": 2}
+    [kept] = parsed("import", "list", "--verdict", "KEPT")["records"]
+    assert (kept["source_table"], kept["beside"]["agent_id"]) == ("agent_registry", "")
+    run("import", "list")
+    assert parsed("verify")["verdict"] == "VALID"
+    run("import", "dir", "none.db", code=3)
 
 
 @pytest.mark.parametrize("noun", ["battles", "dbom", "keys", "import"])

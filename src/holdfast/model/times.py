@@ -20,6 +20,13 @@ def to_micros(text: str) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
+def utc(text: str) -> str:
+    """A moment as others write it, as it is stored here; without a zone it is UTC."""
+    moment = datetime.fromisoformat(text)
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return to_text((zoned - _EPOCH) // _MICROSECOND)
+
+
 def later(text: str, seconds: float) -> str:
     """The moment that many seconds after the given one."""
     return to_text(to_micros(text) + round(seconds * 1_000_000))

@@ -5,7 +5,7 @@ from typing import Generic
 from holdfast.evidence import audit, battles, dbom, keys, log, trust, witness
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
 from holdfast.upkeep import backup, bundle, erase, lockdown, spread, verify
-from holdfast.upkeep.importers import green_agent
+from holdfast.upkeep.importers import dir, green_agent, kept
 
 
 class Verify(Noun[Face]):
@@ -85,6 +85,8 @@ class Imports(Noun[Face]):
     """Data of other programs, taken over as it is."""
 
     green_agent = RunsWith(green_agent.run)
+    dir = RunsWith(dir.run)
+    list = Reads(kept.list)
 
 
 class Log(Noun[Face]):

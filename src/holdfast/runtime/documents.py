@@ -3,7 +3,8 @@
 Rules:
 - A version grows by one with every write, and every version is a leaf.
 - `update` writes only over the version that was read; else StaleVersionError, and nothing changes.
-- The snapshot id is the first 16 hex digits of SHA-256 of the canonical JSON, which is the stored text.
+- The snapshot id is the first 16 hex digits of SHA-256 of the canonical JSON, in whatever text the value is stored; of
+  the text itself where the value has no canonical JSON.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from holdfast.crypto import canonical
 from holdfast.db import Query, Row, Tx
-from holdfast.errors import NotFoundError, StaleVersionError
+from holdfast.errors import InvalidInputError, NotFoundError, StaleVersionError
 from holdfast.evidence.leaves import Projection
 from holdfast.model.records import Document
 from holdfast.runtime import rows
@@ -61,6 +62,12 @@ def find(tx: Tx, shelf: Shelf, key: str, ns: str) -> Row:
 
 def shown(key: str, row: Row) -> Document:
     """A row as a value."""
-    text: str = row[0]
-    snapshot = canonical.sha256_hex(text.encode())[:16]
-    return Document(key, rows.load(text), row[1], row[2], snapshot)
+    value = rows.load(row[0])
+    return Document(key, value, row[1], row[2], canonical.sha256_hex(_canonical(row[0], value))[:16])
+
+
+def _canonical(text: str, value: Any) -> bytes:
+    try:
+        return canonical.dumps(value)
+    except InvalidInputError:  # another kernel's text may hold numbers that JCS has not
+        return text.encode()

@@ -29,11 +29,16 @@ _MARK = sql(
 
 def mark_dirty(tx: Tx, dfid: str, step: str, partial_state: Any = None, *, ns: str = MAIN) -> Dirty:
     """Say that a flow failed at a step, with that much done."""
-    text = rows.dump(partial_state or {})
-    flows.hold(tx, dfid, ns=ns)
-    row = tx.one(_MARK, dfid=dfid, failed_step=rows.name("step", step), partial_state_json=text, now=tx.now, ns=ns)
-    assert row is not None, "an upsert has one row"
+    dirty = put(tx, dfid, rows.name("step", step), rows.dump(partial_state or {}), ns=ns)
     audit.record(tx, dfid, "SAGA_DIRTY", severity="ERROR", step_id=step, ns=ns)
+    return dirty
+
+
+def put(tx: Tx, dfid: str, step: str, text: str, *, ns: str) -> Dirty:
+    """Write that a flow is dirty, its partial state as JSON text."""
+    flows.hold(tx, dfid, ns=ns)
+    row = tx.one(_MARK, dfid=dfid, failed_step=step, partial_state_json=text, now=tx.now, ns=ns)
+    assert row is not None, "an upsert has one row"
     return _dirty(row)
 
 
@@ -66,10 +71,17 @@ _CLEAR = sql("DELETE FROM saga_dirty_state WHERE dfid = :dfid AND ns = :ns")
 
 def clear(tx: Tx, dfid: str, *, by: str, ns: str = MAIN) -> bool:
     """Say that a flow has nothing more to undo; whether it was dirty. An ended one lets its locks go."""
+    if not drop(tx, dfid, ns=ns):
+        return False
+    audit.record(tx, dfid, "SAGA_CLEAN", detail={"by": by}, ns=ns)
+    return True
+
+
+def drop(tx: Tx, dfid: str, *, ns: str) -> bool:
+    """Write that a flow is clean; whether it was dirty."""
     flow = flows.hold(tx, dfid, ns=ns)
     if tx.count(_CLEAR, dfid=dfid, ns=ns) == 0:
         return False
-    audit.record(tx, dfid, "SAGA_CLEAN", detail={"by": by}, ns=ns)
     if flow.ended:
         flows.close(tx, dfid, ns=ns)
     return True

@@ -12,7 +12,7 @@ from holdfast.runtime.rows import MAIN
 STATE: Final = rows.register(
     Projection("agent_state", 1, ("agent_id", "data", "version", "updated_at", "ns")), kind="state", key="agent_id"
 )
-_SHELF: Final = Shelf(
+SHELF: Final = Shelf(
     kind="state",
     key="agent_id",
     owner="agent",
@@ -33,14 +33,14 @@ _SHELF: Final = Shelf(
 
 def put(tx: Tx, agent_id: str, data: Any, *, ns: str = MAIN) -> Document:
     """Keep a value for an agent, whatever it had before."""
-    return documents.put(tx, _SHELF, agent_id, rows.dump(data), expected=None, ns=ns)
+    return documents.put(tx, SHELF, agent_id, rows.dump(data), expected=None, ns=ns)
 
 
 def update(tx: Tx, agent_id: str, data: Any, *, expected_version: int, ns: str = MAIN) -> Document:
     """Replace the state that was read as that version; 0 means there was none."""
-    return documents.put(tx, _SHELF, agent_id, rows.dump(data), expected=expected_version, ns=ns)
+    return documents.put(tx, SHELF, agent_id, rows.dump(data), expected=expected_version, ns=ns)
 
 
 def read(tx: Tx, agent_id: str, *, ns: str = MAIN) -> Document:
     """What is kept for an agent."""
-    return documents.shown(agent_id, documents.find(tx, _SHELF, agent_id, ns))
+    return documents.shown(agent_id, documents.find(tx, SHELF, agent_id, ns))
