@@ -76,6 +76,10 @@ ROWS = {
     ],
     "leaf edited": ["UPDATE log_leaves SET leaf = replace(leaf, '\"ver\":1', '\"ver\":2') WHERE idx = 9"],
     "leaf deleted": ["DELETE FROM log_leaves WHERE idx = 9"],
+    "deleted, its leaf filed under another record": [
+        "UPDATE log_leaves SET id = 'x', ver = 7 WHERE id = (SELECT leaf_id FROM battles WHERE id = 3)",
+        "DELETE FROM battles WHERE id = 3",
+    ],
     "leaves swapped in the log": [
         "UPDATE log_leaves SET idx = -1 WHERE idx = 9",
         "UPDATE log_leaves SET idx = 9 WHERE idx = 10",
@@ -117,6 +121,43 @@ def test_an_old_version_of_a_row_that_is_put_back_is_found(home: Path, tmp_path:
     report = verify(tmp_path / "new")
     assert report.verdict is Verdict.TAMPERED
     assert "version 1 of the row was put back" in report.findings[0].what
+
+
+def test_nor_does_it_help_to_file_the_newer_leaf_elsewhere(home: Path) -> None:
+    """The revocation of the first judge is taken back, and its leaf kept, word for word, where nobody looks it up."""
+    with behind(home) as connection:
+        [keyid, statement, leaf_id] = next(
+            connection.execute("SELECT keyid, statement, leaf_id FROM keyring WHERE revoked_from IS NOT NULL")
+        )
+        connection.execute("UPDATE log_leaves SET id = 'x' WHERE id = ? AND ver = 2", (leaf_id,))
+        connection.execute(
+            "UPDATE keyring SET revoked_from = NULL, statement = ?, leaf_ver = 1 WHERE keyid = ?",
+            (statement.split("\n")[0], keyid),
+        )
+    for full in (False, True):
+        found = [finding.what for finding in verify(home, full=full).findings if finding.table == "log"]
+        assert any("filed under another record" in what for what in found)
+
+
+@pytest.mark.parametrize("index", [-1, 10_000])
+def test_a_row_added_with_a_fitting_leaf_outside_the_log_is_found(home: Path, index: int) -> None:
+    handle, columns = "019a0000-0000-7000-8000-000000000000", ", ".join(BATTLES.columns)
+    with behind(home) as connection:
+        row = dict(zip(BATTLES.columns, next(connection.execute(f"SELECT {columns} FROM battles")), strict=True))
+        row |= {"id": 999, "battle_id": "forged", "dbom": None, "legacy": "{}"}
+        digest = BATTLES.commit(bytes(16), row)
+        leaf = (
+            f'{{"h":"{digest}","id":"{handle}","ns":"main","p":"battles/1","t":"legacy_import","ts":"","v":1,"ver":1}}'
+        )
+        connection.execute("INSERT INTO log_leaves VALUES (?, ?, 1, ?)", (index, handle, leaf))
+        marks = ", ".join("?" * len(row))
+        connection.execute(
+            f"INSERT INTO battles ({columns}, leaf_id, leaf_ver, leaf_salt) VALUES ({marks}, ?, 1, ?)",
+            (*row.values(), handle, bytes(16)),
+        )
+    for full in (False, True):
+        report = verify(home, full=full)
+        assert (report.verdict, report.findings[0].row) == (Verdict.TAMPERED, str(index))
 
 
 # --- row and leaf, and the tree with them ------------------------------------------------------------------------
@@ -370,6 +411,7 @@ def test_a_flipped_byte_anywhere_in_the_database_file_is_found(home: Path, seed:
 
 SERVER = {name: ROWS[name] for name in ("edited", "results swapped", "leaves swapped", "deleted", "deleted key")}
 SERVER |= {name: ROWS[name] for name in ("added with the leaf of another", "leaf edited", "leaf deleted")}
+SERVER["leaf filed elsewhere"] = ROWS["deleted, its leaf filed under another record"]
 SERVER |= {
     "salt edited": ["UPDATE battles SET leaf_salt = decode(repeat('00', 16), 'hex') WHERE id = 3"],
     "table added": ["CREATE TABLE extra (a int)"],

@@ -2,6 +2,7 @@
 
 Rules:
 - A full audit believes no stored hash: leaf hashes, tiles, stems, frontier, root and signature all have to come out.
+- No leaf lies outside the tree, and each is filed under the record and version it names.
 - It walks in pages; no snapshot is held longer than one page takes, memory is bounded, writers go on meanwhile.
 - What was appended during the walk is audited too: the last page and the state are read in one snapshot.
 - Every head kept elsewhere must be a head of this very tree: one that is larger says ROLLED_BACK, another root FORKED.
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from holdfast.crypto import checkpoint, frontier
 from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.crypto.vkey import VerifierKey
-from holdfast.db import Call, Database, Tx, Work, ask
+from holdfast.db import Call, Database, Tx, Work, ask, sql
 from holdfast.db.sql import sql_postgres
 from holdfast.errors import FormatError, ProofError
 from holdfast.evidence import log, tree
@@ -43,10 +44,16 @@ class _State(NamedTuple):
     counted: list[Verdict | None]
     pending: int
     stuck: list[int]
+    stray: list[int]
 
 
 _STUCK = sql_postgres(
     "SELECT l.idx FROM log_pending p JOIN log_leaves l ON l.id = p.id AND l.ver = p.ver ORDER BY l.idx LIMIT 100"
+)
+
+_STRAY = sql(
+    "SELECT s.idx FROM (SELECT idx FROM log_leaves WHERE idx < 0"
+    " UNION ALL SELECT idx FROM log_leaves WHERE idx >= :size) s ORDER BY s.idx LIMIT 100"
 )
 
 
@@ -60,7 +67,8 @@ def _read(tx: Tx, kept: Sequence[SignedCheckpoint]) -> _State:
     names = {"size": said.size, "origin": said.origin} if said else {}
     counted = [log.counted(tx, each) for each in kept]
     stuck = [row[0] for row in tx.all(_STUCK)] if tx.dialect == "postgres" else []
-    return _State(state, head, log.verifiers(tx, **names), counted, log.pending(tx), stuck)  # type: ignore[arg-type]
+    stray = [row[0] for row in tx.all(_STRAY, size=state.size)]
+    return _State(state, head, log.verifiers(tx, **names), counted, log.pending(tx), stuck, stray)  # type: ignore[arg-type]
 
 
 def glance(database: Database, kept: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
@@ -102,6 +110,8 @@ def _check_state(found: _State, flaws: Flaws) -> None:
     state, head = found.state, found.head
     for index in found.stuck:
         flaws.add(index, "a second leaf of this record and version waits, which can never be logged")
+    for index in found.stray:
+        flaws.add(index, "the leaf lies outside the log")
     try:
         edge = frontier.from_bytes(state.frontier)
         if edge.size != state.size:

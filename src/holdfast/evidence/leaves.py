@@ -30,6 +30,7 @@ TYPES: Final = frozenset(
 )
 _SALT_BYTES = 16
 _MOST_BYTES = 1024
+_ID_AT = len('{"h":"",') + 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,13 @@ def _middle(ns: str, projection: str, kind: str) -> str:
     if kind not in TYPES:
         raise InvalidInputError(f"{kind!r} is no type of leaf", type=kind)
     return f'","ns":{canonical.quote(ns)},"p":{canonical.quote(projection)},"t":"{kind}","ts":"'
+
+
+def is_filed(text: object, handle: object, ver: object) -> bool:
+    """Whether a leaf stands under its own handle and version: what finds it by these must not be led astray."""
+    if not isinstance(text, str) or not isinstance(handle, str):
+        return False
+    return text.startswith(f'"id":"{handle}","ns":', _ID_AT) and text.endswith(f',"ver":{ver}}}')
 
 
 # A version that is in the tree already is refused here, where its operation can still fail, as by the tree on SQLite.

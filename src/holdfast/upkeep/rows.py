@@ -4,6 +4,7 @@ Rules:
 - A row matches the leaf it names: handle, version, type, projection and commitment.
 - A row is the newest version of its record; an older one that was put back is found.
 - A row that names no leaf is UNLOGGED; one that names a leaf the log does not have is TAMPERED.
+- A leaf is filed under the record and version it names, or a newer one could be hidden and an older row put back.
 - A record in the log has its row, or its newest leaf is an erasure.
 - Memory is bounded: rows and leaves pass in pages. Whether each record has its row is seen from two sums over handles;
   only where they differ are the missing ones looked for by name.
@@ -18,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.crypto import canonical
 from holdfast.db import Row, Tx, Work, sql
 from holdfast.errors import FormatError, InvalidInputError
-from holdfast.evidence import covered, tree
+from holdfast.evidence import covered, leaves, tree
 from holdfast.evidence.context import Context
 from holdfast.evidence.covered import COLUMNS, Covered
 from holdfast.model.verdicts import Verdict
@@ -93,7 +94,7 @@ def judge(table: Covered, row: Row) -> Finding | None:
         return finding(Verdict.UNLOGGED, "the row has no leaf: it was not written through Holdfast")
     if text is None:
         return finding(Verdict.TAMPERED, "the row names a leaf that the log does not have")
-    problem = _compare(table, row, text, bytes(salt or b""))
+    problem = _compare(table, row, text, salt)
     if problem:
         return finding(Verdict.TAMPERED, problem, RESTORE)
     if newest is not None and newest > leaf_ver:
@@ -103,7 +104,7 @@ def judge(table: Covered, row: Row) -> Finding | None:
     return None
 
 
-def _compare(table: Covered, row: Row, text: str, salt: bytes) -> str:
+def _compare(table: Covered, row: Row, text: object, salt: object) -> str:
     """How row and leaf differ; empty where they agree."""
     leaf = _parse(text)
     if leaf is None:
@@ -115,15 +116,15 @@ def _compare(table: Covered, row: Row, text: str, salt: bytes) -> str:
         return "its leaf is of another table or type: the leaf was swapped"
     content = dict(zip(table.columns, row[COLUMNS:], strict=True))
     try:
-        commitment = projection.commit(salt, content)
+        commitment = projection.commit(salt if isinstance(salt, bytes) else b"", content)
     except InvalidInputError:
         return "the row holds what Holdfast never writes"
     return "" if commitment == leaf.get("h") else "the row does not match its leaf: row, salt or leaf was edited"
 
 
-def _parse(text: str) -> Mapping[str, Any] | None:
+def _parse(text: object) -> Mapping[str, Any] | None:
     try:
-        value = canonical.loads(text.encode())
+        value = canonical.loads(text.encode()) if isinstance(text, str) else None
     except (FormatError, UnicodeEncodeError):
         return None
     return value if isinstance(value, dict) else None
@@ -138,7 +139,10 @@ def _walk_log(context: Context, size: int, found: Findings) -> Work[dict[str, in
     seen: Counter[str] = Counter()
     for start in range(0, size, _LEAVES):
         end = min(size, start + _LEAVES)
-        count, handles = yield from read(context, lambda tx: _handles(tx, start, end))  # noqa: B023
+        count, handles, misfiled = yield from read(context, lambda tx: _handles(tx, start, end))  # noqa: B023
+        for index in misfiled:
+            what = "the leaf is filed under another record or version than its own: the log was edited"
+            found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(index)))
         if count < end - start:
             what = f"leaves are missing between {start} and {end}: {count} of {end - start} are there"
             found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(start)))
@@ -152,15 +156,18 @@ def _walk_log(context: Context, size: int, found: Findings) -> Work[dict[str, in
     return defaultdict(int, {name: total % _MODULUS for name, total in sums.items()})
 
 
-def _handles(tx: Tx, start: int, end: int) -> tuple[int, dict[str, list[int]]]:
-    """How many leaves there are, and by table a number for each record that begins among them."""
+def _handles(tx: Tx, start: int, end: int) -> tuple[int, dict[str, list[int]], list[int]]:
+    """How many leaves there are, by table a number for each record that begins among them, and those misfiled."""
     page = tx.all(_PAGE_OF_LEAVES, start=start, end=end)
     handles: dict[str, list[int]] = defaultdict(list)
-    for _, handle, version, text in page:
-        if version == 1:
+    misfiled = []
+    for index, handle, version, text in page:
+        if not leaves.is_filed(text, handle, version):
+            misfiled.append(index)
+        elif version == 1:
             named = _TABLE.search(text)
             handles[named[1] if named else "?"].append(_number(handle))
-    return len(page), handles
+    return len(page), handles, misfiled
 
 
 def _name_lost(context: Context, table: Covered, size: int, found: Findings) -> Work[None]:
