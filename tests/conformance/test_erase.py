@@ -13,6 +13,7 @@ from holdfast.content import sealing
 from holdfast.crypto import merkle, tlog_proof
 from holdfast.evidence import battles, erasable, erasures, log
 from holdfast.model.battles import Battle
+from holdfast.model.verdicts import Verdict
 from holdfast.upkeep import erase
 from tests.places import Place, everything, submit
 
@@ -147,6 +148,31 @@ def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -
         assert not (place.home / "dboms" / "dbom_mine.json").exists()
         assert store.read(erasures.due) == []
     place.sound()
+
+
+@pytest.mark.parametrize("name", ["{}", "../{0.name}", "dboms/../../{0.name}", "dboms", "state/heads.jsonl", 7])
+def test_no_file_but_the_stores_own_is_ever_removed(place: Place, tmp_path: Path, name: str | int) -> None:
+    """No leaf covers which files are still to be removed: whoever writes to the database could name any."""
+    precious = tmp_path / "precious"
+    precious.write_text("of somebody else")
+    with place.open() as store:
+        store.erase.subject(NAME)
+        listed = json.dumps([name.format(precious) if isinstance(name, str) else name])
+        store.write(lambda tx: tx.execute(sql("UPDATE erasures SET files = :listed"), listed=listed))
+    with place.open() as store:
+        assert precious.read_text() == "of somebody else"
+        assert (place.home / "state" / "heads.jsonl").exists()
+        report = store.verify.run(lock=False)
+        assert (report.verdict, report.findings[0].table) == (Verdict.TAMPERED, "erasures")
+
+
+def test_a_locked_store_keeps_its_files_as_they_are_found(place: Place) -> None:
+    with place.open() as store:
+        store.write(lambda tx: erase._by_name(tx, NAME, who="dpo", ns="main"))  # the commit, and no more
+        store.lockdown.lock(reason="somebody was here")
+    with place.open() as store:
+        assert (place.home / "dboms" / "dbom_mine.json").exists()
+        assert len(store.read(erasures.due)) == 1
 
 
 # --- backups -----------------------------------------------------------------------------------------------------

@@ -121,6 +121,9 @@ def remove_tree(folder: Path) -> None:
 def shred(path: Path) -> None:
     """Overwrite a file and remove it; on copy-on-write disks the overwriting reaches only new blocks."""
     try:
+        if path.is_symlink():  # what it leads to is not ours
+            path.unlink()
+            return
         with path.open("r+b") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)

@@ -25,9 +25,10 @@ from holdfast.content import sealing
 from holdfast.db import Call, Read, Tx, Work, Write, ask
 from holdfast.db.sqlite import copying
 from holdfast.errors import FormatError, InvalidInputError, NotFoundError
-from holdfast.evidence import dbom, erasable, erasures
+from holdfast.evidence import dbom, erasable, erasures, lockdown
 from holdfast.evidence.context import Context
 from holdfast.evidence.erasable import Removed
+from holdfast.evidence.lockdown import gate_of
 from holdfast.model.erasure import Erasure
 from holdfast.upkeep import disk
 
@@ -117,8 +118,10 @@ def finish(context: Context) -> Work[tuple[str, ...]]:
 
 
 def at_opening(context: Context) -> None:
-    """What a crash between commit and removal left to do."""
+    """What a crash between commit and removal left to do; a locked store is left as it is found."""
     database = context.database
+    if gate_of(database).flag() is not None or database.read(lockdown.current).result() is not None:
+        return
     for due in database.read(erasures.due).result():
         _shred(context.paths.data, due.files)
         database.write(lambda tx, due=due: erasures.done(tx, due.id), ungated=True).result()  # type: ignore[misc]

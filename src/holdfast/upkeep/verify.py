@@ -30,7 +30,7 @@ from holdfast.errors import (
     QueryError,
 )
 from holdfast.evidence import audit as audits
-from holdfast.evidence import keys, log, witness
+from holdfast.evidence import erasures, keys, log, witness
 from holdfast.evidence.context import Context
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
@@ -68,6 +68,7 @@ def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Ca
         ("rows", lambda: rows.check(context, found)),
         ("keys", lambda: _keys(context, found)),
         ("flows", lambda: _flows(context, found)),
+        ("erasures", lambda: _erasures(context, found)),
         ("DBOMs", lambda: dboms.check(context, found)),
     ]
 
@@ -115,6 +116,13 @@ def _keys(context: Context, found: Findings) -> Work[None]:
     flawed: dict[str, str] = yield from read(context, keys.flaws)
     for keyid, why in flawed.items():
         found.add(Finding(Verdict.TAMPERED, f"a key that nobody admitted: {why}", EXPLAIN, table="keyring", row=keyid))
+
+
+def _erasures(context: Context, found: Findings) -> Work[None]:
+    """Which files an erasure has yet to remove stands under no leaf: at least it names none of somebody else's."""
+    for erasure in (yield from read(context, erasures.odd)):
+        what = "the erasure is to remove files that are not the store's: its list of files was edited"
+        found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="erasures", row=erasure))
 
 
 def _flows(context: Context, found: Findings) -> Work[None]:
