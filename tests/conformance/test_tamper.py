@@ -250,6 +250,18 @@ def test_a_forged_tree_is_not_signed_by_the_next_commit(home: Path) -> None:
     assert verify(home, full=True).verdict.locks
 
 
+def test_nor_by_a_store_that_was_open_all_the_while(home: Path) -> None:
+    """A right edge and a head that fit each other are not enough to go on from: a log key must have signed."""
+    with sync.open(home) as store:
+        submit(store, "before", 0.5)
+        rewrite(home, "breakdown = 'another explanation'")
+        regrow(home, signed_by(keys.generate("ed25519")))
+        with pytest.raises(errors.ProofError, match="newest head does not hold"):
+            submit(store, "next", 0.5)
+    forget_heads(home)
+    assert verify(home).verdict is Verdict.TAMPERED
+
+
 def test_a_thief_of_the_log_key_who_keeps_to_what_no_judge_signed_is_not_found_without_a_kept_head(home: Path) -> None:
     """The limit of what can be proven: everything that one key signs, by whoever holds it, and no head elsewhere."""
     rewrite(home, "breakdown = 'another explanation'")

@@ -11,7 +11,7 @@ Rules:
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.crypto import checkpoint, frontier, keys, tiles
+from holdfast.crypto import checkpoint, frontier, tiles
 from holdfast.crypto.checkpoint import Checkpoint, SignedCheckpoint
 from holdfast.crypto.keys import Signer
 from holdfast.crypto.note import NoteSignature
@@ -27,6 +27,7 @@ from holdfast.evidence.tree import Grower
 from holdfast.model.verdicts import Verdict
 
 HEAD: Final = "head"
+verifiers = trees.verifiers
 
 
 class Log:
@@ -91,17 +92,6 @@ def seen(tx: Tx) -> str | None:
     except FormatError:
         return None
     return now.head if signed.checkpoint.size == now.size else None
-
-
-_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log' ORDER BY keyid")
-
-
-def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> tuple[VerifierKey, ...]:
-    """The keys whose signature under a head of that size (the newest) counts: those not revoked before it."""
-    now = trees.state(tx)
-    at, name = now.size if size is None else size, now.origin if origin is None else origin
-    found = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
-    return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)
 
 
 _FIND = sql("SELECT idx, leaf FROM log_leaves WHERE id = :id AND ver = :ver")
