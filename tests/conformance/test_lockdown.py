@@ -15,11 +15,13 @@ from holdfast import errors, sync
 from holdfast.crypto import keys
 from holdfast.db import Tx, sql
 from holdfast.evidence import keys as ring
-from holdfast.evidence import trust
+from holdfast.evidence import statements, tree, trust
 from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.evidence.opening import KEYRING
+from holdfast.evidence.opening import KEYRING, add_key
+from holdfast.evidence.statements import KeyStatement
 from holdfast.model.verdicts import Verdict
 from holdfast.upkeep import lockdown, notify, unlock
+from tests.conformance.places import settled
 from tests.conformance.stores import asking, attack, attack_server, behind, submit
 
 _PUT = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, 'x', :now)")
@@ -380,6 +382,23 @@ def test_nor_if_leaf_and_tree_were_forged_with_it(tmp_path: Path) -> None:
     (home / "state" / "heads.jsonl").unlink()
     with sync.open(home) as store, pytest.raises(errors.ProofError):
         store.lockdown.unlock(unlock.sign(draft, stranger).decode())
+
+
+def test_nor_does_a_second_root_that_only_the_log_vouches_for(place: tuple[Path, str | None]) -> None:
+    """Whoever holds the log key, or may write to a server's log_pending, gets a leaf; root's word he does not get."""
+    home, url = place
+    stranger = keys.generate("ed25519")
+    with sync.open(home, url) as store:
+        origin, now = store.read(lambda tx: (tree.state(tx).origin, tx.now))
+        said = KeyStatement("introduce", "root", stranger.public, origin, now)
+        text = statements.sign(said.encode(), stranger)
+        store.write(lambda tx: add_key(tx, "root", stranger.public, statement=text))
+        settled(store)
+        store.lockdown.lock(reason="try")
+        draft = store.lockdown.statement(reason="let me in")
+        with pytest.raises(errors.ProofError):
+            store.lockdown.unlock(unlock.sign(draft.encode(), stranger).decode())
+        store.lockdown.unlock(sign(home, draft))
 
 
 def test_a_revoked_root_does_not_count(home: Path) -> None:
