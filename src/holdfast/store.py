@@ -132,7 +132,7 @@ def _open(
         disk = target != MEMORY
         marks = HighWater(paths.heads) if disk else None
         keys = keys or (KeyFolder(paths.keys) if disk else MemoryKeys())
-        known = marks.largest().values() if marks else ()
+        known = [*marks.largest().values()] if marks else []
         log = evidence.start(database, keys.ensure("log"), store_id, marks.publish if marks else _forget, known)
         if disk:  # what a restore into a server that was killed left in the middle
             swap.settle(paths, database.read(tree.state).result().origin)
@@ -142,6 +142,9 @@ def _open(
         raise
     if database.first_run and disk:
         _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
+        if known:
+            names = ", ".join(each.checkpoint.origin for each in known)
+            _log.warning("another store was here before: heads of %s were kept", names)
     context = Context(paths, settings, database, keys, log, marks, embedder, dimensions)
     response.at_opening(context)
     tidying.at_opening(context)

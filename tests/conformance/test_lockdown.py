@@ -264,6 +264,13 @@ def test_a_log_in_doubt_is_not_written_on(home: Path) -> None:
     assert (home / "state" / "heads.jsonl").read_bytes() == heads
 
 
+def test_a_log_whose_leaves_do_not_give_a_kept_head_is_not_written_on(home: Path) -> None:
+    attack(home, "UPDATE log_leaves SET leaf = replace(leaf, '\"v\":1', '\"v\":2') WHERE idx = 3")
+    with sync.open(home) as store:
+        assert store.run(lockdown.status(store.context)) is not None
+    assert asking(home)("SELECT count(*) FROM lockdowns") == [(0,)]
+
+
 def test_a_database_that_cannot_be_opened_is_reported_and_locked(home: Path) -> None:
     data = bytearray((home / "kernel.db").read_bytes())
     data[:16] = b"not a database!!"

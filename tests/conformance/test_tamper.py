@@ -322,6 +322,34 @@ def test_a_crudely_cut_tail_is_found_from_the_file_alone(home: Path) -> None:
     assert verify(home).verdict is Verdict.TAMPERED
 
 
+EVERYTHING = ("log_state", "log_leaves", "keyring", "battles", "subjects")
+
+
+@pytest.mark.parametrize("tables", [EVERYTHING[:1], EVERYTHING], ids=["state", "everything"])
+def test_a_log_that_is_gone_is_not_begun_anew_under_its_name(home: Path, tables: tuple[str, ...]) -> None:
+    kept = (home / "state" / "heads.jsonl").read_text()
+    forget = "UPDATE schema_migrations SET leaf_id = NULL, leaf_ver = NULL, leaf_salt = NULL"
+    attack(home, *(f"DELETE FROM {table}" for table in tables), forget)
+    with pytest.raises(errors.CorruptError, match="the log of this store is gone"):
+        sync.open(home)
+    assert verify(home).verdict is Verdict.TAMPERED
+    assert (home / "state" / "heads.jsonl").read_text() == kept
+
+
+def test_a_store_in_the_place_of_another_says_so(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (home / "kernel.db").unlink()
+    with sync.open(home) as store:
+        assert "another store was here before" in caplog.text
+        assert any("heads of other stores" in each for each in store.verify.run(lock=False).not_checked)
+
+
+@pytest.mark.parametrize("change", ["UPDATE store_facts SET value = 'other' WHERE key = 'store_id'", "DELETE FROM {}"])
+def test_a_store_under_another_name_than_its_log_is_found(home: Path, change: str) -> None:
+    attack(home, change.format("store_facts"))
+    report = verify(home)
+    assert (report.verdict, report.findings[0].table) == (Verdict.TAMPERED, "store_facts")
+
+
 # --- answers that lie --------------------------------------------------------------------------------------------
 
 

@@ -166,15 +166,15 @@ def continuity(tx: Tx, kept: SignedCheckpoint | None) -> Verdict:
 def counted(tx: Tx, kept: SignedCheckpoint) -> Verdict | None:
     """VALID if a kept head has to be one of this tree, None if it says nothing of it, ROLLED_BACK by its origin."""
     then = kept.checkpoint
-    reach, (store, restored) = restores.reach(tx), _generation(trees.state(tx).origin)
+    reach, (store, restored) = restores.reach(tx), generation(trees.state(tx).origin)
     if then.origin in reach:
         end = reach[then.origin]
         return Verdict.VALID if end is None or then.size <= end else None
-    theirs, number = _generation(then.origin)
+    theirs, number = generation(then.origin)
     return Verdict.ROLLED_BACK if theirs == store and number > restored else None
 
 
-def _generation(origin: str) -> tuple[str, int]:
+def generation(origin: str) -> tuple[str, int]:
     """Which store an origin names, and after how many restores."""
     *store, last = origin.split("/")
     return ("/".join(store), int(last)) if len(store) > 1 and last.isdecimal() else (origin, 0)

@@ -7,9 +7,10 @@ from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.crypto.keys import PublicKey, Signer
 from holdfast.db import Database, Tx, sql
 from holdfast.db.migrate import TOPIC as MIGRATED
+from holdfast.errors import CorruptError
 from holdfast.evidence import covered, erasures, leaves, tree
 from holdfast.evidence.leaves import Projection
-from holdfast.evidence.log import HEAD, Log, continuity, seen
+from holdfast.evidence.log import HEAD, Log, continuity, generation, seen
 from holdfast.evidence.sequencer import Sequencer
 from holdfast.model.verdicts import worst
 
@@ -30,9 +31,14 @@ def start(
 ) -> Log:
     """Register the log's hooks; a new store's first leaves are its log key and its schema.
 
-    If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so.
+    If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so. A log that is
+    gone altogether is a CorruptError: begun anew under its old name it would be a second history.
     """
-    log = Log(signer, publish)
+    log, origin = Log(signer, publish), f"holdfast/{store_id}"
+    known = [each.checkpoint for each in kept if generation(each.checkpoint.origin)[0] == origin]
+    if known and not database.read(tree.begun).result():
+        size = max(each.size for each in known)
+        raise CorruptError(f"the log of this store is gone; a head of size {size} was kept here", origin=origin)
     database.hooks.before_commit += [erasures.log_subjects, _log_migrations]
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
@@ -40,7 +46,7 @@ def start(
     log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in kept)).result()
     if not log.continuity.sound:
         return log
-    database.write(lambda tx: _begin(tx, log, signer.public, f"holdfast/{store_id}"), ungated=True).result()
+    database.write(lambda tx: _begin(tx, log, signer.public, origin), ungated=True).result()
     if not log.signs:
         _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
     head = database.read(seen).result()

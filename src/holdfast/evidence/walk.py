@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.crypto import merkle
 from holdfast.crypto.tiles import FULL, HASH, WIDTH
@@ -158,7 +158,7 @@ class Walk:
         """Something on this page is wrong: say what, and go on with what its leaves say."""
         end = page.first + page.width
         read = self._database.read(lambda tx: tx.all(_ROWS, first=page.first, end=end))
-        rows = dict(read.result())
+        rows: dict[int, Any] = dict(read.result())
         found: list[bytes] = []
         for index in range(page.first, end):
             tile = stored[number] if (number := (index - page.first) // WIDTH) < len(stored) else b""

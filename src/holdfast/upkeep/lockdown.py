@@ -98,7 +98,7 @@ def _glance(context: Context) -> list[Finding]:
     ]
     if not verdict.sound:
         what = "the log does not continue the heads that were kept here"
-        found.append(Finding(verdict, what, remedy, file=str(context.paths.heads)))
+        found.append(Finding(verdict, what, remedy, file=str(context.paths.heads), table=LOG))
     return [each for each in found if each.verdict.locks]
 
 

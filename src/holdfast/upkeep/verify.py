@@ -35,7 +35,7 @@ from holdfast.evidence.context import Context
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
 from holdfast.runtime import checks as flow_checks
-from holdfast.upkeep import dboms, lockdown, rows, schema
+from holdfast.upkeep import dboms, lockdown, logcheck, rows, schema
 from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Progress, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
@@ -109,6 +109,19 @@ def _log(context: Context, found: Findings, full: bool) -> Work[None]:
     found.level = (yield from on_reader(context, witness.level(context))).text
     head = yield from read(context, log.head)
     found.head = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
+    yield from _identity(context, found, log.generation(head.checkpoint.origin)[0])
+
+
+def _identity(context: Context, found: Findings, named: str) -> Work[None]:
+    """The store is the one its log speaks of, and not one that took the place of another."""
+    store_id = yield from read(context, logcheck.store_id)
+    if named != f"holdfast/{store_id}":
+        what = f"the store calls itself {store_id}, its log is that of {named}"
+        found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="store_facts", row="store_id"))
+    marks = context.marks
+    kept: list[str] = yield from ask(Call(lambda: [*marks.largest()] if marks else []))
+    if others := sorted({log.generation(origin)[0] for origin in kept} - {named}):
+        found.skip(f"heads of other stores were kept here too ({', '.join(others)}): theirs is another database")
 
 
 def _keys(context: Context, found: Findings) -> Work[None]:
