@@ -377,6 +377,13 @@ SCHEMA = {
     "index added": "CREATE INDEX extra ON battles (score)",
     "index dropped": "DROP INDEX idx_battles_battle_id",
     "trigger added": "CREATE TRIGGER quiet AFTER INSERT ON battles BEGIN DELETE FROM battles WHERE id = new.id; END",
+    "trigger added under a name like the statistics'": (
+        "CREATE TRIGGER sqlite§stat AFTER INSERT ON battles BEGIN DELETE FROM battles WHERE id = new.id; END"
+    ),
+    "trigger added under a name of SQLite's own": (
+        "INSERT INTO sqlite_schema VALUES ('trigger', 'sqlite_stat9', 'battles', 0, 'CREATE TRIGGER sqlite_stat9"
+        " AFTER INSERT ON battles BEGIN DELETE FROM battles WHERE id = new.id; END')"
+    ),
     "view added": "CREATE VIEW seen AS SELECT 1",
     "column added": "ALTER TABLE battles ADD COLUMN note TEXT",
     "check removed": "UPDATE sqlite_schema SET sql = replace(sql, 'CHECK (id = 1)', '') WHERE name = 'log_state'",
@@ -459,6 +466,11 @@ SERVER |= {
         "CREATE FUNCTION quiet() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
         "CREATE TRIGGER quiet BEFORE INSERT ON battles FOR EACH ROW EXECUTE FUNCTION quiet()",
     ],
+    "trigger added under the name of the connections' table": [
+        "CREATE FUNCTION commit_marks() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        "CREATE TRIGGER commit_marks BEFORE INSERT ON battles FOR EACH ROW EXECUTE FUNCTION commit_marks()",
+    ],
+    "table no longer durable": ["ALTER TABLE battles SET UNLOGGED"],
     "index dropped": ["DROP INDEX idx_battles_battle_id"],
     "check removed": ["ALTER TABLE log_state DROP CONSTRAINT log_state_id_check"],
     "column added": ["ALTER TABLE battles ADD COLUMN note TEXT"],
