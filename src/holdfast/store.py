@@ -6,14 +6,17 @@ Rules:
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from holdfast import config
+from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.db import MEMORY, Hooks, Tx, migrate, open_database, sql
 from holdfast.db.sqlite import check_file
-from holdfast.errors import HoldfastError
+from holdfast.errors import CorruptError, HoldfastError
 from holdfast.evidence import lockdown, tidying, tree
 from holdfast.evidence import opening as evidence
 from holdfast.evidence.context import Context, Embedder
@@ -127,29 +130,46 @@ def _open(
     **options: Any,
 ) -> Store:
     database = open_database(target, hooks=Hooks(), **options)
+    context: Context | None = None
     try:
         store_id = database.write(_introduce).result()
         disk = target != MEMORY
         marks = HighWater(paths.heads) if disk else None
         keys = keys or (KeyFolder(paths.keys) if disk else MemoryKeys())
         known = [*marks.largest().values()] if marks else []
-        log = evidence.start(database, keys.ensure("log"), store_id, marks.publish if marks else _forget, known)
-        if disk:  # what a restore into a server that was killed left in the middle
-            swap.settle(paths, database.read(tree.state).result().origin)
-        lockdown.start(database, paths.lockdown if disk else None)
+        with _readable():
+            log = evidence.start(database, keys.ensure("log"), store_id, marks.publish if marks else _forget, known)
+            context = Context(paths, settings, database, keys, log, marks, embedder, dimensions)
+            if disk:  # what a restore into a server that was killed left in the middle
+                swap.settle(paths, database.read(tree.state).result().origin)
+            lockdown.start(database, paths.lockdown if disk else None)
+            if database.first_run and disk:
+                _say_where(target, known)
+            response.at_opening(context)
+            tidying.at_opening(context)
+            erase.at_opening(context)
     except BaseException:
+        if context is not None:
+            context.log.stop()
         database.close()
         raise
-    if database.first_run and disk:
-        _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
-        if known:
-            names = ", ".join(each.checkpoint.origin for each in known)
-            _log.warning("another store was here before: heads of %s were kept", names)
-    context = Context(paths, settings, database, keys, log, marks, embedder, dimensions)
-    response.at_opening(context)
-    tidying.at_opening(context)
-    erase.at_opening(context)
     return Store(context, presence)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """A value of another type than ours (SQLite keeps any in any column) is damage, not a defect of Holdfast."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CorruptError(f"the store holds what Holdfast never writes: {error}") from error
+
+
+def _say_where(target: str | Path, known: list[SignedCheckpoint]) -> None:
+    _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
+    if known:
+        names = ", ".join(each.checkpoint.origin for each in known)
+        _log.warning("another store was here before: heads of %s were kept", names)
 
 
 def _forget(_: str) -> None:

@@ -98,6 +98,36 @@ def test_a_row_that_was_tampered_with_is_named(home: Path, name: str) -> None:
         assert all(finding.place and finding.what and finding.remedy for finding in report.findings)
 
 
+ODD = {
+    "battles": ("battle_id", "raw_result", "dbom_hash", "ns", "dbom", "timestamp", "leaf_id"),
+    "keyring": ("keyid", "public", "statement", "leaf_id"),
+    "log_leaves": ("id", "leaf"),
+    "log_state": ("origin", "head"),
+    "subjects": ("handle", "ns"),
+}
+
+
+@pytest.mark.parametrize(("table", "column"), [(table, column) for table in ODD for column in ODD[table]])
+def test_a_text_that_was_made_bytes_is_tampering_and_no_defect(home: Path, table: str, column: str) -> None:
+    """SQLite keeps a value of any type in any column, and its own integrity check does not mind."""
+    attack(home, f"UPDATE {table} SET {column} = CAST({column} AS BLOB)")
+    for full in (False, True):
+        assert verify(home, full=full).verdict.locks
+
+
+@pytest.mark.parametrize("change", ["frontier = 'text'", "size = 'text'", "size = -1", "frontier = x'00'", "head = 7"])
+def test_a_state_of_the_log_that_cannot_be_is_tampering_and_no_defect(home: Path, change: str) -> None:
+    attack(home, f"UPDATE log_state SET {change}")
+    for full in (False, True):
+        assert verify(home, full=full).verdict.locks
+
+
+def test_a_salt_of_another_type_is_named_with_its_row(home: Path) -> None:
+    attack(home, "UPDATE battles SET leaf_salt = 'text' WHERE id = 3")
+    finding = verify(home).findings[0]
+    assert (finding.table, finding.row) == ("battles", "3")
+
+
 def test_a_row_written_past_holdfast_without_a_leaf_is_unlogged(home: Path) -> None:
     attack(home, "INSERT INTO subjects (handle, ns, created_at) VALUES ('ab', 'main', '2026-01-01T00:00:00.000000Z')")
     report = verify(home)

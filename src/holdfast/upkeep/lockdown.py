@@ -81,14 +81,10 @@ def at_opening(context: Context) -> None:
 
     A new leaf would come under a signed head together with whatever somebody put into the tree meanwhile.
     """
-    try:
-        findings = _glance(context)
-        if findings:
-            gravest = worst(each.verdict for each in findings)
-            _carry_out(respond(context, Report(gravest, "opening", findings)))
-    except BaseException:
-        context.database.close()
-        raise
+    findings = _glance(context)
+    if findings:
+        gravest = worst(each.verdict for each in findings)
+        _carry_out(respond(context, Report(gravest, "opening", findings)))
 
 
 def _glance(context: Context) -> list[Finding]:

@@ -11,6 +11,7 @@ Rules:
 - Memory is bounded, and writers go on meanwhile.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -39,6 +40,9 @@ from holdfast.upkeep import dboms, lockdown, logcheck, rows, schema
 from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Progress, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
+_ODD: Final = (AttributeError, KeyError, TypeError, ValueError)
+"""What becomes of whoever reads a value of another type than ours; SQLite keeps any type in any column."""
+_logger = logging.getLogger("holdfast")
 
 
 def run(context: Context, *, full: bool = False, lock: bool = True, progress: Progress | None = None) -> Work[Report]:
@@ -50,9 +54,10 @@ def run(context: Context, *, full: bool = False, lock: bool = True, progress: Pr
         found.tell(title)
         try:
             yield from check()
-        except _BROKEN as error:
+        except (*_BROKEN, *_ODD) as error:
             what = f"{title}: cannot be read to the end ({error})"
             found.add(Finding(Verdict.TAMPERED, what, RESTORE, file=_where(context)))
+            _logger.warning("verify: %s", what, exc_info=isinstance(error, _ODD))
     report = found.report("full" if full else "fast")
     if lock and report.verdict.locks:
         locked = yield from lockdown.respond(context, report)
