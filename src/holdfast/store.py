@@ -109,7 +109,7 @@ def open_store(
     paths, settings, target = _locate(home, url)
     if target != MEMORY:
         paths.create()
-    presence = swap.Presence(paths, alone=False) if target != MEMORY else None
+    presence = swap.enter(paths) if target != MEMORY else None
     try:
         return _open(paths, settings, target, presence, keys=keys, embedder=embedder, dimensions=dimensions, **options)
     except BaseException:
