@@ -175,6 +175,8 @@ def _keys(value: Any) -> dict[str, TrustedKey]:
         key = keys.load_public_pem(each["public"].encode())
         if key.keyid != each["keyid"] or each["role"] not in ("judge", "memory", "log", "root"):
             raise FormatError("trust file: a key is not what it is called", keyid=key.keyid)
+        if any(type(each[name]) not in (int, type(None)) for name in ("from", "until")):
+            raise FormatError("trust file: where a key counts is no index of a log", keyid=key.keyid)
         found[key.keyid] = TrustedKey(each["role"], key, each["from"], each["until"])
     return found
 
