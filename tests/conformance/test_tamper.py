@@ -249,6 +249,19 @@ def test_a_head_re_signed_with_another_key_is_found(home: Path) -> None:
     assert any("head" in finding.what for finding in report.findings)
 
 
+def test_a_head_re_signed_with_a_revoked_key_is_found_and_proves_no_dbom(home: Path) -> None:
+    with sync.open(home) as store:
+        old = KeyFolder(home / "config" / "keys").load("log")
+        store.keys.rotate("log")
+        store.keys.revoke(old.keyid)
+        submit(store, "later", 0.9)
+        assert store.dbom.verify(home / "dboms" / "dbom_later.json").verdict is Verdict.VALID
+    regrow(home, signed_by(old))
+    assert verify(home).verdict is Verdict.TAMPERED
+    with sync.open(home) as store:
+        assert store.dbom.verify(home / "dboms" / "dbom_later.json").verdict is Verdict.TAMPERED
+
+
 def test_a_key_put_into_the_keyring_for_it_is_found_too(home: Path) -> None:
     stranger = keys.generate("ed25519")
     with behind(home) as connection:

@@ -17,7 +17,6 @@ from typing import Any, Final
 from holdfast.crypto import attest, canonical, dbom, dsse, merkle, tlog_proof
 from holdfast.crypto.attest import LegacySigma
 from holdfast.crypto.dbom import Dbom
-from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.db import Call, Read, Tx, Work, ask, sql
 from holdfast.errors import FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
 from holdfast.evidence import battles, keys, log
@@ -178,10 +177,10 @@ def logged(tx: Tx, row: Battle, kind: str) -> tuple[Verdict, str, int | None]:
     content = {column: getattr(row, column) for column in BATTLES.columns}
     if leaf["t"] != kind or leaf["h"] != BATTLES.commit(bytes(salt[0] or b""), content):
         return Verdict.TAMPERED, "the row is not the one its leaf commits to", proof.index
-    origin = proof.head.checkpoint.origin
-    ring = [VerifierKey(origin, ED25519, keys.public(key)) for key in keys.list(tx, role="log")]
+    head = proof.head.checkpoint
+    able = log.verifiers(tx, size=head.size, origin=head.origin)
     try:
-        tlog_proof.verify(proof, merkle.leaf_hash(proof.extra), origin=origin, log_keys=ring)
+        tlog_proof.verify(proof, merkle.leaf_hash(proof.extra), origin=head.origin, log_keys=able)
     except ProofError as error:
         return Verdict.TAMPERED, f"the log does not hold: {error.message}", proof.index
     return Verdict.VALID, "signed by a judge, recorded, and in the log", proof.index
