@@ -1,6 +1,7 @@
 """Files, copied and removed with care: hashed on the way, durable when a call returns, errors typed."""
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -45,6 +46,18 @@ def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         os.fsync(file.fileno())
     os.replace(aside, path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else, thread or process, is past this point with the same lock file."""
+    make_folder(path.parent)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def make_folder(folder: Path) -> None:

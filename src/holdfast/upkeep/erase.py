@@ -137,13 +137,12 @@ def _shred(folder: Path, names: Iterable[str]) -> None:
 
 
 def remember(paths: Paths, known: Iterable[Erasure]) -> None:
-    """Keep erasures outside the database, each on one line."""
+    """Keep erasures outside the database, each on one line; several that do so at once take turns."""
     file = paths.state / _FILE
-    have = {each.id: each for each in kept(file)}
-    if fresh := [each for each in known if each.id not in have]:
-        lines = [json.dumps(each.to_dict(), sort_keys=True) for each in (*have.values(), *fresh)]
-        with disk.translated(file):
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with disk.translated(file), disk.locked(file.with_name(f".{_FILE}.lock")):
+        have = {each.id: each for each in kept(file)}
+        if fresh := [each for each in known if each.id not in have]:
+            lines = [json.dumps(each.to_dict(), sort_keys=True) for each in (*have.values(), *fresh)]
             disk.write(file, "".join(f"{line}\n" for line in lines).encode())
 
 
@@ -166,7 +165,8 @@ def kept(file: Path) -> builtins.list[Erasure]:
 
 def _parse(line: dict[str, object]) -> Erasure:
     handles = line["leaf_ids"]
-    assert isinstance(handles, builtins.list)
+    if not isinstance(handles, builtins.list):
+        raise TypeError("leaf_ids is no list")
     key, kind, target, who, moment = (str(line[name]) for name in ("id", "kind", "target", "who", "erased_at"))
     return Erasure(key, kind, target, who, len(handles), tuple(map(str, handles)), moment)
 
