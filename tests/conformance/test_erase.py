@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -9,10 +11,13 @@ import pytest
 
 import holdfast
 from holdfast import errors, sql, sync
+from holdfast.config import Paths
 from holdfast.content import sealing
 from holdfast.crypto import merkle, tlog_proof
+from holdfast.db import Call, Work, Write
 from holdfast.evidence import battles, erasable, erasures, log
 from holdfast.model.battles import Battle
+from holdfast.model.erasure import Erasure
 from holdfast.model.verdicts import Verdict
 from holdfast.upkeep import erase
 from tests.places import Place, everything, submit
@@ -148,6 +153,38 @@ def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -
         assert not (place.home / "dboms" / "dbom_mine.json").exists()
         assert store.read(erasures.due) == []
     place.sound()
+
+
+def test_nothing_is_recorded_of_a_subject_erased_since_it_was_sealed(place: Place) -> None:
+    with place.open() as store:
+        work = battles.submit(store.context, {"a": 1}, battle_id="late", score=0.5, subject=NAME)
+        with pytest.raises(errors.ErasedError):
+            store.run(_after_first_write(work, lambda: store.erase.subject(NAME)))
+        assert "late" not in [battle.battle_id for battle in _battles(store)]
+    place.sound()
+
+
+def _after_first_write(work: Work[Battle], act: Callable[[], object]) -> Work[Battle]:
+    """The same work, with something else happening after its first write."""
+    effect, written = next(work), False
+    try:
+        while True:
+            answer = yield effect
+            if isinstance(effect, Write) and not written:
+                written = True
+                yield Call(act)
+            effect = work.send(answer)
+    except StopIteration as stop:
+        battle: Battle = stop.value
+        return battle
+
+
+def test_erasures_that_end_at_once_are_all_remembered(tmp_path: Path) -> None:
+    paths = Paths.find(tmp_path)
+    made = [Erasure(f"e{number}", "record", "battles", "dpo", 0, (), "2026") for number in range(64)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda each: erase.remember(paths, [each]), made))
+    assert sorted(each.id for each in erase.remembered(paths)) == sorted(each.id for each in made)
 
 
 @pytest.mark.parametrize("name", ["{}", "../{0.name}", "dboms/../../{0.name}", "dboms", "state/heads.jsonl", 7])
