@@ -352,6 +352,18 @@ def test_a_rotated_log_key_signs_heads_at_once_and_after_a_restart(tmp_path: Pat
         sound(store)
 
 
+def test_a_key_that_cannot_be_put_in_place_is_not_left_lying_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(errors.ReadOnlyError):
+        KeyFolder(tmp_path).ensure("judge")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_key_files_are_for_the_owner_alone_and_a_loosened_one_is_refused(tmp_path: Path) -> None:
     with sync.open(tmp_path) as store:
         submit(store)
