@@ -115,7 +115,9 @@ def test_a_text_that_was_made_bytes_is_tampering_and_no_defect(home: Path, table
         assert verify(home, full=full).verdict.locks
 
 
-@pytest.mark.parametrize("change", ["frontier = 'text'", "size = 'text'", "size = -1", "frontier = x'00'", "head = 7"])
+@pytest.mark.parametrize(
+    "change", ["frontier = 'text'", "size = 'text'", "size = -1", "size = 1 << 62", "frontier = x'00'", "head = 7"]
+)
 def test_a_state_of_the_log_that_cannot_be_is_tampering_and_no_defect(home: Path, change: str) -> None:
     attack(home, f"UPDATE log_state SET {change}")
     for full in (False, True):

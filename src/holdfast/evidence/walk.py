@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.crypto import merkle
+from holdfast.crypto.lines import MAX_SIZE
 from holdfast.crypto.tiles import FULL, HASH, WIDTH
 from holdfast.db import Database, Row, Tx, sql
 from holdfast.evidence import tree
@@ -101,10 +102,10 @@ _ROWS = sql("SELECT idx, leaf FROM log_leaves WHERE idx >= :first AND idx < :end
 
 
 class Walk:
-    """One walk over the log of a database."""
+    """One walk over the log of a database, over `most` leaves at the most."""
 
-    def __init__(self, database: Database, flaws: Flaws, sizes: Sequence[int]) -> None:
-        self._database, self._flaws = database, flaws
+    def __init__(self, database: Database, flaws: Flaws, sizes: Sequence[int], *, most: int = MAX_SIZE) -> None:
+        self._database, self._flaws, self._most = database, flaws, most
         self.replay = Replay(sizes)
 
     def run(self, last: Callable[[Tx], T], progress: Callable[[int, int], None] | None) -> T:
@@ -122,7 +123,7 @@ class Walk:
 
     def _pages(self) -> Iterator[int]:
         """Whole pages, while the next ones are being read and hashed; says each time how large the log was."""
-        size = self._database.read(lambda tx: tree.state(tx).size).result()
+        size = min(self._most, self._database.read(lambda tx: tree.state(tx).size).result())
         firsts = iter(range(self.replay.size, size - PAGE + 1, PAGE))
         out: deque[_Page] = deque()
         with Hashers(1 if size - self.replay.size < _WORTH_HELPERS else None) as hashers:
@@ -177,7 +178,7 @@ class Walk:
 
     def _rest(self, tx: Tx) -> _Rest | None:
         """What is left; None if that is more than a page."""
-        size, done = tree.state(tx).size, self.replay.size
+        size, done = min(self._most, tree.state(tx).size), self.replay.size
         if size - done >= PAGE:
             return None
         page = _read(tx, done, max(0, size - done))

@@ -14,6 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from holdfast.crypto import canonical
@@ -42,9 +43,9 @@ def check(context: Context, found: Findings) -> Work[None]:
         sums[table.table] = yield from _walk_table(context, table, size, found)
     logged = yield from _walk_log(context, size, found)
     for table in covered.tables():
-        if sums[table.table] != logged[table.table]:
-            yield from _name_lost(context, table, size, found)
-    for name in sorted(logged.keys() - sums.keys()):
+        if sums[table.table] != logged.sums[table.table]:
+            yield from _name_lost(context, table, logged.starts, found)
+    for name in sorted(logged.sums.keys() - sums.keys()):
         found.skip(f"{found.checked[f'leaves of {name}']} leaves speak of {name}, a table this version does not walk")
 
 
@@ -130,35 +131,55 @@ def _parse(text: object) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-_PAGE_OF_LEAVES = sql("SELECT idx, id, ver, leaf FROM log_leaves WHERE idx >= :start AND idx < :end ORDER BY idx")
+class _Logged(NamedTuple):
+    """By table a sum over the handles of its records in the log; and every so many leaves an index to begin at."""
+
+    sums: dict[str, int]
+    starts: list[int]
 
 
-def _walk_log(context: Context, size: int, found: Findings) -> Work[dict[str, int]]:
-    """The sum over the handles of every record in the log, by table."""
+def _walk_log(context: Context, size: int, found: Findings) -> Work[_Logged]:
+    """Walk the leaves that are there; a size that was forged cannot make it walk for ever."""
     sums: dict[str, int] = defaultdict(int)
     seen: Counter[str] = Counter()
-    for start in range(0, size, _LEAVES):
-        end = min(size, start + _LEAVES)
-        count, handles, misfiled = yield from read(context, lambda tx: _handles(tx, start, end))  # noqa: B023
-        for index in misfiled:
+    start, starts = 0, [0]
+    while start < size:
+        page = yield from read(context, lambda tx: _read_leaves(tx, start, size))  # noqa: B023
+        for index in page.misfiled:
             what = "the leaf is filed under another record or version than its own: the log was edited"
             found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(index)))
-        if count < end - start:
-            what = f"leaves are missing between {start} and {end}: {count} of {end - start} are there"
+        if page.width < page.end - start:
+            what = f"leaves are missing between {start} and {page.end}: {page.width} of {page.end - start} are there"
             found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(start)))
-        for name, numbers in handles.items():
+        for name, numbers in page.handles.items():
             sums[name] += sum(numbers)
             seen[name] += len(numbers)
-        found.checked["leaves"] += count
-        found.tell("leaves", end, size)
+        start = page.end
+        found.checked["leaves"] += page.width
+        if found.checked["leaves"] >= len(starts) * _RANGE:
+            starts.append(start)
+        found.tell("leaves", start, size)
     for name in seen.keys() - covered.COVERED.keys():
         found.checked[f"leaves of {name}"] = seen[name]
-    return defaultdict(int, {name: total % _MODULUS for name, total in sums.items()})
+    return _Logged(defaultdict(int, {name: total % _MODULUS for name, total in sums.items()}), [*starts, size])
 
 
-def _handles(tx: Tx, start: int, end: int) -> tuple[int, dict[str, list[int]], list[int]]:
-    """How many leaves there are, by table a number for each record that begins among them, and those misfiled."""
-    page = tx.all(_PAGE_OF_LEAVES, start=start, end=end)
+class _Leaves(NamedTuple):
+    """A page of leaves: how many, where the next one begins, by table a number for each record that begins here."""
+
+    width: int
+    end: int
+    handles: dict[str, list[int]]
+    misfiled: list[int]
+
+
+_PAGE_OF_LEAVES = sql(
+    "SELECT idx, id, ver, leaf FROM log_leaves WHERE idx >= :start AND idx < :end ORDER BY idx LIMIT :limit"
+)
+
+
+def _read_leaves(tx: Tx, start: int, end: int) -> _Leaves:
+    page = tx.all(_PAGE_OF_LEAVES, start=start, end=end, limit=_LEAVES)
     handles: dict[str, list[int]] = defaultdict(list)
     misfiled = []
     for index, handle, version, text in page:
@@ -167,14 +188,13 @@ def _handles(tx: Tx, start: int, end: int) -> tuple[int, dict[str, list[int]], l
         elif version == 1:
             named = _TABLE.search(text)
             handles[named[1] if named else "?"].append(_number(handle))
-    return len(page), handles, misfiled
+    return _Leaves(len(page), page[-1][0] + 1 if len(page) == _LEAVES else end, handles, misfiled)
 
 
-def _name_lost(context: Context, table: Covered, size: int, found: Findings) -> Work[None]:
+def _name_lost(context: Context, table: Covered, starts: list[int], found: Findings) -> Work[None]:
     """Find the records of a table that have no row, and tell erased ones from deleted ones."""
     like = f'%"p":"{table.table}/%'
-    for start in range(0, size, _RANGE):
-        end = min(size, start + _RANGE)
+    for start, end in pairwise(starts):
         lost = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
         for index, handle, text, newest in lost:
             named = _TABLE.search(text)
@@ -185,7 +205,7 @@ def _name_lost(context: Context, table: Covered, size: int, found: Findings) -> 
                 continue
             what = f"leaf {index} has no row: the record {handle} was deleted"
             found.add(Finding(Verdict.TAMPERED, what, RESTORE, table=table.table, row=handle))
-        found.tell(f"records of {table.table}", end, size)
+        found.tell(f"records of {table.table}", end, starts[-1])
 
 
 def _number(handle: str) -> int:
