@@ -182,6 +182,8 @@ def revocation(tx: Tx, keyid: str, *, from_index: int | None = None) -> Signed:
 def statement(context: Context, role: Role) -> Work[Signed]:
     """The statement that admits this machine's key of a role, not signed yet: for a root key kept elsewhere."""
     _check_role(role)
+    if role == "root":
+        raise InvalidInputError("a root key follows another by rotation only: `holdfast keys rotate root`", role=role)
     signer: Signer = yield from ask(Call(lambda: context.keys.ensure(role)))
     said = yield from ask(Read(lambda tx: _say(tx, "admit", role, signer.public)))
     return Signed(said.encode().decode(), "statement", "")
