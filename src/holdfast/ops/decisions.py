@@ -26,6 +26,7 @@ from holdfast.runtime import (
     state,
     steps,
     sweeps,
+    timelines,
 )
 
 P = ParamSpec("P")
@@ -51,6 +52,8 @@ class Flows(Noun[Face]):
     tree = Reads(lineage.tree)
     list = Reads(lineage.list)
     transitions = Reads(lineage.transitions)
+    timeline = Reads(timelines.timeline)
+    orphans = Reads(lineage.orphans)
     lease = Writes(leases.lease)
     heartbeat = Writes(leases.heartbeat)
     release = Writes(leases.release)
@@ -99,6 +102,7 @@ class Audit(Noun[Face]):
     """What happened in flows."""
 
     record = Writes(audit.record)
+    get = Reads(audit.get)
     for_flow = Reads(audit.for_flow)
     search = Reads(audit.search)
 

@@ -1,10 +1,10 @@
-"""Reading flows: their trees, their pages, their history."""
+"""Reading flows: their trees, their pages, their history, and which have lost their worker."""
 
 import builtins
 
 from holdfast.db import Tx, sql
 from holdfast.errors import NotFoundError
-from holdfast.model.flows import Flow, FlowPage, FlowTree, Transition
+from holdfast.model.flows import Flow, FlowPage, FlowTree, Lease, Transition
 from holdfast.runtime import rows
 from holdfast.runtime.rows import BEGINNING, MAIN
 
@@ -17,18 +17,24 @@ _TREE = sql(
 
 def tree(tx: Tx, root: str, *, ns: str = MAIN) -> FlowTree:
     """A root flow and all that it delegated, in the order they were opened."""
-    children: dict[str | None, builtins.list[Flow]] = {}
-    for row in tx.all(_TREE, root=root, ns=ns):
-        children.setdefault(row[2], []).append(Flow(*row))
-    if None not in children:
+    found = [Flow(*row) for row in tx.all(_TREE, root=root, ns=ns)]
+    if all(flow.dfid != root for flow in found):
         raise NotFoundError(f"there is no root flow {root}", dfid=root)
-    order = [children[None][0]]
+    return branch(found, root)
+
+
+def branch(found: builtins.list[Flow], top: str) -> FlowTree:
+    """The tree below one of these flows."""
+    children: dict[str | None, builtins.list[Flow]] = {}
+    for flow in found:
+        children.setdefault(flow.dfid_parent, []).append(flow)
+    order = [flow for flow in found if flow.dfid == top]
     for flow in order:  # grows while it is walked: parents come before their children
         order += children.get(flow.dfid, ())
     made: dict[str, FlowTree] = {}
     for flow in reversed(order):
         made[flow.dfid] = FlowTree(flow, tuple(made[child.dfid] for child in children.get(flow.dfid, ())))
-    return made[root]
+    return made[top]
 
 
 _LIST = sql(
@@ -69,3 +75,15 @@ _HISTORY = sql(
 def transitions(tx: Tx, dfid: str, *, ns: str = MAIN) -> tuple[Transition, ...]:
     """Every change of a flow's status, oldest first."""
     return tuple(Transition(*row) for row in tx.all(_HISTORY, dfid=dfid, ns=ns))
+
+
+_ORPHANS = sql(
+    "SELECT l.dfid, l.worker, l.token, l.heartbeat_at, l.expires_at, l.ns FROM flow_leases l"
+    " JOIN decision_flows f ON f.dfid = l.dfid WHERE l.expires_at <= :now AND l.ns = :ns"
+    " AND f.status IN ('RUNNING', 'COMPENSATING') ORDER BY l.expires_at, l.dfid LIMIT :limit"
+)
+
+
+def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 100) -> tuple[Lease, ...]:
+    """The lapsed leases of flows whose worker is gone, longest first; looking takes none of them in hand."""
+    return tuple(Lease(*row) for row in tx.all(_ORPHANS, now=tx.now, ns=ns, limit=rows.limited(limit)))
