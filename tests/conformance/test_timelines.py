@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast import errors, sync
-from holdfast.model.timelines import Timeline
+from holdfast.model.timelines import Happening, Timeline
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
@@ -66,7 +66,8 @@ class Timelines(OnStore):
 
     def test_pages_go_on_where_the_page_before_ended(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         parent, _ = _eventful(store, clock)
-        whole, after, pages = store.flows.timeline(parent), "", []
+        whole, after = store.flows.timeline(parent), ""
+        pages: list[Happening] = []
         while True:
             page = store.flows.timeline(parent, after=after, limit=1)
             pages += page.happened

@@ -28,6 +28,13 @@ Url = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
+# What many commands take, each in its own place.
+Namespace = Annotated[str, typer.Option("--ns", help="The namespace.")]
+Limit = Annotated[int, typer.Option("--limit", help="How many, at most.")]
+After = Annotated[str, typer.Option("--after", help="The `next` of the page before.")]
+AfterNumber = Annotated[int, typer.Option("--after", help="The `next` of the page before.")]
+Since = Annotated[str | None, typer.Option("--since", help="From this time on.")]
+
 
 @dataclass(frozen=True)
 class Call:
@@ -58,9 +65,9 @@ def options(ctx: typer.Context, home: Home = None, url: Url = None, as_json: Jso
 
 
 def command(
-    app: typer.Typer, *, example: str, exit_code: Callable[[Any], int] = lambda _: 0
+    app: typer.Typer, *, example: str, exit_code: Callable[[Any], int] = lambda _: 0, draw: render.Draw | None = None
 ) -> Callable[[Callable[Concatenate[Call, P], R]], Callable[Concatenate[Call, P], R]]:
-    """Register a handler under its own name; `exit_code` is read off its value."""
+    """Register a handler under its own name; `exit_code` is read off its value, `draw` shows it to people."""
 
     def register(handler: Callable[Concatenate[Call, P], R]) -> Callable[Concatenate[Call, P], R]:
         shared = inspect.signature(options).parameters
@@ -68,7 +75,7 @@ def command(
         def run(**given: Any) -> None:
             call = options(**{name: given.pop(name) for name in shared})
             value = handler(call, **given)  # type: ignore[call-arg]
-            render.show(value, call.as_json)
+            render.show(value, call.as_json, draw)
             raise typer.Exit(exit_code(value))
 
         _, *own = inspect.signature(handler).parameters.values()

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.battles import BattleId, Namespace, RowId
-from holdfast.cli.call import Call, command, options
+from holdfast.cli.battles import BattleId, RowId
+from holdfast.cli.call import Call, Namespace, command, options
 from holdfast.errors import InvalidInputError, UnavailableError
 from holdfast.evidence.context import Embedder
 from holdfast.model.battles import Bom, DbomChecked, Repaired
