@@ -1,4 +1,4 @@
-"""`holdfast agents`, `flows`, `locks`, `escalations`, `audit`, `sagas` and `sweep`, through typer's runner."""
+"""`holdfast agents`, `flows`, `locks`, `escalations`, `audit`, `sagas`, `sweep` and `retention`, through typer's runner."""
 
 import json
 from collections.abc import Iterator
@@ -204,6 +204,23 @@ def test_a_sweep_says_what_it_put_away(store: sync.Holdfast) -> None:
     assert parsed("sweep", "run")["locks"] == 1
 
 
+def test_what_has_had_its_time_is_counted_then_removed(store: sync.Holdfast) -> None:
+    dfid = _told(store)
+    words = ("retention", "prune", "flows", "--older-than-days", "0", "--who", "ann")
+    assert parsed(*words, "--dry-run")["count"] == 1
+    assert store.flows.get(dfid).ended
+    done = parsed(*words)
+    assert (done["count"], done["records"]["decision_flows"]) == (1, 2)
+    run("flows", "show", dfid, code=3)
+    [told] = parsed("retention", "list")["prunings"]
+    assert (told["what"], told["who"], told["count"]) == ("flows", "ann", 1)
+    assert "ann" in run("retention", "list").stdout
+    assert parsed("retention", "compact")["bytes_after"] > 0
+    run("retention", "prune", "flows", code=2)
+    run("retention", "prune", "battles", "--keep", "1", code=2)
+    assert parsed("verify", "--full")["verdict"] == "VALID"
+
+
 def test_no_command_looks_into_another_namespace(store: sync.Holdfast) -> None:
     dfid = running(store)
     store.audit.record(dfid, "LOOKED")
@@ -215,13 +232,13 @@ def test_no_command_looks_into_another_namespace(store: sync.Holdfast) -> None:
     run("agents", "show", "trader", "--ns", "other", code=3)
 
 
-@pytest.mark.parametrize("noun", ["agents", "flows", "locks", "escalations", "audit", "sagas", "sweep"])
+@pytest.mark.parametrize("noun", ["agents", "flows", "locks", "escalations", "audit", "sagas", "sweep", "retention"])
 def test_every_command_prints_one_json_document_even_when_it_fails(noun: str) -> None:
     group: Any = get_command(app)
     for name in group.commands[noun].commands:
         given = ["1"] * sum(each.param_type_name == "argument" for each in group.commands[noun].commands[name].params)
         options = {"register": ["--version", "9"], "resolve": ["--by", "a"], "clear": ["--by", "a"]}.get(name, [])
-        given = ["1", "approve"] if name == "resolve" else given
+        given = {"resolve": ["1", "approve"], "prune": ["flows"]}.get(name, given)
         done = parsed(noun, name, *given, *options, code=_CODES.get(f"{noun} {name}", 0))
         assert isinstance(done, dict)
 
@@ -238,6 +255,7 @@ _CODES = {
     "audit show": 3,
     "sagas show": 3,
     "sagas clear": 3,
+    "retention prune": 2,
 }
 
 

@@ -37,6 +37,7 @@ from holdfast.cli import (
     log,
     render,
     restore,
+    retention,
     sagas,
     status,
     sweep,
@@ -158,6 +159,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(imports.app, name="import")
 app.add_typer(backup.app, name="backup")
 app.add_typer(erase.app, name="erase")
+app.add_typer(retention.app, name="retention")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(unlock.lockdown, name="lockdown")
 

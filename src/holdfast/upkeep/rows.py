@@ -4,7 +4,7 @@ Rules:
 - A row matches the leaf it names: handle, version, type, projection and commitment.
 - A row is the newest version of its record; an older one that was put back is found.
 - A row that names no leaf is UNLOGGED; one that names a leaf the log does not have is TAMPERED.
-- A record in the log has its row, or its newest leaf is an erasure.
+- A record in the log has its row, or its newest leaf is an erasure, or a pruning names its handle.
 - Memory is bounded: rows and leaves pass in pages. Whether each record has its row is seen from two sums over handles;
   only where they differ are the missing ones looked for by name.
 """
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.crypto import canonical
 from holdfast.db import Row, Tx, Work, sql
 from holdfast.errors import FormatError, InvalidInputError
-from holdfast.evidence import covered, tree
+from holdfast.evidence import covered, prunings, tree
 from holdfast.evidence.context import Context
 from holdfast.evidence.covered import COLUMNS, Covered
 from holdfast.model.verdicts import Verdict
@@ -39,9 +39,10 @@ def check(context: Context, found: Findings) -> Work[None]:
     sums: dict[str, int] = {}
     for table in covered.tables():
         sums[table.table] = yield from _walk_table(context, table, size, found)
+    pruned = yield from _walk_prunings(context, found)
     logged = yield from _walk_log(context, size, found)
     for table in covered.tables():
-        if sums[table.table] != logged[table.table]:
+        if (sums[table.table] + pruned[table.table]) % _MODULUS != logged[table.table]:
             yield from _name_lost(context, table, size, found)
     for name in sorted(logged.keys() - sums.keys()):
         found.skip(f"{found.checked[f'leaves of {name}']} leaves speak of {name}, a table this version does not walk")
@@ -129,6 +130,18 @@ def _parse(text: str) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def _walk_prunings(context: Context, found: Findings) -> Work[dict[str, int]]:
+    """The sum over the handles of records that retention removed, by table."""
+    sums: dict[str, int] = defaultdict(int)
+    after: str | None = ""
+    while after is not None:
+        page, after = yield from read(context, lambda tx: prunings.pruned(tx, after))  # type: ignore[arg-type] # noqa: B023
+        for name, handles in page.items():
+            sums[name] += sum(map(_number, handles))
+            found.checked["pruned"] += len(handles)
+    return sums
+
+
 _PAGE_OF_LEAVES = sql("SELECT idx, id, ver, leaf FROM log_leaves WHERE idx >= :start AND idx < :end ORDER BY idx")
 
 
@@ -169,9 +182,10 @@ def _name_lost(context: Context, table: Covered, size: int, found: Findings) -> 
     for start in range(0, size, _RANGE):
         end = min(size, start + _RANGE)
         lost = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
+        pruned = yield from read(context, lambda tx: prunings.among(tx, table.table, {row[1] for row in lost}))  # noqa: B023
         for index, handle, text, newest in lost:
             named = _TABLE.search(text)
-            if named is None or named[1] != table.table:
+            if named is None or named[1] != table.table or handle in pruned:
                 continue
             if _ERASURE in newest:
                 found.checked["erased"] += 1
