@@ -1,4 +1,4 @@
-"""`holdfast agents`, `flows`, `locks`, `escalations`, `audit`, `sagas`, `sweep` and `retention`, through typer's runner."""
+"""The commands of the runtime and of retention, through typer's runner; always a real store."""
 
 import json
 from collections.abc import Iterator
