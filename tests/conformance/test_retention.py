@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from holdfast import errors, sync
 from holdfast.db import Tx, sql
 from holdfast.db.sql import Query
+from holdfast.db.sqlite.files import connect
 from holdfast.evidence import prunings
 from holdfast.model.verdicts import Verdict
 from holdfast.runtime import audit, flows
@@ -266,9 +267,35 @@ class Retention(OnStore):
         assert done.bytes_before - done.bytes_after > 60 * 20 * 5_000 * 0.5
         assert live.check().ok
 
+    def test_writers_get_on_while_space_is_given_back(self, live: sync.Holdfast) -> None:
+        dfid = running(live)
+        for _ in range(30):
+            live.audit.record(dfid, "TICK", detail={"text": "x" * 5_000})
+        with ThreadPoolExecutor(2) as pool:
+            pruner = pool.submit(live.retention.prune, "audit", older_than_days=0)
+            writer = pool.submit(lambda: [live.audit.record(dfid, "TOCK").id for _ in range(50)])
+            assert len(set(writer.result())) == 50
+            assert pruner.result().count >= 30
+        live.retention.compact()
+        assert verdict(live).sound
+
 
 class TestSqlite(OnSqlite, Retention):
-    pass
+    def test_a_file_that_was_made_before_pages_could_be_cut_off_is_converted_once(self, live: sync.Holdfast) -> None:
+        path = self.home / "kernel.db"
+        with closing(connect(path, busy_s=10)) as older:
+            older.pragma("auto_vacuum", 0)
+            older.execute("VACUUM")
+            assert older.pragma("auto_vacuum") == 0
+        dfid = running(live)
+        live.audit.record(dfid, "TICK", detail={"text": "x" * 500_000})
+        done = live.retention.prune("audit", older_than_days=0)
+        assert done.bytes_before is not None
+        assert done.bytes_after is not None
+        assert done.bytes_before - done.bytes_after > 500_000
+        with closing(connect(path, busy_s=10)) as newer:
+            assert newer.pragma("auto_vacuum") == 2
+        assert verdict(live).sound
 
 
 class TestMemory(InMemory, Retention):
