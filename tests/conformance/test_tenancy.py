@@ -12,7 +12,7 @@ import pytest
 from holdfast import errors, sync
 from holdfast.client import Holdfast
 from holdfast.db import Tx, sql
-from holdfast.ops import Noun
+from holdfast.faces import Noun
 from holdfast.ops.decisions import Decisions
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
