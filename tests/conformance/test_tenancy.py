@@ -200,7 +200,8 @@ def _enter(store: sync.Holdfast, agent_id: str | None, **options: Any) -> None:
 def verbs(store: Any) -> Iterator[tuple[str, Any]]:
     for name, noun in vars(store).items():
         if isinstance(noun, Noun):
-            yield from ((f"{name}.{verb}", getattr(noun, verb)) for verb in vars(type(noun)) if verb[0] != "_")
+            shown = {verb: getattr(noun, verb) for verb in vars(type(noun)) if verb[0] != "_"}
+            yield from ((f"{name}.{verb}", bound) for verb, bound in shown.items() if callable(bound))
 
 
 def _shown(answer: Any) -> str:
@@ -255,6 +256,19 @@ class Tenancy(OnStore):
             _enter(ours, "their-agent", ns=THEIRS)
         assert ours.agents.list(ns=OURS).agents == ()
         assert [agent.ns for agent in store.agents.list(ns="main").agents] == ["main"]
+
+    def test_a_decision_stays_in_the_namespace_of_its_store(self, store: sync.Holdfast) -> None:
+        ours = sync.Holdfast(store.core, OURS)
+        ours.agents.register("our-agent", version="1.0.0")
+
+        @ours.decision(flow_type="trade", agent="our-agent")
+        def trade(flow: Any) -> str:
+            flow.step("buy", lambda: 1)
+            return str(flow.dfid)
+
+        assert ours.flows.get(trade()).ns == OURS
+        with pytest.raises(errors.NamespaceError):
+            trade.opening(ns=THEIRS)()
 
     def test_duties_of_the_whole_store_are_refused(self, store: sync.Holdfast) -> None:
         ours = sync.Holdfast(store.core, OURS)

@@ -93,9 +93,11 @@ class Timelines(OnStore):
         store.flows.transition(ended, "COMPLETED")
         clock.advance(5)
         found = store.flows.orphans()
-        assert [(each.dfid, each.worker) for each in found] == [(one, f"worker of {one}") for one in (second, first)]
+        assert [(each.dfid, each.worker) for each in found] == [(one, f"worker of {one}") for one in (first, second)]
         assert store.flows.orphans(limit=1) == found[:1]
-        assert {each.dfid for each in store.flows.recover("next")} == {first, second}
+        assert store.flows.orphans() == found
+        for dfid in (first, second):
+            store.flows.lease(dfid, "next")
         assert store.flows.orphans() == ()
 
     def test_one_event_is_got_by_its_id(self, store: sync.Holdfast) -> None:

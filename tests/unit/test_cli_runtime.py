@@ -128,6 +128,35 @@ def test_steps_and_orphans_are_listed(store: sync.Holdfast) -> None:
     assert lost in run("flows", "orphans").stdout
 
 
+_AGENTS = """
+def register(store):
+    @store.decision(flow_type="trade", agent="trader")
+    def trade(flow, amount):
+        return flow.step("buy", lambda: amount)
+
+not_a_function = 1
+"""
+
+
+def test_what_a_dead_worker_left_is_run_again_by_its_function(store: sync.Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "my_agents.py").write_text(_AGENTS)
+
+    @store.decision(flow_type="trade", agent="trader", lease_s=0.001)
+    def trade(flow: Any, amount: int) -> None:
+        raise KeyboardInterrupt  # as if the worker were stopped
+
+    with pytest.raises(KeyboardInterrupt):
+        trade(7)
+    plain = running(store)
+    store.flows.lease(plain, "gone", lease_s=0.001)
+    assert {orphan["name"] for orphan in parsed("flows", "orphans")["orphans"]} == {"trade", None}
+    done = parsed("flows", "recover", "--register", "my_agents:register", "--worker", "cron")
+    assert [again["flow"]["status"] for again in done["again"]] == ["COMPLETED"]
+    assert [left["dfid"] for left in done["left"]] == [plain]
+    for wrong in ("my_agents", "my_agents:none", "no_such_module:register", "my_agents:not_a_function"):
+        run("flows", "recover", "--register", wrong, code=2)
+
+
 def test_a_flow_is_moved_by_hand_along_legal_edges_only(store: sync.Holdfast) -> None:
     dfid = running(store)
     assert parsed("flows", "transition", dfid, "CANCELLED", "--reason", "stuck")["status"] == "CANCELLED"
@@ -237,7 +266,12 @@ def test_every_command_prints_one_json_document_even_when_it_fails(noun: str) ->
     group: Any = get_command(app)
     for name in group.commands[noun].commands:
         given = ["1"] * sum(each.param_type_name == "argument" for each in group.commands[noun].commands[name].params)
-        options = {"register": ["--version", "9"], "resolve": ["--by", "a"], "clear": ["--by", "a"]}.get(name, [])
+        options = {
+            "register": ["--version", "9"],
+            "resolve": ["--by", "a"],
+            "clear": ["--by", "a"],
+            "recover": ["--register", "a"],
+        }.get(name, [])
         given = {"resolve": ["1", "approve"], "prune": ["flows"]}.get(name, given)
         done = parsed(noun, name, *given, *options, code=_CODES.get(f"{noun} {name}", 0))
         assert isinstance(done, dict)
@@ -248,6 +282,7 @@ _CODES = {
     "agents register": 4,
     "agents set-status": 2,
     "flows show": 3,
+    "flows recover": 2,
     "flows transition": 2,
     "locks release": 3,
     "escalations show": 3,

@@ -4,7 +4,10 @@ A handler is a plain function of a `Call` that returns a value; `command` gives 
 value. The options may stand before or after any part of the command; the one nearest to the end counts.
 """
 
+import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +17,7 @@ import typer
 
 from holdfast import sync
 from holdfast.cli import render
+from holdfast.errors import InvalidInputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,3 +91,20 @@ def command(
         return handler
 
     return register
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """A function by `module:function`, also from the working folder."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise InvalidInputError("a function is named module:function", function=name)
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInputError(f"there is no function {name}: {error}", function=name) from error
+    finally:
+        sys.path.pop(0)
+    if not callable(found):
+        raise InvalidInputError(f"{name} is not a function", function=name)
+    return found  # type: ignore[no-any-return]

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import draw
-from holdfast.cli.call import After, Call, Limit, Namespace, Since, command, options
-from holdfast.model.flows import Flow, FlowPage
+from holdfast.cli.call import After, Call, Limit, Namespace, Since, command, find_function, options
+from holdfast.model.flows import Flow, FlowPage, Recovered
 from holdfast.model.timelines import Timeline
 from holdfast.runtime.rows import BEGINNING
 
@@ -70,12 +70,29 @@ def steps(call: Call, dfid: FlowId, ns: Namespace = "main") -> dict[str, Any]:
 @command(
     app,
     example="holdfast flows orphans",
-    draw=draw.rows("orphans", "dfid", "worker", "heartbeat_at", "expires_at"),
+    draw=draw.rows("orphans", "dfid", "worker", "expires_at", "name", "version"),
 )
 def orphans(call: Call, limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
-    """List flows whose worker is gone, longest first; the next `flows.recover` of a worker takes them up."""
+    """List flows whose worker is gone, oldest first, with the function that can run them again."""
     with call.open() as store:
-        return {"orphans": [lease.to_dict() for lease in store.flows.orphans(limit=limit, ns=ns)]}
+        return {"orphans": [orphan.to_dict() for orphan in store.flows.orphans(limit=limit, ns=ns)]}
+
+
+@command(app, example="holdfast flows recover --register my_agents:register")
+def recover(
+    call: Call,
+    register: Annotated[
+        str, typer.Option("--register", metavar="MODULE:FUNCTION", help="Gets the store, registers decisions on it.")
+    ],
+    worker: Annotated[str | None, typer.Option("--worker", help="The name to take flows in hand with.")] = None,
+    limit: Limit = 100,
+    ns: Namespace = "main",
+) -> Recovered:
+    """Run flows again whose worker is gone and whose function is registered; names those that are left."""
+    registering = find_function(register)
+    with call.open() as store:
+        registering(store)
+        return store.flows.recover(worker, limit=limit, ns=ns)
 
 
 @command(app, example="holdfast flows transition 0198a7c2-9c1e-7a3b-8d4e-5f6071829304 CANCELLED --reason stuck")

@@ -53,7 +53,7 @@ class Flows(Noun[Face]):
     list = Reads(lineage.list)
     transitions = Reads(lineage.transitions)
     timeline = Reads(timelines.timeline)
-    orphans = Reads(lineage.orphans)
+    orphans = Reads(leases.orphans)
     lease = Writes(leases.lease)
     heartbeat = Writes(leases.heartbeat)
     release = Writes(leases.release)

@@ -1,10 +1,10 @@
-"""Reading flows: their trees, their pages, their history, and which have lost their worker."""
+"""Reading flows: their trees, their pages, their history."""
 
 import builtins
 
 from holdfast.db import Tx, sql
 from holdfast.errors import NotFoundError
-from holdfast.model.flows import Flow, FlowPage, FlowTree, Lease, Transition
+from holdfast.model.flows import Flow, FlowPage, FlowTree, Transition
 from holdfast.runtime import rows
 from holdfast.runtime.rows import BEGINNING, MAIN
 
@@ -75,15 +75,3 @@ _HISTORY = sql(
 def transitions(tx: Tx, dfid: str, *, ns: str = MAIN) -> tuple[Transition, ...]:
     """Every change of a flow's status, oldest first."""
     return tuple(Transition(*row) for row in tx.all(_HISTORY, dfid=dfid, ns=ns))
-
-
-_ORPHANS = sql(
-    "SELECT l.dfid, l.worker, l.token, l.heartbeat_at, l.expires_at, l.ns FROM flow_leases l"
-    " JOIN decision_flows f ON f.dfid = l.dfid WHERE l.expires_at <= :now AND l.ns = :ns"
-    " AND f.status IN ('RUNNING', 'COMPENSATING') ORDER BY l.expires_at, l.dfid LIMIT :limit"
-)
-
-
-def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 100) -> tuple[Lease, ...]:
-    """The lapsed leases of flows whose worker is gone, longest first; looking takes none of them in hand."""
-    return tuple(Lease(*row) for row in tx.all(_ORPHANS, now=tx.now, ns=ns, limit=rows.limited(limit)))
