@@ -15,6 +15,7 @@ from holdfast.db.sqlite.files import connect
 from holdfast.evidence import prunings
 from holdfast.model.verdicts import Verdict
 from holdfast.runtime import audit, flows
+from holdfast.runtime.rows import RECORDS
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
@@ -95,6 +96,9 @@ class Retention(OnStore):
         [told] = store.retention.list()
         assert (told.what, told.who, told.count) == ("flows", "ann", 2)
         assert store.retention.prune("flows", older_than_days=30).count == 0
+
+    def test_every_record_that_hangs_on_flows_is_named(self) -> None:
+        assert {each.projection.table for each in RECORDS if "dfid" in each.projection.columns} == set(_TABLES)
 
     def test_a_dry_run_counts_and_changes_nothing(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         for _ in range(2):

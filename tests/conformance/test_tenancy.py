@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,7 +12,7 @@ import pytest
 
 from holdfast import errors, sync
 from holdfast.client import Holdfast
-from holdfast.db import Tx, sql
+from holdfast.db import Tx, migrate, sql
 from holdfast.faces import Noun
 from holdfast.ops.decisions import Decisions
 from holdfast.testing import FrozenClock
@@ -29,13 +30,16 @@ _TABLES = {
     "decision_ledger_entries": "id",
     "escalation_budget": "id",
     "escalation_requests": "id",
+    "flow_calls": "dfid",
     "flow_context": "dfid",
     "flow_leases": "dfid",
     "flow_steps": "step_id",
     "flow_transitions": "id",
     "idempotency_cache": "idempotency_key",
+    "imported_rows": "id",
     "intent_retry": "dfid",
     "lock_fences": "resource_id",
+    "prunings": "id",
     "resource_locks": "resource_id",
     "saga_dirty_state": "dfid",
     "subjects": "handle",
@@ -181,6 +185,7 @@ TRIES: Final[dict[str, list[Try]]] = {
     "dbom.spread": [lambda s, w: s.dbom.spread()],
     "dbom.check_intent": [lambda s, w: s.dbom.check_intent(lambda text: [1.0], battle_id="battle")],
     "erase.subject": [lambda s, w: s.erase.subject("Ada")],
+    "imports.list": [lambda s, w: s.imports.list()],
     "retention.prune": [
         lambda s, w: s.retention.prune("flows", keep=0),
         lambda s, w: s.retention.prune("audit", keep=0),
@@ -188,7 +193,7 @@ TRIES: Final[dict[str, list[Try]]] = {
     ],
     "retention.list": [lambda s, w: s.retention.list()],
 }
-ELSEWHERE: Final = {"battles.submit", "dbom.verify", "imports.green_agent"}
+ELSEWHERE: Final = {"battles.submit", "dbom.verify", "imports.dir", "imports.green_agent"}
 """Verbs that take a file or make a record of one's own; test_battles.py has their namespaces."""
 
 
@@ -245,6 +250,11 @@ class Tenancy(OnStore):
         assert scoped | {"flows.run"} == TRIES.keys() | ELSEWHERE
         decisions = {name for name, _ in verbs(Decisions(store))}
         assert decisions - scoped == {"flows.run", "sweep.run"}
+
+    def test_every_table_with_a_namespace_is_compared(self) -> None:
+        scripts = "".join(step.text for step in migrate.shipped("kernel"))
+        made = re.findall(r"CREATE TABLE (\w+) \((.*?)\n\);", scripts, re.DOTALL)
+        assert {table for table, columns in made if "\n  ns TEXT" in columns} == _TABLES.keys()
 
     def test_another_namespace_cannot_be_asked_for(self, store: sync.Holdfast) -> None:
         ours = sync.Holdfast(store.core, OURS)
