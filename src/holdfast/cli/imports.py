@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from holdfast.cli.battles import Namespace
-from holdfast.cli.call import Call, command, options
+from holdfast.cli.call import Call, Namespace, command, options
 from holdfast.model.imports import Imported, ImportPage, Takeover
 
 app = typer.Typer(

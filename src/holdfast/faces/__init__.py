@@ -6,7 +6,7 @@ Each runs functions of a transaction (`write`, `read`), pages (`scan`) and work 
 
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace, refuse_running_loop
-from holdfast.faces.verbs import Face, Noun, Reads, Runs, RunsWith, Writes
+from holdfast.faces.verbs import Face, Noun, Reads, Runs, RunsWith, Writes, within
 
 __all__ = [
     "AsyncFace",
@@ -18,4 +18,5 @@ __all__ = [
     "SyncFace",
     "Writes",
     "refuse_running_loop",
+    "within",
 ]

@@ -5,15 +5,20 @@
 
 A noun of the async face answers with awaitables, a noun of the sync face with the values themselves. Type checkers and
 `inspect.signature` see the operation without its `tx`.
+
+On a store that was opened for one namespace, verbs work in that one; those that know no namespace are duties of the
+whole store, and are refused.
 """
 
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdfast.db.effects import Work
 from holdfast.db.tx import Refused, Tx
+from holdfast.errors import NamespaceError
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace
 
@@ -32,6 +37,18 @@ class Noun(Generic[Face]):
     def held(self) -> Any:
         """What `RunsWith` hands on: the store's context, or what the noun stands for."""
         return self._face.context  # type: ignore[union-attr]
+
+    @property
+    def ns(self) -> str | None:
+        """The namespace that its verbs are held to: the one that the store was opened for, if it was for one."""
+        return self._face.ns
+
+
+def within(face: AsyncFace | SyncFace, given: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a call, in the namespace that the store was opened for, if it was for one."""
+    if face.ns is not None and given.setdefault("ns", face.ns) != face.ns:
+        raise NamespaceError(f"the store is open for the namespace {face.ns} only", ns=face.ns)
+    return given
 
 
 class Verb(ABC, Generic[P, T]):
@@ -56,6 +73,19 @@ class Verb(ABC, Generic[P, T]):
     @abstractmethod
     def bind(self, noun: Any) -> Callable[..., Any]:
         """What runs the operation on the noun's store."""
+
+    def scoped(self, noun: Any) -> Callable[..., Any]:
+        """The operation as the noun's store may use it."""
+        fn = self.fn
+        if noun.ns is None:
+            return fn
+        if "ns" not in inspect.signature(fn).parameters:
+            return partial(_refuse, noun.ns)
+        return lambda *args, **kwargs: fn(*args, **within(noun._face, kwargs))
+
+
+def _refuse(ns: str, *_: Any, **__: Any) -> Any:
+    raise NamespaceError(f"a duty of the whole store, which is open for the namespace {ns} only", ns=ns)
 
 
 class Bound:
@@ -94,7 +124,7 @@ class Writes(Verb[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call is a transaction that writes."""
-        fn, write = self.fn, noun._face.write
+        fn, write = self.scoped(noun), noun._face.write
         return lambda *args, **kwargs: write(lambda tx: fn(tx, *args, **kwargs))
 
 
@@ -108,7 +138,7 @@ class Reads(Verb[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call reads one snapshot."""
-        fn, read = self.fn, noun._face.read
+        fn, read = self.scoped(noun), noun._face.read
         return lambda *args, **kwargs: read(lambda tx: fn(tx, *args, **kwargs))
 
 
@@ -120,7 +150,7 @@ class Runs(Verb[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call drives the work to its end."""
-        fn, run = self.fn, noun._face.run
+        fn, run = self.scoped(noun), noun._face.run
         return lambda *args, **kwargs: run(fn(*args, **kwargs))
 
 
@@ -134,5 +164,5 @@ class RunsWith(Verb[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call drives the work to its end."""
-        fn, run = self.fn, noun._face.run
+        fn, run = self.scoped(noun), noun._face.run
         return lambda *args, **kwargs: run(fn(noun.held, *args, **kwargs))

@@ -181,6 +181,17 @@ class Rerun(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class Orphan(Value):
+    """A flow whose worker is gone: who had it until when, and what it runs if that is a registered function."""
+
+    dfid: str
+    worker: str
+    expires_at: str
+    name: str | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Recovered(Value):
     """What a recovery did, and the orphans that no function registered here can run."""
 

@@ -73,6 +73,20 @@ def write(tx: Tx, dfid: str, said: Mapping[str, Any], *, ns: str) -> AuditEvent:
     return _event(tuple(row.values()))
 
 
+_GET = sql(
+    "SELECT id, dfid, root_dfid, event_type, severity, correlation_id, causation_id, step_id, state, detail_json,"
+    " created_at, ns FROM decision_audit_events WHERE id = :id AND ns = :ns"
+)
+
+
+def get(tx: Tx, id: int, *, ns: str = MAIN) -> AuditEvent:
+    """One event."""
+    row = tx.one(_GET, id=id, ns=ns)
+    if row is None:
+        raise NotFoundError(f"there is no event {id}", id=id)
+    return _event(row)
+
+
 _FOR_FLOW = sql(
     "SELECT id, dfid, root_dfid, event_type, severity, correlation_id, causation_id, step_id, state, detail_json,"
     " created_at, ns FROM decision_audit_events WHERE dfid = :dfid AND ns = :ns AND id > :after"

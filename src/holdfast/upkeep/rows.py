@@ -5,7 +5,7 @@ Rules:
 - A row is the newest version of its record; an older one that was put back is found.
 - A row that names no leaf is UNLOGGED; one that names a leaf the log does not have is TAMPERED.
 - A leaf is filed under the record and version it names, or a newer one could be hidden and an older row put back.
-- A record in the log has its row, or its newest leaf is an erasure.
+- A record in the log has its row, or its newest leaf is an erasure, or a pruning names its handle.
 - Memory is bounded: rows and leaves pass in pages. Whether each record has its row is seen from two sums over handles;
   only where they differ are the missing ones looked for by name.
 """
@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.crypto import canonical
 from holdfast.db import Row, Tx, Work, sql
 from holdfast.errors import FormatError, InvalidInputError
-from holdfast.evidence import covered, leaves, tree
+from holdfast.evidence import covered, leaves, prunings, tree
 from holdfast.evidence.context import Context
 from holdfast.evidence.covered import COLUMNS, Covered
 from holdfast.model.verdicts import Verdict
@@ -41,9 +41,10 @@ def check(context: Context, found: Findings) -> Work[None]:
     sums: dict[str, int] = {}
     for table in covered.tables():
         sums[table.table] = yield from _walk_table(context, table, size, found)
+    pruned = yield from _walk_prunings(context, found)
     logged = yield from _walk_log(context, size, found)
     for table in covered.tables():
-        if sums[table.table] != logged.sums[table.table]:
+        if (sums[table.table] + pruned[table.table]) % _MODULUS != logged.sums[table.table]:
             yield from _name_lost(context, table, logged.starts, found)
     for name in sorted(logged.sums.keys() - sums.keys()):
         found.skip(f"{found.checked[f'leaves of {name}']} leaves speak of {name}, a table this version does not walk")
@@ -131,6 +132,18 @@ def _parse(text: object) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def _walk_prunings(context: Context, found: Findings) -> Work[dict[str, int]]:
+    """The sum over the handles of records that retention removed, by table."""
+    sums: dict[str, int] = defaultdict(int)
+    after: str | None = ""
+    while after is not None:
+        page, after = yield from read(context, lambda tx: prunings.pruned(tx, after))  # type: ignore[arg-type] # noqa: B023
+        for name, handles in page.items():
+            sums[name] += sum(map(_number, handles))
+            found.checked["pruned"] += len(handles)
+    return sums
+
+
 class _Logged(NamedTuple):
     """By table a sum over the handles of its records in the log; and every so many leaves an index to begin at."""
 
@@ -196,9 +209,10 @@ def _name_lost(context: Context, table: Covered, starts: list[int], found: Findi
     like = f'%"p":"{table.table}/%'
     for start, end in pairwise(starts):
         lost = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
+        pruned = yield from read(context, lambda tx: prunings.among(tx, table.table, {row[1] for row in lost}))  # noqa: B023
         for index, handle, text, newest in lost:
             named = _TABLE.search(text)
-            if named is None or named[1] != table.table:
+            if named is None or named[1] != table.table or handle in pruned:
                 continue
             if _ERASURE in newest:
                 found.checked["erased"] += 1

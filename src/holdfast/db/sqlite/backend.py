@@ -11,6 +11,7 @@ from holdfast.db.clock import Clock, Random
 from holdfast.db.groups import GroupWriter, Hooks
 from holdfast.db.pump import Pump
 from holdfast.db.sql import Dialect
+from holdfast.db.sqlite.copying import shrink
 from holdfast.db.sqlite.files import INHERITED, configure, connect, damaged_pages, has_checksums, identify
 from holdfast.db.sqlite.link import SqliteLink
 from holdfast.db.sqlite.reader import MemoryWorker, Peeks, SqliteReader
@@ -48,6 +49,11 @@ class SqliteBackend:
     def check(self) -> list[str]:
         """See Backend."""
         return [] if self.path is None else check_file(self.path)
+
+    def compact(self) -> None:
+        """See Backend."""
+        if self.path is not None:
+            shrink(self.path)
 
     def disown(self) -> None:
         """See Backend."""

@@ -28,6 +28,7 @@ APPLICATION_IDS = {"kernel": 0x48466B31, "membrane": 0x48466D31, "telemetry": 0x
 FORMAT = 1
 WAL_KEPT_BYTES = 16 << 20  # well over one checkpoint, so that the log is reused instead of cut and grown
 
+INCREMENTAL = 2  # SQLite's auto_vacuum: pages can be cut off the end of the file, when somebody asks for it
 _CHECKSUM_BYTES = 8
 _RESERVED_AT = 20
 
@@ -46,8 +47,10 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
             raise ForkedError(f"{path} was open when this process was forked; SQLite cannot open it here again")
         connection = apsw.Connection(str(path), vfs=_vfs(path), statementcachesize=256)
         connection.set_busy_timeout(round(busy_s * 1000))
-        if facts.st_size == 0 and checksums():
-            connection.reserve_bytes("main", _CHECKSUM_BYTES)
+        if facts.st_size == 0:
+            if checksums():
+                connection.reserve_bytes("main", _CHECKSUM_BYTES)
+            connection.pragma("auto_vacuum", INCREMENTAL)
     except OSError as error:
         raise UnavailableError(f"cannot open {path}: {error.strerror}", path=str(path)) from error
     except apsw.Error as error:

@@ -422,6 +422,21 @@ CREATE TABLE log_witnesses (
   CONSTRAINT log_witnesses_pkey PRIMARY KEY (url)
 );
 
+CREATE TABLE prunings (
+  id text NOT NULL,
+  what text NOT NULL,
+  rule text NOT NULL,
+  who text NOT NULL,
+  count bigint NOT NULL,
+  handles text NOT NULL,
+  pruned_at timestamp with time zone NOT NULL,
+  ns text NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT prunings_pkey PRIMARY KEY (id)
+);
+
 CREATE TABLE resource_locks (
   resource_id text NOT NULL,
   dfid text NOT NULL,
@@ -556,6 +571,7 @@ CREATE UNIQUE INDEX log_state_pkey ON kernel.log_state USING btree (id);
 CREATE UNIQUE INDEX log_stems_pkey ON kernel.log_stems USING btree (level, idx);
 CREATE UNIQUE INDEX log_tiles_pkey ON kernel.log_tiles USING btree (level, idx);
 CREATE UNIQUE INDEX log_witnesses_pkey ON kernel.log_witnesses USING btree (url);
+CREATE UNIQUE INDEX prunings_pkey ON kernel.prunings USING btree (id);
 CREATE INDEX idx_resource_locks_dfid ON kernel.resource_locks USING btree (dfid);
 CREATE INDEX idx_resource_locks_expires_at ON kernel.resource_locks USING btree (expires_at);
 CREATE UNIQUE INDEX resource_locks_pkey ON kernel.resource_locks USING btree (ns, resource_id, dfid);

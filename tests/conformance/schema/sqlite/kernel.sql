@@ -424,6 +424,20 @@ CREATE TABLE log_witnesses (
   added_at TEXT NOT NULL
 );
 
+CREATE TABLE prunings (
+  id TEXT PRIMARY KEY,
+  what TEXT NOT NULL,
+  rule TEXT NOT NULL,
+  who TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  handles TEXT NOT NULL,
+  pruned_at TEXT NOT NULL,
+  ns TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
 CREATE TABLE resource_locks (
   resource_id TEXT NOT NULL,
   dfid TEXT NOT NULL REFERENCES decision_flows (dfid) ON DELETE CASCADE,
