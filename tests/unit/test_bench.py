@@ -2,10 +2,11 @@
 
 import importlib.util
 import json
+import re
 
 import pytest
 
-from bench import BENCHMARKS, report
+from bench import BENCHMARKS, report, whole
 from bench.__main__ import main, parser
 from bench.goals import Goal, judge
 from bench.harness import Contestant, Meter, Options, Race, Result, Sample, Spread, compare, rate, run_race
@@ -122,10 +123,18 @@ def test_callers_must_be_counts(text: str) -> None:
 
 def test_peers_bind_every_parameter_of_every_statement() -> None:
     made = Statements()
-    for text, parameters in (*made.txn(7), *made.unit(7)):
+    for text, parameters in (*made.txn(7), *made.unit(7), *made.logged(7)):
         assert ":" not in text
         assert text.count("?") == len(parameters)
-    assert len(made.unit(7)) == 8
+    assert len(made.unit(7)) == len(made.logged(7)) == 8
+
+
+def test_the_ceiling_of_a_whole_decision_replays_what_the_runtime_asks() -> None:
+    first, second, *_ = whole.record(1)
+    assert [text for text, _ in first] == [text for text, _ in second]
+    assert len(first) == 20
+    assert not any("log_" in text for text, _ in first)
+    assert all(len(set(re.findall(r"\?\d+", text))) == len(parameters) for text, parameters in first)
 
 
 def test_peers_get_the_same_tables() -> None:
