@@ -5,14 +5,21 @@ commits one signed head. Its ceiling writes the same statements, a constant in t
 `whole decision` is composed of the runtime's operations; its ceiling replays exactly their statements. It is further
 from that ceiling than the logged unit from its own: every change of state has a leaf of its own, five in all, and what
 guards the statements (who may, what is legal, what is held) is not in them.
+`steps` are those of flows of ten, beside DBOS with the same flows; a step of ours is written down twice, when it begins
+and when it has ended, each time with a leaf. `logged units` in that race are whole decisions for one of its steps each.
+`growth` runs whole decisions in stores that have up to a million flows, and draws what they cost (results/growth.svg).
 """
 
-from bench import ours, peers_sqlite, whole
+from functools import partial
+
+from bench import growth, ours, peers_dbos, peers_postgres, peers_sqlite, steps, whole
 from bench.durable import CEILING, RAW, RAW_EIGHT
 from bench.goals import Goal
 from bench.harness import Options, Race, Result, run_race
+from bench.places import Place, in_a_folder, on_a_server
 
-LOGGED, WHOLE = "logged unit", "whole decision"
+LOGGED, WHOLE, GROWTH = "logged unit", "whole decision", "growth: whole decisions in stores with a past"
+STEPS_SQLITE, STEPS_POSTGRES, UNITS = "steps on SQLite", "steps on PostgreSQL", "holdfast, logged units"
 
 
 def run(options: Options) -> list[Result]:
@@ -21,6 +28,13 @@ def run(options: Options) -> list[Result]:
     if options.wants("sqlite"):
         results += run_race(_logged(options), options)
         results += run_race(_whole(options), options)
+        results += run_race(_steps(STEPS_SQLITE, in_a_folder, peers_dbos.on_sqlite(), options), options)
+        if options.race in GROWTH:
+            results += _growth(options)
+    if options.wants("postgres") and options.race in STEPS_POSTGRES:
+        with peers_postgres.server() as running:
+            place, peers = partial(on_a_server, running), peers_dbos.on_postgres(running)
+            results += run_race(_steps(STEPS_POSTGRES, place, peers, options), options)
     return results
 
 
@@ -35,12 +49,33 @@ def _whole(options: Options) -> Race:
     return Race(WHOLE, contestants, (CEILING,))
 
 
+def _growth(options: Options) -> list[Result]:
+    with growth.race(GROWTH, options.crowd) as race:
+        results = run_race(race, options)
+    growth.draw(results)
+    return results
+
+
+def _steps(title: str, place: Place, peers: list[tuple[str, peers_dbos.Url]], options: Options) -> Race:
+    callers = options.crowd
+    known = [peers_dbos.steps(name, callers, url) for name, url in peers] if peers_dbos.present() else []
+    own = [steps.steps(callers, place), ours.asynchronous("logged", callers, partial(ours.on_store, place), UNITS)]
+    return Race(title, [*known, *own], [contestant.label for contestant in known])
+
+
 def goals(options: Options) -> list[Goal]:
     """What must be reached, and what is aimed at."""
     disk, fast = options.disk, "holdfast @64"
+    few, many = (f"{growth.name(size)} @64" for size in (growth.SIZES[0], growth.SIZES[-1]))
     return [
         Goal(f"logged unit, 64 callers: 0.65 x ceiling{disk}", LOGGED, fast, CEILING, 0.65),
         Goal(f"logged unit, 64 callers: 8 x raw, a commit per statement{disk}", LOGGED, fast, RAW_EIGHT, 8),
+        Goal(f"among {growth.SIZES[-1]:,} flows: 0.80 x the rate among 1,000{disk}", GROWTH, many, few, 0.80),
+        Goal(f"logged units, 64 callers: 30 x the steps of dbos{disk}", STEPS_SQLITE, f"{UNITS} @64", "dbos @64", 30),
+        Goal(f"on PostgreSQL: 5 x the steps of dbos{disk}", STEPS_POSTGRES, f"{UNITS} @64", "dbos @64", 5),
+        Goal(f"steps on SQLite, 64 flows: 30 x dbos{disk}", STEPS_SQLITE, fast, "dbos @64", 30),
+        Goal(f"steps on PostgreSQL, 64 flows: 5 x dbos{disk}", STEPS_POSTGRES, fast, "dbos @64", 5),
+        Goal(f"steps on SQLite, 64 flows: 30 x dbos, WAL{disk}", STEPS_SQLITE, fast, "dbos, WAL @64", 30, aim=True),
         Goal(f"logged unit, 64 callers: 0.80 x ceiling{disk}", LOGGED, fast, CEILING, 0.80, aim=True),
         Goal(f"whole decision, 64 callers: 0.65 x ceiling{disk}", WHOLE, fast, CEILING, 0.65, aim=True),
     ]

@@ -14,6 +14,7 @@ from bench import workload as w
 from bench.harness import Contestant, Meter
 from bench.peers_postgres import Server
 from bench.peers_read import keys
+from bench.places import Place, in_a_folder
 from bench.threads import threads
 from holdfast.db import Database, Migration, Tx, open_database, sql
 from holdfast.evidence import leaves
@@ -120,9 +121,9 @@ def on_postgres(running: Server) -> Iterator[Database]:
 
 
 @contextmanager
-def on_store() -> Iterator[Database]:
+def on_store(place: Place = in_a_folder) -> Iterator[Database]:
     """A fresh store with its log, and the agent who decides."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as home, whole.opened(home, *STORE) as store:
+    with place() as (home, url), whole.opened(home, url, *STORE) as store:
         yield store.database
 
 

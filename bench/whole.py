@@ -126,8 +126,8 @@ def _ready() -> Iterator[apsw.Connection]:
 
 
 @contextmanager
-def opened(home: str, *more: Migration) -> Iterator[sync.Holdfast]:
+def opened(home: str, url: str | None = None, *more: Migration) -> Iterator[sync.Holdfast]:
     """The store of that folder, with the agent who decides."""
-    with sync.open(home, migrations=[*migrate.shipped("kernel"), *more]) as store:
+    with sync.open(home, url, migrations=[*migrate.shipped("kernel"), *more]) as store:
         store.agents.register(w.AGENT, version="1")
         yield store
