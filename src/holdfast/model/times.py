@@ -1,6 +1,7 @@
 """Times are text: ISO-8601 UTC with microseconds and `Z`, the same bytes in both databases, in JSON and in hashes."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -27,6 +28,7 @@ def utc(text: str) -> str:
     return to_text((zoned - _EPOCH) // _MICROSECOND)
 
 
+@lru_cache(maxsize=256)  # all that is committed together has one moment, and most spans are the usual ones
 def later(text: str, seconds: float) -> str:
     """The moment that many seconds after the given one."""
     return to_text(to_micros(text) + round(seconds * 1_000_000))
