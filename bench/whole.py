@@ -1,13 +1,13 @@
 """A whole decision by the runtime's own operations, and the ceiling for exactly the statements it runs.
 
-Twenty statements and five leaves: a flow that is opened, started, given its context, a lock and an audit event, and
+Nineteen statements and five leaves: a flow that is opened, started, given its context, a lock and an audit event, and
 completed. Each change of state has a leaf of its own, where the `logged` unit of workload.py has one for the decision.
 """
 
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, cast
 
@@ -54,12 +54,12 @@ class Recorder:
         self.unit.append((query.sqlite, query.bind(params)))
         self._tx.execute(query, expect=expect, **params)
 
-    def all(self, query: Query, /, **params: Any) -> list[Row]:
+    def fetch(self, query: Query, params: Mapping[str, Any], /) -> list[Row]:
         """See Tx."""
         self.unit.append((query.sqlite, query.bind(params)))
-        return self._tx.all(query, **params)
+        return self._tx.fetch(query, params)
 
-    one = Tx.one
+    one, all = Tx.one, Tx.all
 
 
 def record(count: int) -> list[Unit]:

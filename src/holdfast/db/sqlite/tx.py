@@ -93,7 +93,7 @@ class SqliteTx(Tx):
         self.execute(query, **params)
         return self._changes()
 
-    def all(self, query: Query, /, **params: Any) -> list[Row]:
+    def fetch(self, query: Query, params: Mapping[str, Any], /) -> list[Row]:
         """See Tx."""
         try:
             return self._run(query.sqlite, query.bind(params)).fetchall()
