@@ -20,7 +20,7 @@ import pytest
 from holdfast import errors, sync
 from holdfast.db import Database, Tx, open_database, sql
 from holdfast.db.sqlite import APPLICATION_IDS, FORMAT, check_file, link
-from holdfast.db.sqlite.files import WAL_KEPT_BYTES, checksums
+from holdfast.db.sqlite.files import WAL_KEPT_BYTES, checksums, connect
 from holdfast.db.tx import NOTHING
 from holdfast.faces import AsyncFace, SyncFace
 from holdfast.testing.schema import (
@@ -218,6 +218,12 @@ def _snapshot(path: Path) -> apsw.Connection:
     connection.execute("BEGIN")
     connection.execute("SELECT count(*) FROM counters").fetchall()
     return connection
+
+
+@pytest.mark.parametrize("name", ["kept.db", None])
+def test_a_join_is_not_planned_anew_for_other_parameters(tmp_path: Path, name: str | None) -> None:
+    with closing(connect(tmp_path / name if name else None, busy_s=1)) as connection:
+        assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1
 
 
 def test_a_scan_paused_between_pages_does_not_keep_the_log_from_being_reset(db: Database, tmp_path: Path) -> None:

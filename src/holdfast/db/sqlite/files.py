@@ -36,7 +36,7 @@ _RESERVED_AT = 20
 def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Connection:
     """A connection to a file, made if it is missing and may be, or to a new database in memory."""
     if path is None:
-        return apsw.Connection(":memory:", statementcachesize=256)
+        return _connection(":memory:")
     try:
         if create and not path.exists():
             _make(path)
@@ -45,7 +45,7 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
             raise ForeignFileError(f"{path} is not a file", path=str(path))
         if (facts.st_dev, facts.st_ino) in INHERITED:
             raise ForkedError(f"{path} was open when this process was forked; SQLite cannot open it here again")
-        connection = apsw.Connection(str(path), vfs=_vfs(path), statementcachesize=256)
+        connection = _connection(str(path), _vfs(path))
         connection.set_busy_timeout(round(busy_s * 1000))
         if facts.st_size == 0:
             if checksums():
@@ -55,6 +55,13 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
         raise UnavailableError(f"cannot open {path}: {error.strerror}", path=str(path)) from error
     except apsw.Error as error:
         raise typed(error, path) from error
+    return connection
+
+
+def _connection(name: str, vfs: str | None = None) -> apsw.Connection:
+    connection = apsw.Connection(name, vfs=vfs, statementcachesize=256)
+    # A plan follows from its query alone. Else SQLite would plan a join anew for every set of parameters.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
 
 
