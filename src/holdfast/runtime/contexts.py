@@ -24,9 +24,9 @@ SHELF: Final = Shelf(
     key="dfid",
     owner="flow",
     projection=CONTEXT,
-    exists=sql("SELECT 1 FROM decision_flows WHERE dfid = :key AND ns = :ns"),
     find=sql(
-        "SELECT data, version, updated_at, leaf_id, leaf_ver, taken_at FROM flow_context WHERE dfid = :key AND ns = :ns"
+        "SELECT c.data, c.version, c.updated_at, c.leaf_id, c.leaf_ver, c.taken_at FROM decision_flows f"
+        " LEFT JOIN flow_context c ON c.dfid = f.dfid AND c.ns = f.ns WHERE f.dfid = :key AND f.ns = :ns"
     ),
     add=sql(
         "INSERT INTO flow_context (dfid, data, version, updated_at, taken_at, ns, leaf_id, leaf_ver, leaf_salt)"

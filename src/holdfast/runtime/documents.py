@@ -20,14 +20,16 @@ from holdfast.runtime import rows
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """A table of documents: `find` gives data, version, updated_at, leaf_id, leaf_ver and what else there is."""
+    """A table of documents: `find` gives data, version, updated_at, leaf_id, leaf_ver and what else there is.
+
+    A row of NULLs says that the owner has no document, no row that there is no owner.
+    """
 
     kind: str
     key: str
     owner: str
     """What the key names: "flow" or "agent"."""
     projection: Projection
-    exists: Query
     find: Query
     add: Query
     change: Query
@@ -37,15 +39,15 @@ def put(tx: Tx, shelf: Shelf, key: str, text: str, *, expected: int | None, ns: 
     """Write the next version; over `expected` only, if that is given."""
     rows.alone(tx, f"{shelf.owner}:{key}")
     known = tx.one(shelf.find, key=key, ns=ns)
-    version = 0 if known is None else known[1]
+    if known is None:
+        raise NotFoundError(f"there is no {shelf.owner} {key}", key=key)
+    version = known[1] or 0
     if expected is not None and expected != version:
         raise StaleVersionError(
             f"version {expected} was to be replaced, but it is {version} now", expected=expected, version=version
         )
     row = {shelf.key: key, "data": text, "version": version + 1, "updated_at": tx.now, "ns": ns, **more}
-    if known is None:
-        if tx.one(shelf.exists, key=key, ns=ns) is None:
-            raise NotFoundError(f"there is no {shelf.owner} {key}", key=key)
+    if not version:
         rows.add(tx, shelf.add, shelf.kind, shelf.projection, row)
     else:
         rows.change(tx, shelf.change, shelf.kind, shelf.projection, row, leaf_id=known[3], leaf_ver=known[4])
@@ -55,7 +57,7 @@ def put(tx: Tx, shelf: Shelf, key: str, text: str, *, expected: int | None, ns: 
 def find(tx: Tx, shelf: Shelf, key: str, ns: str) -> Row:
     """The row of a document that must be there."""
     row = tx.one(shelf.find, key=key, ns=ns)
-    if row is None:
+    if row is None or row[0] is None:
         raise NotFoundError(f"nothing is kept for {shelf.owner} {key}", key=key)
     return row
 

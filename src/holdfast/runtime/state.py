@@ -17,8 +17,10 @@ SHELF: Final = Shelf(
     key="agent_id",
     owner="agent",
     projection=STATE,
-    exists=sql("SELECT 1 FROM agent_registry WHERE agent_id = :key AND ns = :ns"),
-    find=sql("SELECT data, version, updated_at, leaf_id, leaf_ver FROM agent_state WHERE agent_id = :key AND ns = :ns"),
+    find=sql(
+        "SELECT s.data, s.version, s.updated_at, s.leaf_id, s.leaf_ver FROM agent_registry a"
+        " LEFT JOIN agent_state s ON s.agent_id = a.agent_id AND s.ns = a.ns WHERE a.agent_id = :key AND a.ns = :ns"
+    ),
     add=sql(
         "INSERT INTO agent_state (agent_id, data, version, updated_at, ns, leaf_id, leaf_ver, leaf_salt)"
         " VALUES (:agent_id, :data, :version, :updated_at, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
