@@ -2,11 +2,11 @@
 
 `logged unit` is the decision unit of `durable` in a real store, where the decision's row has a leaf and each group of
 commits one signed head. Its ceiling writes the same statements, a constant in the place of the leaf, and has no log.
-`whole decision` is composed of the runtime's operations; its ceiling replays exactly their statements. It is further
-from that ceiling than the logged unit from its own: every change of state has a leaf of its own, five in all, and what
-guards the statements (who may, what is legal, what is held) is not in them.
+`whole decision` is composed of the runtime's operations; its ceiling replays exactly their statements. It reaches about
+a quarter of that: every change of state has a leaf of its own, five in all, and what guards the statements (who may,
+what is legal, what is held) is not in them.
 `steps` are those of flows of ten, beside DBOS with the same flows; a step of ours is written down twice, when it begins
-and when it has ended, each time with a leaf. `logged units` in that race are whole decisions for one of its steps each.
+and when it has ended, each time with a leaf. `logged units` in that race set one such unit against one of its steps.
 `growth` runs whole decisions in stores that have up to a million flows, and draws what they cost (results/growth.svg).
 """
 
@@ -18,7 +18,7 @@ from bench.goals import Goal
 from bench.harness import Options, Race, Result, run_race
 from bench.places import Place, in_a_folder, on_a_server
 
-LOGGED, WHOLE, GROWTH = "logged unit", "whole decision", "growth: whole decisions in stores with a past"
+LOGGED, WHOLE, GROWTH = "logged unit", "whole decision", "growth of the store"
 STEPS_SQLITE, STEPS_POSTGRES, UNITS = "steps on SQLite", "steps on PostgreSQL", "holdfast, logged units"
 
 
