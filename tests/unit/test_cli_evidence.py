@@ -87,6 +87,9 @@ def test_an_envelope_is_exported(tmp_path: Path) -> None:
     envelope = json.loads((tmp_path / "b-1.dsse.json").read_text())
     assert envelope["payloadType"] == "application/vnd.in-toto+json"
     assert json.loads(run("dbom", "export", "b-1").stdout) == envelope
+    bundle = json.loads(run("dbom", "export", "b-1", "--format", "sigstore").stdout)
+    assert (bundle["dsseEnvelope"], bundle["verificationMaterial"]["publicKey"]) == (envelope, {"hint": judge()})
+    run("dbom", "export", "b-1", "--format", "pdf", code=2)
 
 
 def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: Path) -> None:

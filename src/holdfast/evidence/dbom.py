@@ -12,9 +12,9 @@ Rules:
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from holdfast.crypto import attest, canonical, dbom, dsse, merkle, tlog_proof
+from holdfast.crypto import attest, canonical, dbom, dsse, merkle, sigstore, tlog_proof
 from holdfast.crypto.attest import LegacySigma
 from holdfast.crypto.dbom import Dbom
 from holdfast.db import Call, Read, Tx, Work, ask, sql
@@ -41,9 +41,17 @@ def get(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> Bom
     return Bom(battle.id, battle.battle_id, battle.dbom)
 
 
-def envelope(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> str:
-    """The DSSE envelope of a signed DBOM (an in-toto attestation), made without any private key."""
-    return dsse.encode(attest.to_envelope(dbom.parse(get(tx, battle_id, id=id, ns=ns).text.encode()))).decode()
+_FORMATS: Final = {"dsse": dsse.encode, "sigstore": sigstore.encode}
+
+
+def envelope(
+    tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN, format: Literal["dsse", "sigstore"] = "dsse"
+) -> str:
+    """The DSSE envelope of a signed DBOM (an in-toto attestation), or a Sigstore bundle of it; needs no private key."""
+    if format not in _FORMATS:
+        raise InvalidInputError(f"no format {format!r}; there are {', '.join(_FORMATS)}", format=format)
+    signed = attest.to_envelope(dbom.parse(get(tx, battle_id, id=id, ns=ns).text.encode()))
+    return _FORMATS[format](signed).decode()
 
 
 def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
