@@ -285,6 +285,17 @@ def test_a_rewriting_thief_of_the_log_key_is_found_only_by_a_head_kept_elsewhere
     assert verify(home).verdict is Verdict.TAMPERED  # but the judge's signature is not the log's to forge
 
 
+def test_a_thief_of_the_log_key_who_takes_the_dbom_away_is_found_without_a_kept_head(home: Path) -> None:
+    """A row without a DBOM is one that was imported, and its leaf says whether it was."""
+    rewrite(home, "dbom = NULL, score = 0.99")
+    regrow(home, thief(home))
+    forget_heads(home)
+    (home / "dboms" / "dbom_b2.json").unlink()
+    report = verify(home, full=True)
+    assert report.verdict is Verdict.TAMPERED
+    assert [(each.row, each.what) for each in report.findings] == [("3", "the DBOM of a signed decision is gone")]
+
+
 def test_a_forged_tree_is_not_signed_by_the_next_commit(home: Path) -> None:
     """Otherwise the store's own key would vouch for the forgery; the opening looks before anything is appended."""
     rewrite(home, "breakdown = 'another explanation'")

@@ -154,7 +154,7 @@ def _legacy(tx: Tx, found: Dbom, row: Battle | None) -> DbomChecked:
     if wrong := differs(row, found):
         return _say(Verdict.TAMPERED, wrong, found, row)
     verdict, why, index = logged(tx, row, "legacy_import")
-    if verdict is Verdict.VALID:
+    if verdict.sound:
         verdict, why = Verdict.UNSIGNED, "imported with a simulated signature, which proves nothing"
     return _say(verdict, why, found, row, index=index)
 
@@ -177,7 +177,9 @@ def logged(tx: Tx, row: Battle, kind: str) -> tuple[Verdict, str, int | None]:
     """Whether a row's leaf stands in the log as a leaf of that kind, under a head of a log key."""
     try:
         proof = log.prove(tx, row.leaf_id, ver=row.leaf_ver)
-    except NotFoundError:
+    except NotFoundError as error:
+        if not error.fields.get("pending"):
+            return Verdict.TAMPERED, "the row names a leaf that the log does not have", None
         return Verdict.PENDING, "recorded, and not under a signed head yet", None
     leaf: Any = canonical.loads(proof.extra)
     salt = tx.one(_SALT, id=row.id)
