@@ -138,7 +138,7 @@ def _open(
         keys = keys or (KeyFolder(paths.keys) if disk else MemoryKeys())
         known = [*marks.largest().values()] if marks else []
         with _readable():
-            log = evidence.start(database, keys.ensure("log"), store_id, marks.publish if marks else _forget, known)
+            log = evidence.start(database, keys, store_id, marks.publish if marks else _forget, known)
             context = Context(paths, settings, database, keys, log, marks, embedder, dimensions)
             if disk:  # what a restore into a server that was killed left in the middle
                 swap.settle(paths, database.read(tree.state).result().origin)
