@@ -368,6 +368,18 @@ def test_a_file_that_cannot_be_written_costs_no_evaluation(
         sound(store)
 
 
+def test_files_that_cannot_be_repaired_are_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise errors.UnavailableError("the folder is gone")
+
+    monkeypatch.setattr("holdfast.evidence.dbomfiles.DbomFolder.repair", broken)
+    with caplog.at_level("WARNING"):
+        sync.open(tmp_path).close()
+    assert caplog.text.count("DBOM files could not be repaired") == 1
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.text(min_size=1, max_size=60), score=st.floats(allow_nan=False, allow_infinity=False))
 def test_any_battle_id_is_either_refused_or_kept_inside_the_folder(tmp_path: Path, name: str, score: float) -> None:

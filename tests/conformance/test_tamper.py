@@ -508,6 +508,39 @@ def test_a_flipped_byte_anywhere_in_the_database_file_is_found(home: Path, seed:
     report = verify(home)
     assert report.verdict is Verdict.TAMPERED, at
     assert report.findings[0].file == str(path)
+    assert not [each.what for each in report.findings if "SELECT" in each.what]
+
+
+def test_a_damaged_page_is_told_by_its_table_and_not_by_a_query(home: Path) -> None:
+    ask = asking(home)
+    offset, page = ask("SELECT pgoffset, pageno FROM dbstat WHERE name = 'battles' AND pagetype = 'leaf'")[0]
+    data = bytearray((home / "kernel.db").read_bytes())
+    data[offset + 2000] ^= 1
+    (home / "kernel.db").write_bytes(data)
+    told = verify(home).findings
+    assert (told[0].verdict, told[0].what) == (
+        Verdict.TAMPERED,
+        f"integrity check: page {page} is damaged (table battles)",
+    )
+    cut = [each for each in told if "cannot be read to the end (a page is damaged)" in each.what]
+    assert cut
+    assert all("battles" in each.table for each in cut)
+
+
+def test_a_missing_table_is_named_and_ends_one_check_only(home: Path) -> None:
+    attack(home, "DROP TABLE decision_feedback_trajectory")
+    told = verify(home).findings
+    assert [each.what for each in told if each.table == "decision_feedback_trajectory"] == [
+        "rows: cannot be read to the end (a table or column is missing)"
+    ]
+    assert not [each.what for each in told if "SELECT" in each.what]
+
+
+def test_a_missing_table_without_which_nothing_opens_is_named_too(home: Path) -> None:
+    attack(home, "DROP TABLE erasures")
+    [told] = verify(home).findings
+    assert (told.verdict, told.table) == (Verdict.TAMPERED, "erasures")
+    assert told.what == "the store cannot be opened: a table or column is missing"
 
 
 # --- PostgreSQL --------------------------------------------------------------------------------------------------

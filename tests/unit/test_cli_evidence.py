@@ -106,6 +106,21 @@ def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: 
     run("keys", "revoke", "ffffffff", code=3)
 
 
+def test_a_rotated_key_is_shown_with_the_index_of_its_leaf() -> None:
+    submit()
+    made = parsed("keys", "rotate", "log")
+    [listed] = [key for key in parsed("keys", "list") if key["keyid"] == made["keyid"]]
+    assert made["index"] == listed["index"] > 0
+    assert " -" not in run("keys", "rotate", "judge").stdout
+
+
+def test_the_example_of_log_prove_names_a_whole_leaf_and_such_a_one_is_proven() -> None:
+    leaf_id = submit()["leaf_id"]
+    example = run("log", "prove", "--help").stdout.split("Example: holdfast log prove ")[1].split()[0]
+    assert len(example) == len(leaf_id)
+    assert leaf_id in parsed("log", "prove", leaf_id)["leaf"]
+
+
 def test_an_offline_root_signs_elsewhere(home: Path, tmp_path: Path) -> None:
     submit()
     made = parsed("keys", "init-root", "--offline", "--recovery", "-")
