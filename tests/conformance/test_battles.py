@@ -226,7 +226,6 @@ class BattleSuite(StoreOnSqlite):
             first = store.battles.submit({"n": 1}, **GOOD)
             store.battles.submit({"n": 2}, **GOOD, subject="Ada")
             store.erase.subject("Ada")
-            store.dbom.repair()
             assert self.files() == ({"dbom_b.json": first.dbom} if self.disk else {})
             sound(store)
 

@@ -218,8 +218,4 @@ def _unknown(context: Context, paths: list[Path]) -> Work[list[Path]]:
 
 
 def _is_known(tx: Tx, dboms: Path, path: Path) -> bool:
-    ns = dbomfiles.MAIN if path.parent == dboms else path.parent.name
-    stem = path.name.removeprefix("dbom_").removesuffix(".json")
-    battle_id, _, number = stem.rpartition(".")
-    ids = [stem, battle_id] if number.isdigit() and battle_id else [stem]
-    return any(file.name == path.name for each in ids for file in dbomfiles.due(tx, ns, each))
+    return any(file.name == path.name for each in dbomfiles.owners(dboms, path) for file in dbomfiles.due(tx, *each))
