@@ -2,12 +2,14 @@
 
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import sync
+from tests.receiver import Receiver
 from tests.servers import Postgres
 
 
@@ -44,3 +46,16 @@ def postgres_store(postgres: Postgres, template: tuple[str, Path], tmp_path: Pat
     shutil.copytree(template[1], tmp_path / "home")
     yield postgres.url(name), tmp_path / "home"
     postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Receiver]]:
+    made: list[Receiver] = []
+
+    def make(*answers: Any) -> Receiver:
+        made.append(Receiver(*answers))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()

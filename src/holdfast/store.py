@@ -6,7 +6,8 @@ Rules:
 """
 
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -26,9 +27,10 @@ from holdfast.evidence.witness import level_of
 from holdfast.model.backup import Progress, Restored
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
-from holdfast.upkeep import erase, swap, verify
+from holdfast.upkeep import courier, erase, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
+from holdfast.upkeep.courier import Courier
 from holdfast.upkeep.staging import Wanted
 
 _log = logging.getLogger("holdfast")
@@ -39,8 +41,10 @@ VERSION = metadata.version("holdfast")
 class Store:
     """What every face of one store shares."""
 
-    def __init__(self, context: Context, presence: swap.Presence | None = None) -> None:
-        self.context, self._presence = context, presence
+    def __init__(
+        self, context: Context, presence: swap.Presence | None = None, carrying: Courier | None = None
+    ) -> None:
+        self.context, self._presence, self._courier = context, presence, carrying
         self.paths, self.settings, self.database = context.paths, context.settings, context.database
         self._closed = False
 
@@ -66,6 +70,7 @@ class Store:
     def _degraded(self, where: dict[str, Any]) -> list[str]:
         found = list(self.settings.warnings)
         found += response.warnings(self.context)
+        found += courier.warnings(self._courier, os.environ)
         if where.get("path") == MEMORY:
             found.append("the store is in memory: nothing survives the end of this process")
         return found
@@ -89,6 +94,8 @@ class Store:
         self.database.close()
         if self.context.marks is not None:
             self.context.marks.flush()
+        if self._courier is not None:
+            self._courier.close()
         if self._presence is not None:
             self._presence.end()
 
@@ -129,16 +136,16 @@ def _open(
     dimensions: int | None,
     **options: Any,
 ) -> Store:
+    disk = target != MEMORY
+    marks, carrying = (HighWater(paths.heads), courier.configured(os.environ)) if disk else (None, None)
     database = open_database(target, hooks=Hooks(), **options)
     context: Context | None = None
     try:
         store_id = database.write(_introduce).result()
-        disk = target != MEMORY
-        marks = HighWater(paths.heads) if disk else None
         keys = keys or (KeyFolder(paths.keys) if disk else MemoryKeys())
         known = [*marks.largest().values()] if marks else []
         with _readable():
-            log = evidence.start(database, keys.ensure("log"), store_id, marks.publish if marks else _forget, known)
+            log = evidence.start(database, keys, store_id, _publishing(marks, carrying), known)
             context = Context(paths, settings, database, keys, log, marks, embedder, dimensions)
             if disk:  # what a restore into a server that was killed left in the middle
                 swap.settle(paths, database.read(tree.state).result().origin)
@@ -153,7 +160,7 @@ def _open(
             context.log.stop()
         database.close()
         raise
-    return Store(context, presence)
+    return Store(context, presence, carrying)
 
 
 @contextmanager
@@ -172,8 +179,16 @@ def _say_where(target: str | Path, known: list[SignedCheckpoint]) -> None:
         _log.warning("another store was here before: heads of %s were kept", names)
 
 
-def _forget(_: str) -> None:
-    """A store in memory keeps no head elsewhere."""
+def _publishing(marks: HighWater | None, carrying: Courier | None) -> Callable[[str], None]:
+    """Where durable heads go; a store in memory keeps none elsewhere."""
+
+    def publish(head: str) -> None:
+        if carrying is not None:
+            carrying.publish(head)
+        if marks is not None:
+            marks.publish(head)
+
+    return publish
 
 
 def check_store(home: str | Path | None = None, url: str | None = None) -> Check:

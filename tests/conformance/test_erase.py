@@ -19,7 +19,7 @@ from holdfast.evidence import battles, erasable, erasures, log
 from holdfast.model.battles import Battle
 from holdfast.model.erasure import Erasure
 from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import erase
+from holdfast.upkeep import disk, erase
 from tests.places import Place, everything, submit
 
 SECRET = "the-very-secret-answer-17"
@@ -140,9 +140,42 @@ def test_an_earlier_dbom_of_a_battle_takes_the_name_of_the_erased_one(place: Pla
         submit(store, "shared", secret="old")
         submit(store, "shared", subject=NAME, secret=SECRET)
         store.erase.subject(NAME)
-        names = {path.name for path in (place.home / "dboms").glob("dbom_shared*")}
-    assert names == {"dbom_shared.json"}
+        assert dbom_files(place, "shared") == {"dbom_shared.json": store.dbom.get("shared").text}
+        assert store.verify.run(lock=False).verdict.sound
     place.sound()
+
+
+def test_the_name_is_taken_over_though_another_process_repaired_meanwhile(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one finds every file in its place, and notes that there is nothing left to look at."""
+    with place.open() as store, place.open() as other:
+        submit(store, "shared", secret="old")
+        erased = submit(store, "shared", secret="new")
+        shred = disk.shred
+
+        def meanwhile(path: Path) -> None:
+            other.dbom.repair()
+            shred(path)
+
+        monkeypatch.setattr("holdfast.upkeep.disk.shred", meanwhile)
+        store.erase.record("battles", str(erased.id))
+        assert dbom_files(place, "shared") == {"dbom_shared.json": store.dbom.get("shared").text}
+    place.sound()
+
+
+def test_the_name_is_taken_over_at_the_opening_after_a_crash(place: Place) -> None:
+    with place.open() as store:
+        submit(store, "shared", secret="old")
+        submit(store, "shared", subject=NAME, secret=SECRET)
+        store.write(lambda tx: erase._by_name(tx, NAME, who="dpo", ns="main"))  # the commit, and no more
+    with place.open() as store:
+        assert dbom_files(place, "shared") == {"dbom_shared.json": store.dbom.get("shared").text}
+    place.sound()
+
+
+def dbom_files(place: Place, battle_id: str) -> dict[str, str]:
+    return {path.name: path.read_text() for path in (place.home / "dboms").glob(f"dbom_{battle_id}*")}
 
 
 def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -> None:

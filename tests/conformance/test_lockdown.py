@@ -20,7 +20,7 @@ from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.evidence.opening import KEYRING, add_key
 from holdfast.evidence.statements import KeyStatement
 from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import lockdown, notify, unlock
+from holdfast.upkeep import alarm, lockdown, notify, unlock
 from tests.conformance.places import settled
 from tests.conformance.stores import asking, attack, attack_server, behind, submit
 
@@ -164,6 +164,66 @@ def test_notifiers_are_told_and_a_broken_one_does_not_matter(home: Path) -> None
         locked = store.run(lockdown.respond(store.context, report, notifiers=[Broken(), Kept()]))
         assert store.run(lockdown.respond(store.context, report, notifiers=[Kept()])) == locked
     assert [(alert.lockdown, alert.verdict) for alert in told] == [(locked.id, "TAMPERED")]
+
+
+# --- the operator's question -------------------------------------------------------------------------------------
+
+_BUDGET = sql("SELECT count(*) FROM escalation_budget")
+
+
+def test_a_lockdown_is_an_escalation_that_only_root_answers(place: tuple[Path, str | None]) -> None:
+    home, url = place
+    with sync.open(home, url) as store:
+        locked = store.lockdown.lock(reason="a stolen laptop")
+        [asked] = store.escalations.pending().escalations
+        assert (asked.dfid, asked.agent_id, asked.impact) == (locked.id, alarm.AGENT, "HIGH_IMPACT")
+        assert asked.reason == "LOCKDOWN: a stolen laptop"
+        assert (asked.context["verdict"], asked.context["findings"]) == ("TAMPERED", 1)
+        assert store.flows.get(locked.id).status == "WAITING_ESCALATION"
+        with pytest.raises(errors.LockedError):
+            store.escalations.resolve(asked.id, "APPROVED", by="me")
+        store.lockdown.unlock(sign(home, store.lockdown.statement(reason="the laptop was found")))
+        answered = store.escalations.get(asked.id)
+        assert (answered.status, answered.resolved_by) == ("APPROVED", "root")
+        assert answered.comment == "the laptop was found"
+        assert store.flows.get(locked.id).status == "COMPLETED"
+        assert store.escalations.pending().escalations == ()
+        assert store.read(lambda tx: tx.all(_BUDGET)) == [(0,)]
+        settled(store)
+        assert store.verify.run(full=True).findings == []
+
+
+def test_each_lockdown_asks_anew_and_a_second_finding_does_not(home: Path) -> None:
+    with sync.open(home) as store:
+        for number in range(2):
+            store.lockdown.lock(reason="try")
+            store.lockdown.lock(reason="again")
+            [asked] = store.escalations.pending().escalations
+            assert asked.reason == "LOCKDOWN: try"
+            store.lockdown.unlock(sign(home, store.lockdown.statement(reason=f"done {number}")))
+        assert store.verify.run(full=True).findings == []
+
+
+def test_a_runtime_that_is_damaged_stops_neither_the_lockdown_nor_its_end(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    attack(home, "DROP TABLE escalation_requests")
+    with sync.open(home) as store:
+        locked = store.lockdown.lock(reason="try")
+        assert "escalation not written: no such table" in caplog.text
+        assert asking(home)("SELECT id FROM lockdowns") == [(locked.id,)]
+        store.lockdown.unlock(sign(home, store.lockdown.statement(reason="done")))
+        store.write(lambda tx: put(tx, "k"))
+
+
+def test_where_the_log_is_in_doubt_nothing_is_asked_in_the_store(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = (home / "kernel.db").read_bytes()
+    with sync.open(home) as store:
+        submit(store, "later", 0.9)
+    (home / "kernel.db").write_bytes(before)
+    with sync.open(home) as store:
+        assert store.escalations.pending().escalations == ()
+        assert "escalation not written: the log itself is in doubt" in caplog.text
 
 
 # --- who notices -------------------------------------------------------------------------------------------------

@@ -452,7 +452,7 @@ def test_a_flipped_bit_that_sqlite_itself_cannot_see_is_named_by_the_check(tmp_p
     page = _damage(target)
     with closing(apsw.Connection(str(target))) as plain:
         assert plain.pragma("integrity_check") == "ok"
-    assert check_file(target) == [f"page {page} is damaged"]
+    assert check_file(target) == [f"page {page} is damaged (table entries)"]
 
 
 def test_the_check_of_a_whole_store_names_the_damaged_page(tmp_path: Path) -> None:
@@ -461,7 +461,7 @@ def test_the_check_of_a_whole_store_names_the_damaged_page(tmp_path: Path) -> No
         store.write(lambda tx: tx.execute(_FACT, key="note", value=_MARKER, now=tx.now))
     assert sync.check(home=tmp_path).ok
     page = _damage(path)
-    assert sync.check(home=tmp_path).findings == [f"page {page} is damaged"]
+    assert sync.check(home=tmp_path).findings == [f"page {page} is damaged (table store_facts)"]
 
 
 _FACT = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, :value, :now)")

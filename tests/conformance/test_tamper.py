@@ -8,6 +8,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,7 +21,9 @@ from holdfast.evidence.battles import BATTLES
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Report
+from tests.conformance.places import settled
 from tests.conformance.stores import asking, attack, attack_server, behind, copy, populate, submit
+from tests.servers import Postgres
 
 
 @pytest.fixture(scope="module")
@@ -285,6 +288,17 @@ def test_a_rewriting_thief_of_the_log_key_is_found_only_by_a_head_kept_elsewhere
     assert verify(home).verdict is Verdict.TAMPERED  # but the judge's signature is not the log's to forge
 
 
+def test_a_thief_of_the_log_key_who_takes_the_dbom_away_is_found_without_a_kept_head(home: Path) -> None:
+    """A row without a DBOM is one that was imported, and its leaf says whether it was."""
+    rewrite(home, "dbom = NULL, score = 0.99")
+    regrow(home, thief(home))
+    forget_heads(home)
+    (home / "dboms" / "dbom_b2.json").unlink()
+    report = verify(home, full=True)
+    assert report.verdict is Verdict.TAMPERED
+    assert [(each.row, each.what) for each in report.findings] == [("3", "the DBOM of a signed decision is gone")]
+
+
 def test_a_forged_tree_is_not_signed_by_the_next_commit(home: Path) -> None:
     """Otherwise the store's own key would vouch for the forgery; the opening looks before anything is appended."""
     rewrite(home, "breakdown = 'another explanation'")
@@ -497,6 +511,39 @@ def test_a_flipped_byte_anywhere_in_the_database_file_is_found(home: Path, seed:
     report = verify(home)
     assert report.verdict is Verdict.TAMPERED, at
     assert report.findings[0].file == str(path)
+    assert not [each.what for each in report.findings if "SELECT" in each.what]
+
+
+def test_a_damaged_page_is_told_by_its_table_and_not_by_a_query(home: Path) -> None:
+    ask = asking(home)
+    offset, page = ask("SELECT pgoffset, pageno FROM dbstat WHERE name = 'battles' AND pagetype = 'leaf'")[0]
+    data = bytearray((home / "kernel.db").read_bytes())
+    data[offset + 2000] ^= 1
+    (home / "kernel.db").write_bytes(data)
+    told = verify(home).findings
+    assert (told[0].verdict, told[0].what) == (
+        Verdict.TAMPERED,
+        f"integrity check: page {page} is damaged (table battles)",
+    )
+    cut = [each for each in told if "cannot be read to the end (a page is damaged)" in each.what]
+    assert cut
+    assert all("battles" in each.table for each in cut)
+
+
+def test_a_missing_table_is_named_and_ends_one_check_only(home: Path) -> None:
+    attack(home, "DROP TABLE decision_feedback_trajectory")
+    told = verify(home).findings
+    assert [each.what for each in told if each.table == "decision_feedback_trajectory"] == [
+        "rows: cannot be read to the end (a table or column is missing)"
+    ]
+    assert not [each.what for each in told if "SELECT" in each.what]
+
+
+def test_a_missing_table_without_which_nothing_opens_is_named_too(home: Path) -> None:
+    attack(home, "DROP TABLE erasures")
+    [told] = verify(home).findings
+    assert (told.verdict, told.table) == (Verdict.TAMPERED, "erasures")
+    assert told.what == "the store cannot be opened: a table or column is missing"
 
 
 # --- PostgreSQL --------------------------------------------------------------------------------------------------
@@ -504,6 +551,7 @@ def test_a_flipped_byte_anywhere_in_the_database_file_is_found(home: Path, seed:
 SERVER = {name: ROWS[name] for name in ("edited", "results swapped", "leaves swapped", "deleted", "deleted key")}
 SERVER |= {name: ROWS[name] for name in ("added with the leaf of another", "leaf edited", "leaf deleted")}
 SERVER["leaf filed elsewhere"] = ROWS["deleted, its leaf filed under another record"]
+SERVER |= {name: ROWS[name] for name in ("added with a leaf of nobody", "added before all others", "edited by a space")}
 SERVER |= {
     "salt edited": ["UPDATE battles SET leaf_salt = decode(repeat('00', 16), 'hex') WHERE id = 3"],
     "table added": ["CREATE TABLE extra (a int)"],
@@ -519,6 +567,8 @@ SERVER |= {
     "index dropped": ["DROP INDEX idx_battles_battle_id"],
     "check removed": ["ALTER TABLE log_state DROP CONSTRAINT log_state_id_check"],
     "column added": ["ALTER TABLE battles ADD COLUMN note TEXT"],
+    "view added": ["CREATE VIEW seen AS SELECT 1"],
+    "index added": ["CREATE INDEX extra ON battles (score)"],
     "tail cut crudely": ["DELETE FROM battles WHERE id > 5", "DELETE FROM log_leaves WHERE idx > 12"],
 }
 
@@ -532,6 +582,53 @@ def test_tampering_on_a_server_is_found(tmp_path: Path, postgres_url: str, name:
     assert (honest.verdict, honest.findings) == (Verdict.VALID, [])
     attack_server(postgres_url, *SERVER[name])
     assert sync.verify(home, postgres_url, lock=False).verdict.locks
+
+
+def test_leaves_swapped_in_the_log_of_a_server_are_found_by_a_full_run(tmp_path: Path, postgres_url: str) -> None:
+    with sync.open(tmp_path / "home", postgres_url) as store:
+        populate(store, 6)
+    attack_server(postgres_url, *ROWS["leaves swapped in the log"])
+    assert sync.verify(tmp_path / "home", postgres_url, full=True, lock=False).verdict.locks
+
+
+def test_a_head_re_signed_with_another_key_on_a_server_is_found(tmp_path: Path, postgres_url: str) -> None:
+    with sync.open(tmp_path / "home", postgres_url) as store:
+        submit(store, "b", 0.5)
+        settled(store)
+        said = store.log.head().checkpoint
+    head = signed_by(keys.generate("ed25519"))(said)
+    attack_server(postgres_url, f"UPDATE log_state SET head = '{head}'")
+    report = sync.verify(tmp_path / "home", postgres_url, lock=False)
+    assert report.verdict is Verdict.TAMPERED
+    assert any("head" in finding.what for finding in report.findings)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_dbom_file_beside_a_server_that_was_tampered_with_is_named(
+    tmp_path: Path, postgres_url: str, name: str
+) -> None:
+    home = tmp_path / "home"
+    with sync.open(home, postgres_url) as store:
+        for battle_id in ("b3", "b4"):
+            submit(store, battle_id, 0.03)
+    path = home / "dboms" / "dbom_b3.json"
+    FILES[name](path)
+    report = sync.verify(home, postgres_url, lock=False)
+    assert (report.verdict, report.findings[0].file) == (Verdict.TAMPERED, str(path))
+
+
+def test_yesterdays_database_on_a_server_is_found_by_a_head_kept_elsewhere(
+    tmp_path: Path, postgres: Postgres, postgres_url: str
+) -> None:
+    home, name = tmp_path / "home", urlsplit(postgres_url).path.strip("/")
+    with sync.open(home, postgres_url) as store:
+        submit(store, "b", 0.5)
+    postgres.sql(f"CREATE DATABASE {name}_old TEMPLATE {name}")
+    with sync.open(home, postgres_url) as store:
+        submit(store, "later", 0.9)
+    postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
+    postgres.sql(f"ALTER DATABASE {name}_old RENAME TO {name}")
+    assert sync.verify(home, postgres_url, lock=False).verdict is Verdict.ROLLED_BACK
 
 
 def test_a_cut_tail_on_a_server_is_found_by_a_head_kept_elsewhere(tmp_path: Path, postgres_url: str) -> None:

@@ -87,6 +87,9 @@ def test_an_envelope_is_exported(tmp_path: Path) -> None:
     envelope = json.loads((tmp_path / "b-1.dsse.json").read_text())
     assert envelope["payloadType"] == "application/vnd.in-toto+json"
     assert json.loads(run("dbom", "export", "b-1").stdout) == envelope
+    bundle = json.loads(run("dbom", "export", "b-1", "--format", "sigstore").stdout)
+    assert (bundle["dsseEnvelope"], bundle["verificationMaterial"]["publicKey"]) == (envelope, {"hint": judge()})
+    run("dbom", "export", "b-1", "--format", "pdf", code=2)
 
 
 def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: Path) -> None:
@@ -101,6 +104,21 @@ def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: 
     assert json.loads((tmp_path / "trust.json").read_text())["payloadType"] == "application/vnd.holdfast.trust+json"
     run("keys", "rotate", "nobody", code=2)
     run("keys", "revoke", "ffffffff", code=3)
+
+
+def test_a_rotated_key_is_shown_with_the_index_of_its_leaf() -> None:
+    submit()
+    made = parsed("keys", "rotate", "log")
+    [listed] = [key for key in parsed("keys", "list") if key["keyid"] == made["keyid"]]
+    assert made["index"] == listed["index"] > 0
+    assert " -" not in run("keys", "rotate", "judge").stdout
+
+
+def test_the_example_of_log_prove_names_a_whole_leaf_and_such_a_one_is_proven() -> None:
+    leaf_id = submit()["leaf_id"]
+    example = run("log", "prove", "--help").stdout.split("Example: holdfast log prove ")[1].split()[0]
+    assert len(example) == len(leaf_id)
+    assert leaf_id in parsed("log", "prove", leaf_id)["leaf"]
 
 
 def test_an_offline_root_signs_elsewhere(home: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`holdfast dbom`: signed decision records."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -42,12 +42,16 @@ def export(
     call: Call,
     battle_id: BattleId,
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the envelope; stdout without it.")] = None,
+    *,
+    format: Annotated[
+        Literal["dsse", "sigstore"], typer.Option("--format", help="A DSSE envelope, or a Sigstore bundle of it.")
+    ] = "dsse",
     row: RowId = None,
     ns: Namespace = "main",
 ) -> Any:
-    """Export a DBOM as a DSSE envelope (an in-toto attestation); needs no private key."""
+    """Export a DBOM as a DSSE envelope (an in-toto attestation) or a Sigstore bundle; needs no private key."""
     with call.open() as store:
-        return written(store.dbom.envelope(battle_id, id=row, ns=ns), out)
+        return written(store.dbom.envelope(battle_id, id=row, ns=ns, format=format), out)
 
 
 @command(app, example="holdfast dbom repair --full")

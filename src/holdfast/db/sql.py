@@ -24,6 +24,7 @@ _TOKEN = re.compile(
 _COMMENT = re.compile(r"\s+|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _RETURNS = re.compile(r"\bRETURNING\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
+_TABLES = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?!SET\b)([a-z]\w*)", re.IGNORECASE)
 
 
 class Query:
@@ -41,6 +42,11 @@ class Query:
         self.where: Final = where
         self.number: Final = number
         self.bind: Final = binder(names)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """What it reads and writes, by name, for messages to people."""
+        return tuple(dict.fromkeys(_TABLES.findall(self.sqlite or self.postgres)))
 
     def __repr__(self) -> str:
         return f"<Query {self.where}: {' '.join((self.sqlite or self.postgres).split())[:80]}>"

@@ -12,9 +12,9 @@ Rules:
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from holdfast.crypto import attest, canonical, dbom, dsse, merkle, tlog_proof
+from holdfast.crypto import attest, canonical, dbom, dsse, merkle, sigstore, tlog_proof
 from holdfast.crypto.attest import LegacySigma
 from holdfast.crypto.dbom import Dbom
 from holdfast.db import Call, Read, Tx, Work, ask, sql
@@ -41,9 +41,17 @@ def get(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> Bom
     return Bom(battle.id, battle.battle_id, battle.dbom)
 
 
-def envelope(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> str:
-    """The DSSE envelope of a signed DBOM (an in-toto attestation), made without any private key."""
-    return dsse.encode(attest.to_envelope(dbom.parse(get(tx, battle_id, id=id, ns=ns).text.encode()))).decode()
+_FORMATS: Final = {"dsse": dsse.encode, "sigstore": sigstore.encode}
+
+
+def envelope(
+    tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN, format: Literal["dsse", "sigstore"] = "dsse"
+) -> str:
+    """The DSSE envelope of a signed DBOM (an in-toto attestation), or a Sigstore bundle of it; needs no private key."""
+    if format not in _FORMATS:
+        raise InvalidInputError(f"no format {format!r}; there are {', '.join(_FORMATS)}", format=format)
+    signed = attest.to_envelope(dbom.parse(get(tx, battle_id, id=id, ns=ns).text.encode()))
+    return _FORMATS[format](signed).decode()
 
 
 def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
@@ -146,7 +154,7 @@ def _legacy(tx: Tx, found: Dbom, row: Battle | None) -> DbomChecked:
     if wrong := differs(row, found):
         return _say(Verdict.TAMPERED, wrong, found, row)
     verdict, why, index = logged(tx, row, "legacy_import")
-    if verdict is Verdict.VALID:
+    if verdict.sound:
         verdict, why = Verdict.UNSIGNED, "imported with a simulated signature, which proves nothing"
     return _say(verdict, why, found, row, index=index)
 
@@ -169,7 +177,9 @@ def logged(tx: Tx, row: Battle, kind: str) -> tuple[Verdict, str, int | None]:
     """Whether a row's leaf stands in the log as a leaf of that kind, under a head of a log key."""
     try:
         proof = log.prove(tx, row.leaf_id, ver=row.leaf_ver)
-    except NotFoundError:
+    except NotFoundError as error:
+        if not error.fields.get("pending"):
+            return Verdict.TAMPERED, "the row names a leaf that the log does not have", None
         return Verdict.PENDING, "recorded, and not under a signed head yet", None
     leaf: Any = canonical.loads(proof.extra)
     salt = tx.one(_SALT, id=row.id)

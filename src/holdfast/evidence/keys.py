@@ -136,9 +136,9 @@ def rotate(context: Context, role: Role) -> Work[Key]:
         by = old if action == "rotate" else (yield from _root(context, new.keyid))
         said = yield from ask(Read(lambda tx: _say(tx, action, role, new.public, previous=old.keyid)))
         text: str = yield from ask(Call(lambda: statements.sign(said.encode(), by)))
-        found = yield from ask(Write(lambda tx: import_statement(tx, text)))
+        yield from ask(Write(lambda tx: import_statement(tx, text)))
     yield from settle(context)
-    return found
+    return (yield from ask(Read(lambda tx: get(tx, new.keyid))))  # with the index of its leaf, if it is logged by now
 
 
 def settle(context: Context) -> Work[builtins.list[str]]:

@@ -4,13 +4,14 @@ import logging
 from collections.abc import Callable, Collection
 
 from holdfast.crypto.checkpoint import SignedCheckpoint
-from holdfast.crypto.keys import PublicKey, Signer
+from holdfast.crypto.keys import PublicKey
 from holdfast.db import Database, Tx, sql
 from holdfast.db.migrate import TOPIC as MIGRATED
 from holdfast.errors import CorruptError
 from holdfast.evidence import covered, erasures, leaves, tree
+from holdfast.evidence.keyfiles import Keys
 from holdfast.evidence.leaves import Projection
-from holdfast.evidence.log import HEAD, Log, continuity, generation, seen
+from holdfast.evidence.log import HEAD, Log, continuity, generation, held, seen
 from holdfast.evidence.sequencer import Sequencer
 from holdfast.model.verdicts import worst
 
@@ -24,7 +25,7 @@ covered.register(SCHEMA, kinds=("schema",), key="name")
 
 def start(
     database: Database,
-    signer: Signer,
+    keys: Keys,
     store_id: str,
     publish: Callable[[str], None],
     kept: Collection[SignedCheckpoint] = (),
@@ -34,7 +35,8 @@ def start(
     If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so. A log that is
     gone altogether is a CorruptError: begun anew under its old name it would be a second history.
     """
-    log, origin = Log(signer, publish), f"holdfast/{store_id}"
+    signer, origin = keys.ensure("log"), f"holdfast/{store_id}"
+    log = Log(signer, publish, keys)
     known = [each.checkpoint for each in kept if generation(each.checkpoint.origin)[0] == origin]
     if known and not database.read(tree.begun).result():
         size = max(each.size for each in known)
@@ -59,7 +61,6 @@ def start(
     return log
 
 
-_KNOWN = sql("SELECT keyid, revoked_from FROM keyring WHERE role = 'log'")
 _UNLOGGED = sql("SELECT name, sha256, applied_at FROM schema_migrations WHERE leaf_id IS NULL ORDER BY name")
 
 
@@ -67,11 +68,9 @@ def _begin(tx: Tx, log: Log, key: PublicKey, origin: str) -> None:
     """Begin the log if it is new; a key that may not sign its heads is put away before anything is logged."""
     tree.begin(tx, origin)
     tree.lock(tx)  # of two processes that begin at once, the second sees what the first has done
-    known: dict[str, int | None] = dict(tx.all(_KNOWN))
-    if known and known.get(key.keyid, 0) is not None:
-        log.use(None)
-    if not known:
+    if not held(tx):
         add_key(tx, "log", key, statement="first")
+    log.look(tx)
     for name, digest, moment in tx.all(_UNLOGGED):
         _log_migration(tx, name, digest, moment)
 

@@ -93,6 +93,11 @@ def check(envelope: bytes, roots: list[PublicKey], store_id: str, locked: Locked
     return dsse.encode(parsed).decode()
 
 
+def reason_of(envelope: str) -> str:
+    """Why root ended it, as a checked statement says."""
+    return str(statement.parse(dsse.parse(envelope.encode()).payload).predicate["reason"])
+
+
 _ROOTS = sql("SELECT keyid, public FROM keyring WHERE role = 'root' AND revoked_from IS NULL ORDER BY added_at")
 
 

@@ -42,6 +42,7 @@ from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Progress, on_re
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
 _ODD: Final = (AttributeError, KeyError, TypeError, ValueError)
 """What becomes of whoever reads a value of another type than ours; SQLite keeps any type in any column."""
+_WHY: Final[dict[type, str]] = {CorruptError: "a page is damaged", QueryError: "a table or column is missing"}
 _logger = logging.getLogger("holdfast")
 
 
@@ -55,14 +56,27 @@ def run(context: Context, *, full: bool = False, lock: bool = True, progress: Pr
         try:
             yield from check()
         except (*_BROKEN, *_ODD) as error:
-            what = f"{title}: cannot be read to the end ({error})"
-            found.add(Finding(Verdict.TAMPERED, what, RESTORE, file=_where(context)))
-            _logger.warning("verify: %s", what, exc_info=isinstance(error, _ODD))
+            cut = _unreadable(context, title, error)
+            found.add(cut)
+            _logger.warning("verify: %s", cut.what, exc_info=isinstance(error, _ODD))
     report = found.report("full" if full else "fast")
     if lock and report.verdict.locks:
         locked = yield from lockdown.respond(context, report)
         report = replace(report, locked=locked.id)
     return report
+
+
+def _unreadable(context: Context, title: str, error: Exception) -> Finding:
+    """A check that damage has ended."""
+    why, tables = _why(error)
+    what = f"{title}: cannot be read to the end ({why})"
+    return Finding(Verdict.TAMPERED, what, RESTORE, file=_where(context), table=tables)
+
+
+def _why(error: Exception) -> tuple[str, str]:
+    """What is wrong and where; of a query that failed, its tables are named and not its text."""
+    tables = ", ".join(error.fields.get("tables", ())) if isinstance(error, HoldfastError) else ""
+    return (_WHY.get(type(error), str(error)) if tables else str(error)), tables
 
 
 def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Callable[[], Work[None]]]]:
@@ -88,8 +102,9 @@ def damaged(error: HoldfastError, paths: Paths, target: str | Path, *, lock: boo
         raise error
     problems = check_file(target) if isinstance(target, Path) and target.exists() else []
     found = Findings()
-    for problem in problems or [str(error)]:
-        found.add(Finding(Verdict.TAMPERED, problem, RESTORE, file=str(target)))
+    why, tables = _why(error)
+    for problem in problems or [f"the store cannot be opened: {why}"]:
+        found.add(Finding(Verdict.TAMPERED, problem, RESTORE, file=str(target), table="" if problems else tables))
     found.skip("everything but the database file: it is damaged, so nothing in it was believed")
     report = found.report("file")
     return replace(report, locked=lockdown.lock_unopened(paths, report).id) if lock else report

@@ -122,6 +122,15 @@ def damaged_pages(connection: apsw.Connection, path: Path) -> Iterator[int]:
     loader.close()
 
 
+def owners(connection: apsw.Connection) -> dict[int, str]:
+    """Which table or index each page belongs to, as far as the damage lets it be told."""
+    asked = "SELECT d.pageno, s.type || ' ' || s.name FROM dbstat d JOIN sqlite_schema s ON s.name = d.name"
+    try:
+        return {int(page): str(name) for page, name in connection.execute(asked)}
+    except apsw.Error:
+        return {}
+
+
 def identify(connection: apsw.Connection, path: Path | None, space: str) -> bool:
     """Whether the file is new; refuses, untouched, what is not ours or newer than we are."""
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # another program's log is not ours to tidy

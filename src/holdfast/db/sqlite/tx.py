@@ -45,11 +45,13 @@ _TYPED: list[tuple[type[apsw.Error], type[HoldfastError]]] = [
 
 
 def typed(error: apsw.Error, where: object) -> HoldfastError:
-    """Our error for one of apsw's."""
+    """Our error for one of apsw's; damage is told by tables, since whoever meets it did not write the query."""
+    tables = where.tables if isinstance(where, Query) else ()
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
-        return CorruptError(f"a page of the database is damaged ({where})")
+        return CorruptError(f"a page of the database is damaged ({', '.join(tables) or where})", tables=tables)
     ours = next((ours for theirs, ours in _TYPED if isinstance(error, theirs)), DatabaseError)
-    return ours(f"{error} ({where})", sqlite=type(error).__name__)
+    named = ", ".join(tables) or where if ours is CorruptError else where
+    return ours(f"{error} ({named})", sqlite=type(error).__name__, tables=tables)
 
 
 _UNFIT = (TypeError, OverflowError, UnicodeEncodeError)
