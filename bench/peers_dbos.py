@@ -6,6 +6,7 @@ Not a dependency: it takes part where it is installed (`pip install dbos`).
 """
 
 import asyncio
+import importlib
 import importlib.util
 import sqlite3  # noqa: TID251 -- a peer, not the product
 import sys
@@ -70,11 +71,9 @@ def steps(name: str, callers: int, place: Url) -> Contestant:
 @contextmanager
 def _launched(url: str, meter: Meter) -> Iterator[Any]:
     """The workflow, as registered with a fresh runtime on that database."""
-    from dbos import DBOS  # noqa: PLC0415
+    dbos: Any = importlib.import_module("dbos").DBOS
+    step = dbos.step()(trivial)
 
-    step = DBOS.step()(trivial)
-
-    @DBOS.workflow()
     async def flow() -> bool:
         for number in range(STEPS):
             await step(number)
@@ -82,9 +81,10 @@ def _launched(url: str, meter: Meter) -> Iterator[Any]:
                 return False
         return True
 
-    DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
-    DBOS.launch()
+    workflow = dbos.workflow()(flow)
+    dbos(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
+    dbos.launch()
     try:
-        yield flow
+        yield workflow
     finally:
-        DBOS.destroy(destroy_registry=True)
+        dbos.destroy(destroy_registry=True)

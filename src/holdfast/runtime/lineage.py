@@ -4,7 +4,7 @@ import builtins
 
 from holdfast.db import Tx, sql
 from holdfast.errors import NotFoundError
-from holdfast.model.flows import Flow, FlowPage, FlowTree, Transition
+from holdfast.model.flows import STATUSES, Flow, FlowPage, FlowTree, Transition
 from holdfast.runtime import rows
 from holdfast.runtime.rows import BEGINNING, MAIN
 
@@ -59,6 +59,8 @@ def list(
     limit: int = 100,
 ) -> FlowPage:
     """Flows by id, which is by age, a page at a time: pass `next` of a page as `after` for the one that follows."""
+    if status is not None:
+        rows.one_of("status", status, STATUSES)
     filters = {"status": status, "agent_id": agent_id, "flow_type": flow_type}
     moment = rows.moment("since", since)
     found = tx.all(_LIST, **filters, since=moment, ns=ns, after=after, limit=rows.limited(limit))
