@@ -27,6 +27,7 @@ from holdfast.evidence.witness import level_of
 from holdfast.model.backup import Progress, Restored
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
+from holdfast.runtime import sagas
 from holdfast.upkeep import courier, erase, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
@@ -155,6 +156,7 @@ def _open(
             response.at_opening(context)
             tidying.at_opening(context)
             erase.at_opening(context)
+            sagas.at_opening(database)
     except BaseException:
         if context is not None:
             context.log.stop()

@@ -7,15 +7,18 @@ Rules:
   ALERT_HUMAN asks a person, and undoes nothing.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.db import Call, Row, Tx, Work, Write, ask, sql
+from holdfast.db import Call, Database, Row, Tx, Work, Write, ask, sql
 from holdfast.errors import CompensationFailedError, InvalidInputError, NotFoundError
 from holdfast.model.flows import Flow
 from holdfast.model.guards import STRATEGIES, Dirty
 from holdfast.runtime import audit, escalations, flows, leases, rows
 from holdfast.runtime.rows import MAIN
+
+_log = logging.getLogger("holdfast")
 
 _WORKING: Final = frozenset({"REVERT", "CLOSE_ALL"})
 
@@ -51,6 +54,16 @@ _LIST = sql(
 def list_dirty(tx: Tx, *, ns: str = MAIN, after: str = "", limit: int = 100) -> tuple[Dirty, ...]:
     """Flows with something to undo, by id."""
     return tuple(_dirty(row) for row in tx.all(_LIST, ns=ns, after=after, limit=rows.limited(limit)))
+
+
+_COUNT = sql("SELECT count(*) FROM saga_dirty_state")
+
+
+def at_opening(database: Database) -> None:
+    """Flows that wait for somebody to undo what they did are not forgotten over a restart."""
+    [(dirty,)] = database.read(lambda tx: tx.all(_COUNT)).result()
+    if dirty:
+        _log.warning("%d flows failed half way and are still dirty: see `holdfast sagas list`", dirty)
 
 
 _GET = sql(
