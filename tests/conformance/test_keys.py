@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,19 @@ import holdfast
 from holdfast import errors, sync
 from holdfast.crypto import attest, dbom, dsse, keys
 from holdfast.crypto.keys import PublicKey, Signer
-from holdfast.db import sql
+from holdfast.db import Tx, sql
 from holdfast.evidence import keys as ring
 from holdfast.evidence import statements, trust
 from holdfast.evidence.keyfiles import KeyFolder, MemoryKeys
 from holdfast.evidence.opening import add_key
-from holdfast.model.keys import Role
+from holdfast.model.keys import Role, Successors
 from holdfast.model.verdicts import Verdict
 from holdfast.upkeep import offline
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
 
 _TAKE_BACK = sql("UPDATE keyring SET revoked_from = NULL WHERE keyid = :keyid")
+
+_TAKE_OUT = sql("UPDATE keyring SET revoked_from = 0 WHERE keyid = :keyid")
 
 
 def submit(store: sync.Holdfast, battle_id: str = "b", **more: Any) -> str:
@@ -33,6 +36,16 @@ def submit(store: sync.Holdfast, battle_id: str = "b", **more: Any) -> str:
     settled(store)
     assert battle.dbom is not None
     return battle.dbom
+
+
+def _rotated(store: sync.Holdfast) -> tuple[str, str, int]:
+    """A judge that named a successor: both key ids, and where the successor's leaf stands."""
+    submit(store)
+    old, new = store.keys.list(role="judge")[0].keyid, store.keys.rotate("judge").keyid
+    settled(store)
+    leaf = store.keys.get(new).index
+    assert leaf is not None
+    return old, new, leaf
 
 
 class KeySuite(StoreOnSqlite):
@@ -108,6 +121,101 @@ class KeySuite(StoreOnSqlite):
             assert store.keys.revoke(keyid, from_index=4).revoked_from == 4
             with pytest.raises(errors.InvalidInputError):
                 store.keys.revoke(keyid, from_index=10_000)
+
+    def test_a_revocation_that_would_orphan_a_successor_is_refused_and_names_it(self) -> None:
+        with self.open() as store:
+            store.keys.init_root()
+            old, new, leaf = _rotated(store)
+            with pytest.raises(errors.ConflictError, match="re-admit") as refused:
+                store.keys.revoke(old, from_index=leaf)
+            assert refused.value.fields["orphans"] == [f"judge {new}"]
+            with pytest.raises(errors.ConflictError, match="re-admit"):
+                store.keys.revocation(old, from_index=leaf)
+            assert store.keys.revoke(old, from_index=leaf + 1).revoked_from == leaf + 1
+            sound(store)
+
+    def test_root_re_admits_what_a_key_named_after_the_leaf_it_is_revoked_from(self) -> None:
+        with self.open() as store:
+            store.keys.init_root()
+            old, new, leaf = _rotated(store)
+            last = store.keys.rotate("judge").keyid
+            text = submit(store, "c")
+            store.keys.revoke(old, from_index=leaf, successors="readmit")
+            assert [store.keys.get(each).revoked_from for each in (old, new, last)] == [leaf, None, None]
+            assert store.dbom.verify(text).verdict is Verdict.VALID
+            sound(store)
+
+    def test_root_takes_out_what_a_thief_named_as_successor(self) -> None:
+        with self.open() as store:
+            store.keys.init_root()
+            old, new, leaf = _rotated(store)
+            stolen = submit(store, "c")
+            last = store.keys.rotate("judge")
+            settled(store)
+            store.keys.revoke(old, from_index=leaf, successors="revoke")
+            revoked = [store.keys.get(each).revoked_from for each in (old, new, last.keyid)]
+            assert revoked == [leaf, leaf, store.keys.get(last.keyid).index]
+            settled(store)
+            assert store.read(ring.flaws) == {}
+            assert store.dbom.verify(stolen).verdict is Verdict.REVOKED_KEY
+            store.keys.rotate("judge")
+            assert store.dbom.verify(submit(store, "d")).verdict is Verdict.VALID
+
+    def test_a_root_kept_elsewhere_re_admits_before_it_revokes(self) -> None:
+        with self.open() as store:
+            submit(store)
+            made = store.keys.init_root(offline=True)
+            old, new, leaf = _rotated(store)
+            for payload in (store.keys.readmission, lambda _: store.keys.revocation(old, from_index=leaf)):
+                store.keys.import_statement(trust.sign_statement(payload(new).text, recovery=made.recovery))
+            sound(store)
+
+    def test_no_root_key_is_unseated_by_its_predecessors_revocation(self) -> None:
+        with self.open() as store:
+            submit(store)
+            store.keys.init_root()
+            store.keys.rotate("root")
+            settled(store)
+            first = store.keys.list(role="root")[0]
+            how: tuple[Successors | None, ...] = (None, "readmit", "revoke")
+            for successors in how:
+                with pytest.raises((errors.ConflictError, errors.ProofError)):
+                    store.keys.revoke(first.keyid, from_index=first.index, successors=successors)
+            store.keys.revoke(first.keyid)
+            sound(store)
+
+    def test_a_key_that_nobody_admitted_gets_nowhere_by_revoking_itself(self) -> None:
+        with self.open() as store:
+            submit(store)
+            store.keys.init_root()
+            intruder, origin = keys.generate("ed25519"), store.read(ring.origins)[-1]
+            said = statements.KeyStatement("revoke", "root", intruder.public, origin, "2026-01-01T00:00:00Z", None, 0)
+            text = "first\n" + statements.sign(said.encode(), intruder)
+            store.write(lambda tx: add_key(tx, "root", intruder.public, statement=text))
+            store.write(lambda tx: tx.execute(_TAKE_OUT, keyid=intruder.keyid))
+            settled(store)
+            assert list(store.read(ring.flaws)) == [intruder.keyid]
+
+    def test_a_revocation_beside_a_rotation_that_is_not_in_the_tree_yet_orphans_nobody(self) -> None:
+        with self.open() as store:
+            store.keys.init_root()
+            submit(store)
+            old, new = store.keys.list(role="judge")[0], store.context.keys.prepare("judge")
+            root, judge = store.context.keys.load("root"), store.context.keys.load("judge")
+
+            def rotate(tx: Tx) -> None:
+                said = ring._say(tx, "rotate", "judge", new.public, previous=old.keyid)
+                ring.import_statement(tx, statements.sign(said.encode(), judge))
+
+            def revoke(tx: Tx) -> None:
+                ring.import_statement(tx, statements.sign(ring.revocation(tx, old.keyid).text.encode(), root))
+
+            store.database.write(lambda _: time.sleep(0.1))  # the next two share a group where there are groups
+            rotated = store.database.write(rotate)
+            if store.database.dialect == "postgres":
+                rotated.result()
+            store.database.write(revoke).result()
+            sound(store)
 
     def test_only_root_revokes(self) -> None:
         with self.open() as store:

@@ -2,7 +2,7 @@
 
 import builtins
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -12,7 +12,7 @@ from holdfast.cli.dbom import written
 from holdfast.errors import InvalidInputError
 from holdfast.evidence import trust as trusting
 from holdfast.evidence.keyfiles import ROLES
-from holdfast.model.keys import Key, Role, Root
+from holdfast.model.keys import Key, Role, Root, Successors
 
 app = typer.Typer(
     help="List, rotate and revoke keys; the root key.", epilog="Example: holdfast keys list", no_args_is_help=True
@@ -24,6 +24,11 @@ KeyId = Annotated[str, typer.Argument(metavar="KEYID", help="The key id, or its 
 Out = Annotated[Path | None, typer.Option("--out", help="Where to write it; stdout without it.")]
 FromIndex = Annotated[
     int | None, typer.Option("--from-index", help="The first leaf it does not count for; here and now by default.")
+]
+
+SuccessorsOption = Annotated[
+    str | None,
+    typer.Option("--successors", metavar="WHAT", help="What of keys it brought in after that leaf: readmit or revoke."),
 ]
 
 
@@ -43,10 +48,15 @@ def rotate(call: Call, role: RoleName) -> dict[str, Any]:
 
 
 @command(app, example="holdfast keys revoke 3f1c9a02 --from-index 4711")
-def revoke(call: Call, keyid: KeyId, from_index: FromIndex = None) -> dict[str, Any]:
+def revoke(
+    call: Call, keyid: KeyId, from_index: FromIndex = None, successors: SuccessorsOption = None
+) -> dict[str, Any]:
     """Do not trust a key from a leaf on; needs the root key here (else: `keys statement`)."""
+    if successors not in (None, *get_args(Successors)):
+        raise InvalidInputError("--successors is readmit or revoke", successors=successors)
     with call.open() as store:
-        return _short(store.keys.revoke(keyid, from_index=from_index))
+        said = cast("Successors | None", successors)
+        return _short(store.keys.revoke(keyid, from_index=from_index, successors=said))
 
 
 @command(app, example="holdfast keys trust --out trust.json")
@@ -91,17 +101,20 @@ def export_root(
 
 
 @command(app, example="holdfast keys statement --revoke 3f1c9a02 --out revoke.json")
-def statement(
+def statement(  # noqa: PLR0917 (each is an option)
     call: Call,
     revoke: Annotated[str | None, typer.Option("--revoke", metavar="KEYID", help="Revoke this key.")] = None,
     admit: Annotated[str | None, typer.Option("--admit", metavar="ROLE", help="Admit this machine's key.")] = None,
+    readmit: Annotated[str | None, typer.Option("--readmit", metavar="KEYID", help="Let this key stay.")] = None,
     from_index: FromIndex = None,
     out: Out = None,
 ) -> Any:
     """Write a statement for a root key that is kept elsewhere: sign it there (`keys sign`), then import it."""
-    if (revoke is None) == (admit is None):
-        raise InvalidInputError("say either --revoke KEYID or --admit ROLE")
+    if [revoke, admit, readmit].count(None) != 2:
+        raise InvalidInputError("say one of --revoke KEYID, --admit ROLE and --readmit KEYID")
     with call.open() as store:
+        if readmit is not None:
+            return written(store.keys.readmission(readmit).text, out)
         if revoke is not None:
             return written(store.keys.revocation(revoke, from_index=from_index).text, out)
         return written(store.keys.statement(_role(admit or "")).text, out)

@@ -7,6 +7,8 @@ Rules:
 - A private key is durable before its leaf; one without a leaf is registered at its next use.
 - Revocation is by position: from leaf N on the key does not count, what stands before stays good. Only root revokes,
   and a revocation can be moved earlier, never later or taken back.
+- No revocation leaves a key behind that nobody brought in any more, such as the successor that the revoked key named
+  after that leaf: root first says whether it counts (re-admits it) or not (revokes it from its own leaf on).
 - A key belongs to one role.
 - A revoked key signs nothing new.
 """
@@ -31,10 +33,11 @@ from holdfast.errors import (
 )
 from holdfast.evidence import keyaudit, leaves, statements, tree
 from holdfast.evidence.context import Context
+from holdfast.evidence.keyaudit import Places
 from holdfast.evidence.keyfiles import ROLES
 from holdfast.evidence.opening import KEYRING, add_key
 from holdfast.evidence.statements import KeyStatement
-from holdfast.model.keys import Action, Key, Role, Signed
+from holdfast.model.keys import Action, Key, Role, Signed, Successors
 
 _PREFIX_DIGITS: Final = 8
 
@@ -92,7 +95,25 @@ def origins(tx: Tx) -> builtins.list[str]:
 
 def flaws(tx: Tx) -> dict[str, str]:
     """Keys that nobody who may do so brought in (or revoked), by id, with the reason; empty for an honest keyring."""
-    return keyaudit.flaws(list(tx), origins(tx))
+    return keyaudit.flaws(list(tx), origins(tx), _places(tx))
+
+
+_PLACES = sql("SELECT l.id, l.ver, l.idx FROM keyring k JOIN log_leaves l ON l.id = k.leaf_id")
+_COMING = sql_postgres(
+    "SELECT w.id, w.ver, s.size + w.n FROM log_state s,"
+    " (SELECT id, ver, row_number() OVER (ORDER BY seq) - 1 AS n FROM log_pending) w"
+    " JOIN keyring k ON k.leaf_id = w.id"
+)
+
+
+def _places(tx: Tx) -> Places:
+    """Where the leaves of keys stand, or will stand; those on their way are read first, lest one is missed."""
+    if tx.dialect == "postgres":
+        coming = tx.all(_COMING)
+    else:
+        size = tree.state(tx).size
+        coming = [(each[0], each[1], at) for at, each in enumerate(tx.notes.get(leaves.TOPIC, ()), size)]
+    return {(handle, ver): index for handle, ver, index in (*coming, *tx.all(_PLACES))}
 
 
 # --- coming in ---------------------------------------------------------------------------------------------------
@@ -158,25 +179,66 @@ def settle(context: Context) -> Work[builtins.list[str]]:
 # --- going out ---------------------------------------------------------------------------------------------------
 
 
-def revoke(context: Context, keyid: str, *, from_index: int | None = None) -> Work[Key]:
-    """Do not trust a key for leaves from that index on (from here on, if none is given); needs the root key."""
-    payload = yield from ask(Read(lambda tx: revocation(tx, keyid, from_index=from_index)))
+def revoke(
+    context: Context, keyid: str, *, from_index: int | None = None, successors: Successors | None = None
+) -> Work[Key]:
+    """Do not trust a key for leaves from that index on (from here on, if none is given); needs the root key.
+
+    Keys that would be left without anybody's word make it a ConflictError, unless `successors` says what becomes of
+    them in the same act: "readmit" them, or "revoke" them as well, from their own leaf on.
+    """
+    planned = yield from ask(Read(lambda tx: _plan(tx, keyid, from_index, successors)))
     root = yield from _root(context, keyid)
-    text: str = yield from ask(Call(lambda: statements.sign(payload.text.encode(), root)))
-    return (yield from ask(Write(lambda tx: import_statement(tx, text))))
+    texts: builtins.list[str] = yield from ask(Call(lambda: [statements.sign(said.encode(), root) for said in planned]))
+    return (yield from ask(Write(lambda tx: [import_statement(tx, text) for text in texts][-1])))
 
 
 def revocation(tx: Tx, keyid: str, *, from_index: int | None = None) -> Signed:
     """The statement that revokes a key, not signed yet: for a root key that is kept elsewhere."""
+    [said] = _plan(tx, keyid, from_index, None)
+    return Signed(said.encode().decode(), "statement", "")
+
+
+def readmission(tx: Tx, keyid: str) -> Signed:
+    """The statement that lets a key count however it came in, not signed yet: for a root key kept elsewhere."""
     key = get(tx, keyid)
-    size = _end(tx)
+    return Signed(_say(tx, "readmit", key.role, public(key)).encode().decode(), "statement", "")
+
+
+def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | None) -> builtins.list[KeyStatement]:
+    """What root has to say to revoke a key: first of the keys that would be orphaned, the youngest first."""
+    key, size = get(tx, keyid), _end(tx)
     if from_index is not None and not 0 <= from_index <= size:
         raise InvalidInputError(
             f"a key is revoked from one of 0 … {size} on, the size of the log", from_index=from_index
         )
     since = size if from_index is None else from_index
-    said = _say(tx, "revoke", key.role, public(key), revoked_from=since)
-    return Signed(said.encode().decode(), "statement", "")
+    orphans = [each for each in _orphans(tx, replace(key, revoked_from=since)) if each.keyid != key.keyid]
+    if successors is None:
+        _refuse(key, orphans)
+    said, places = [_say(tx, "revoke", key.role, public(key), revoked_from=since)], _places(tx)
+    for each in sorted(orphans, key=lambda each: places[each.leaf_id, 1]):
+        from_leaf = places[each.leaf_id, 1] if successors == "revoke" else None
+        said.insert(0, _say(tx, successors or "revoke", each.role, public(each), revoked_from=from_leaf))
+    return said
+
+
+def _orphans(tx: Tx, made: Key) -> builtins.list[Key]:
+    """The keys that would not count any more if a key of the ring were like this."""
+    ring = [made if each.keyid == made.keyid else each for each in list(tx)]
+    gone = keyaudit.flaws(ring, origins(tx), _places(tx)).keys() - flaws(tx).keys()
+    return [each for each in ring if each.keyid in gone]
+
+
+def _refuse(key: Key, orphans: builtins.list[Key]) -> None:
+    if orphans:
+        named = [f"{each.role} {each.keyid}" for each in orphans]
+        raise ConflictError(
+            f"without this key nobody would have brought in {', '.join(named)}: let root re-admit or revoke it first,"
+            " or in the same act (`--successors readmit` or `revoke`)",
+            keyid=key.keyid,
+            orphans=named,
+        )
 
 
 def statement(context: Context, role: Role) -> Work[Signed]:
@@ -190,12 +252,15 @@ def statement(context: Context, role: Role) -> Work[Signed]:
 
 
 def import_statement(tx: Tx, text: str) -> Key:
-    """Carry out a signed statement about a key: bring it in, or revoke it; refuses what its signer may not say."""
+    """Carry out a signed statement about a key: admit, re-admit or revoke it; refuses what its signer may not say."""
     said, envelope = statements.parse(text.strip())
+    tree.lock(tx)  # or a key names its successor while it is being revoked
     _authorise(tx, said, envelope)
     line = dsse.encode(envelope).decode()
     if said.action == "revoke":
         return _revoke(tx, said, line)
+    if said.action == "readmit":
+        return _readmit(tx, said, line)
     if find(tx, said.public.keyid) is not None:
         raise ConflictError("the key is in the keyring already", keyid=said.public.keyid)
     add_key(tx, said.role, said.public, statement=line)
@@ -219,16 +284,10 @@ def _authorise(tx: Tx, said: KeyStatement, envelope: Envelope) -> None:
             raise RevokedKeyError("a revoked key cannot name its successor", keyid=old.keyid)
         signers = [public(old)]
     else:
-        if said.action == "admit" and said.role == "root":
+        if said.action != "revoke" and said.role == "root":
             raise ProofError("a root key follows another by rotation only", keyid=said.public.keyid)
         signers = [public(root) for root in roots]
     dsse.verify(envelope, signers, payload_type=PAYLOAD_TYPE)
-
-
-_REVOKE = sql(
-    "UPDATE keyring SET revoked_from = :revoked_from, statement = :statement, leaf_ver = :leaf_ver,"
-    " leaf_salt = :leaf_salt WHERE keyid = :keyid AND leaf_ver = :seen"
-)
 
 
 def _revoke(tx: Tx, said: KeyStatement, line: str) -> Key:
@@ -239,29 +298,54 @@ def _revoke(tx: Tx, said: KeyStatement, line: str) -> Key:
         raise ConflictError(f"the key is revoked from leaf {key.revoked_from} on", keyid=key.keyid)
     if key.role == "log" and not [each for each in list(tx, role="log") if _other(each, key)]:
         raise ConflictError("the only log key cannot be revoked: rotate it first", keyid=key.keyid)
-    made = replace(key, revoked_from=since, statement=f"{key.statement}\n{line}", leaf_ver=key.leaf_ver + 1)
+    made = _with(key, line, revoked_from=since)
+    _refuse(key, _orphans(tx, made))
+    return _restate(tx, made)
+
+
+def _readmit(tx: Tx, said: KeyStatement, line: str) -> Key:
+    key = get(tx, said.public.keyid)
+    if said.role != key.role:
+        raise InvalidInputError("the statement names another role than the key has", role=said.role)
+    return _restate(tx, _with(key, line, revoked_from=key.revoked_from))
+
+
+def _with(key: Key, line: str, *, revoked_from: int | None) -> Key:
+    """The key's next version, with one more statement."""
+    text = f"{key.statement}\n{line}"
+    return replace(key, revoked_from=revoked_from, statement=text, leaf_ver=key.leaf_ver + 1)
+
+
+_RESTATE = sql(
+    "UPDATE keyring SET revoked_from = :revoked_from, statement = :statement, leaf_ver = :leaf_ver,"
+    " leaf_salt = :leaf_salt WHERE keyid = :keyid AND leaf_ver = :seen"
+)
+
+
+def _restate(tx: Tx, made: Key) -> Key:
+    """Put the next version of a key in the place of the one before, with its leaf."""
     row = {column: getattr(made, column) for column in KEYRING.columns}
-    mark = leaves.stamp(tx, "key", KEYRING, row, leaf_id=key.leaf_id, leaf_ver=made.leaf_ver)
+    mark = leaves.stamp(tx, "key", KEYRING, row, leaf_id=made.leaf_id, leaf_ver=made.leaf_ver)
     tx.execute(
-        _REVOKE,
-        keyid=key.keyid,
-        revoked_from=since,
+        _RESTATE,
+        keyid=made.keyid,
+        revoked_from=made.revoked_from,
         statement=made.statement,
         leaf_ver=mark.leaf_ver,
         leaf_salt=mark.leaf_salt,
-        seen=key.leaf_ver,
+        seen=made.leaf_ver - 1,
         expect=1,
     )
     return made
 
 
-_WAITING = sql_postgres("SELECT count(*) FROM log_pending")
+_END = sql("SELECT size FROM log_state", postgres="SELECT size + (SELECT count(*) FROM log_pending) FROM log_state")
 
 
 def _end(tx: Tx) -> int:
-    """The index of the next leaf, those that wait for the sequencer counted in."""
-    waiting = tx.all(_WAITING)[0][0] if tx.dialect == "postgres" else 0
-    return int(tree.state(tx).size + waiting)
+    """The index of the next leaf, those counted in that wait for the sequencer or for the commit of their group."""
+    waiting = len(tx.notes.get(leaves.TOPIC, ())) if tx.dialect == "sqlite" else 0
+    return int(tx.all(_END)[0][0]) + waiting
 
 
 def _other(each: Key, key: Key) -> bool:

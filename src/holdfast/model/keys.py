@@ -4,7 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Role = Literal["judge", "memory", "log", "root"]
-Action = Literal["introduce", "rotate", "admit", "revoke"]
+Action = Literal["introduce", "rotate", "admit", "readmit", "revoke"]
+Successors = Literal["readmit", "revoke"]
+"""What becomes of keys that a revocation would leave without anybody's word."""
 
 
 @dataclass(frozen=True, slots=True)

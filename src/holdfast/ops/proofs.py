@@ -81,6 +81,7 @@ class Keys(Noun[Face]):
     rotate = RunsWith(keys.rotate)
     revoke = RunsWith(keys.revoke)
     revocation = Reads(keys.revocation)
+    readmission = Reads(keys.readmission)
     statement = RunsWith(keys.statement)
     import_statement = Writes(keys.import_statement)
     init_root = RunsWith(trust.init_root)
