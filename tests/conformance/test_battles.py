@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import errors, sync
+from holdfast.db import sql
 from holdfast.evidence import battles
+from holdfast.evidence.dbomfiles import DbomFolder
 from holdfast.model.verdicts import Verdict
 from holdfast.testing import FrozenClock
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
 
 GOOD: dict[str, Any] = {"battle_id": "b", "score": 0.5, "breakdown": "fine", "intent": [0.25, -1.0]}
+_AS_IMPORTED = sql("UPDATE battles SET dbom = replace(dbom, 'dsse:', 'SIG_GREEN_') WHERE id = :id")
 
 
 class Strange:
@@ -352,6 +355,65 @@ def test_a_deleted_file_of_a_finished_battle_is_not_papered_over(tmp_path: Path)
         assert store.dbom.repair().written == []
         assert store.dbom.repair(full=True).written == [str(tmp_path / "dboms" / "dbom_b.json")]
         sound(store)
+
+
+def test_submitting_again_looks_at_the_last_files_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    exists = Path.exists
+
+    def look(path: Path) -> bool:
+        looked.append(path.name)
+        return exists(path)
+
+    with sync.open(tmp_path) as store:
+        for number in range(30):
+            store.battles.submit({"n": number}, **GOOD)
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "exists", look)
+            store.battles.submit({"n": 30}, **GOOD)
+        assert [name for name in looked if name.startswith("dbom_b.")] == ["dbom_b.30.json", "dbom_b.29.json"]
+        sound(store)
+
+
+def test_a_signed_file_below_an_imported_one_is_written_when_it_loses_the_plain_name(tmp_path: Path) -> None:
+    folder = tmp_path / "dboms"
+    with sync.open(tmp_path) as store:
+        for number in range(2):
+            store.battles.submit({"n": number}, **GOOD)
+        store.write(lambda tx: tx.execute(_AS_IMPORTED, id=2))
+        store.dbom.repair(full=True)
+        assert sorted(path.name for path in folder.glob("dbom*")) == ["dbom_b.1.json", "dbom_b.2.json", "dbom_b.json"]
+        (folder / "dbom_b.1.json").unlink()  # it has the plain name now
+        store.battles.submit({"n": 3}, **GOOD)
+        assert "dsse" in (folder / "dbom_b.1.json").read_text()
+        assert "dsse" not in (folder / "dbom_b.2.json").read_text()
+
+
+def test_rows_that_become_visible_late_get_their_file(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        for number in range(4):
+            store.battles.submit({"n": number}, **GOOD)
+        late = tmp_path / "dboms" / "dbom_b.2.json"
+        text = late.read_text()
+        late.unlink()
+        DbomFolder(store.database, tmp_path / "dboms", tmp_path / "locks").publish("main", "b", 2)
+        assert late.read_text() == text
+
+
+def test_opening_looks_at_no_file_but_removes_what_a_crash_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        pytest.fail("a look at every file")
+
+    with sync.open(tmp_path) as store:
+        store.battles.submit({}, **GOOD)
+    left = tmp_path / "dboms" / ".tmp" / "a7"
+    left.write_text("half a DBOM")
+    monkeypatch.setattr(Path, "rglob", refuse)
+    sync.open(tmp_path).close()
+    assert not left.exists()
+    assert sorted(path.name for path in (tmp_path / "dboms").iterdir()) == [".tmp", "dbom_b.json"]
 
 
 def test_a_full_repair_mends_edited_files_and_names_strangers(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def submit(
         if battle is not None:
             break
         yield from keys.introduce(context, "judge", signer)
-    yield from ask(Call(partial(file, context, ns, battle_id)))
+    yield from ask(Call(partial(file, context, ns, battle_id, battle.id)))
     return battle
 
 
@@ -94,12 +94,12 @@ def sign(fields: Fields, signer: Signer) -> str:
     return dbom.encode(attest.sign(fields, signer)).decode()
 
 
-def file(context: Context, ns: str, battle_id: str) -> None:
+def file(context: Context, ns: str, battle_id: str, row_id: int | None = None) -> None:
     """Write a battle's DBOM files; what cannot be written now is written at the next start, and said in the log."""
     if (folder := files(context)) is None:
         return
     try:
-        folder.publish(ns, battle_id)
+        folder.publish(ns, battle_id, row_id)
     except UnavailableError as error:
         _log.warning("the DBOM of %s is in the database but not in its file yet: %s", battle_id, error)
 

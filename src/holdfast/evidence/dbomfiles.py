@@ -5,7 +5,10 @@ The database holds every DBOM too; files are written after the commit and follow
 Rules:
 - A file appears whole or not at all: temporary file, fsync, rename, fsync of the folder.
 - A signed DBOM is never displaced by an imported one: the newest signed one has the plain name.
-- The plain name is written first, earlier names after: where an earlier file is there, the plain one is up to date.
+- The plain name is written first, earlier names after, in the order of their rows. So where the file of an earlier row
+  of the newest one's kind (signed or not) is there, the plain one is up to date and nothing before it is missing: what
+  publishing costs does not grow with the number of evaluations.
+- Temporary files lie in one folder, `dboms/.tmp`, so that what a crash left there is found without a look at all files.
 - Writers of one battle take turns (a lock per battle, between threads and processes), and write what the database says
   once it is their turn: the last one writes the newest.
 - Opening and closing a store write the files that a crash left out; those of rows known to be complete are left to
@@ -18,27 +21,32 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from holdfast.db import Database, Tx, sql
+from holdfast.db import Database, Query, Tx, sql
 from holdfast.db.tx import NOTHING
 from holdfast.errors import DiskFullError, InvalidInputError, UnavailableError
 from holdfast.evidence import tree
 from holdfast.model.battles import Repaired
 
+T = TypeVar("T")
+
 MAIN: Final = "main"
 _MOST_BYTES: Final = 200
+_MOST_ID: Final = (1 << 63) - 1
+_ROW_ID = re.compile(r"0|[1-9][0-9]{0,17}")
 _REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
 _MOST_GAPS: Final = 1_000
 _PAGE: Final = 2_000
 _PEEK_S: Final = 0.01
-_SIGNED: Final = '"dsse:'
-_SPARE: Final = ".tmp-"
+_FEW: Final = 20
+_SPARES: Final = ".tmp"
+_BUCKET: Final = "[0-9a-f][0-9a-f]"
 
 
 class Due(NamedTuple):
@@ -89,19 +97,64 @@ def owners(dboms: Path, path: Path) -> list[tuple[str, str]]:
     return [(ns, stem), (ns, battle_id)] if number.isdigit() and battle_id else [(ns, stem)]
 
 
-_OF_BATTLE = sql(
-    "SELECT id, dbom FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom IS NOT NULL ORDER BY id"
+_IS_SIGNED: Final = ("instr(dbom, '\"dsse:') > 0", "strpos(dbom, '\"dsse:') > 0")
+_HAVE: Final = "FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom IS NOT NULL"
+
+
+def _query(text: str) -> Query:
+    """A query over the DBOMs of a battle, with each database's way to tell signed ones."""
+    sqlite, postgres = (text.format(have=_HAVE, signed=signed) for signed in _IS_SIGNED)
+    return sql(sqlite, postgres=postgres)
+
+
+_NEWEST_SIGNED = _query("SELECT id, dbom, 1 {have} AND {signed} ORDER BY id DESC LIMIT 1")
+_NEWEST = _query("SELECT id, dbom, 0 {have} ORDER BY id DESC LIMIT 1")
+_EARLIER = _query(
+    "SELECT id, CASE WHEN {signed} THEN 1 ELSE 0 END {have} AND id <> :newest AND id < :before"
+    " ORDER BY id DESC LIMIT :limit"
 )
+_OF_BATTLE = _query("SELECT id, dbom {have} ORDER BY id")
+_TEXT = _query("SELECT dbom {have} AND id = :id")
+
+
+class _Newest(NamedTuple):
+    """Which DBOM of a battle has the plain name."""
+
+    id: int
+    text: str
+    signed: int
+
+
+def _newest(tx: Tx, ns: str, battle_id: str) -> _Newest | None:
+    """The newest signed DBOM of a battle, or the newest if none is; None also where its id is no file name."""
+    if not is_name(battle_id) or not is_name(ns):
+        return None
+    row = tx.one(_NEWEST_SIGNED, ns=ns, battle_id=battle_id) or tx.one(_NEWEST, ns=ns, battle_id=battle_id)
+    return None if row is None else _Newest(*row)
 
 
 def due(tx: Tx, ns: str, battle_id: str) -> list[Due]:
-    """The files a battle shall have, the one with the plain name first; none where its id is no file name."""
-    rows = tx.all(_OF_BATTLE, ns=ns, battle_id=battle_id)
-    if not rows or not is_name(battle_id) or not is_name(ns):
+    """Every file a battle shall have, the one with the plain name first; none where its id is no file name."""
+    newest = _newest(tx, ns, battle_id)
+    if newest is None:
         return []
-    newest = max(rows, key=lambda row: (_SIGNED in row[1], row[0]))
-    earlier = [Due(name_of(battle_id, row[0]), row[1]) for row in rows if row is not newest]
-    return [Due(name_of(battle_id), newest[1]), *earlier]
+    rows = tx.all(_OF_BATTLE, ns=ns, battle_id=battle_id)
+    earlier = [Due(name_of(battle_id, row[0]), row[1]) for row in rows if row[0] != newest.id]
+    return [Due(name_of(battle_id), newest.text), *earlier]
+
+
+def is_due(tx: Tx, dboms: Path, path: Path) -> bool:
+    """Whether a row speaks of this file."""
+    return any(_speaks_of(tx, ns, battle_id, path.name) for ns, battle_id in owners(dboms, path))
+
+
+def _speaks_of(tx: Tx, ns: str, battle_id: str, name: str) -> bool:
+    newest, number = _newest(tx, ns, battle_id), name.removesuffix(".json").rpartition(".")[2]
+    if newest is None or name == name_of(battle_id):
+        return newest is not None
+    if not _ROW_ID.fullmatch(number) or int(number) == newest.id or name != name_of(battle_id, int(number)):
+        return False
+    return tx.one(_TEXT, ns=ns, battle_id=battle_id, id=int(number)) is not None
 
 
 class DbomFolder:
@@ -110,33 +163,56 @@ class DbomFolder:
     def __init__(self, database: Database, dboms: Path, locks: Path) -> None:
         self.dboms, self._database, self._locks = dboms, database, locks
 
-    def publish(self, ns: str, battle_id: str) -> Path | None:
-        """Write what is missing or out of date of a battle's files; where its newest lies."""
+    def publish(self, ns: str, battle_id: str, row_id: int | None = None) -> Path | None:
+        """Write what is missing or out of date of a battle's files; where its newest lies.
+
+        With the row that was added just now only the last ones are looked at. It is named because on a server it may
+        become visible after rows with larger ids.
+        """
         folder = folder_of(self.dboms, ns)
         with self._turn(_bucket(ns, battle_id)) as spare:
-            files = self._due(ns, battle_id)
-            for place, file in enumerate(files):
-                path = folder / file.name
-                if place and path.exists():  # earlier ones never change
-                    continue
-                if place or _read(path) != file.text.encode():
-                    _write(path, file.text.encode(), spare)
-        return folder / files[0].name if files else None
+            newest = self._ask(lambda tx: _newest(tx, ns, battle_id))
+            if newest is None:
+                return None
+            path = folder / name_of(battle_id)
+            if _read(path) != newest.text.encode():
+                _write(path, newest.text.encode(), spare)
+            for earlier in sorted(set(self._unfiled(ns, battle_id, newest, row_id))):
+                row = self._ask(lambda tx, at=earlier: tx.one(_TEXT, ns=ns, battle_id=battle_id, id=at))  # type: ignore[misc]
+                if row is not None:  # else it was erased just now
+                    _write(folder / name_of(battle_id, earlier), row[0].encode(), spare)
+        return path
 
-    def _due(self, ns: str, battle_id: str) -> list[Due]:
-        found = self._database.peek(lambda tx: due(tx, ns, battle_id), _PEEK_S)
-        return self._database.read(lambda tx: due(tx, ns, battle_id)).result() if found is NOTHING else found
+    def _unfiled(self, ns: str, battle_id: str, newest: _Newest, added: int | None) -> Iterator[int]:
+        """The earlier rows without a file; if one was added, that one and those down to where none is missing."""
+        folder, before = folder_of(self.dboms, ns), _MOST_ID
+        if added is not None and added != newest.id:
+            yield added
+        about: dict[str, Any] = {"ns": ns, "battle_id": battle_id, "newest": newest.id, "limit": _FEW}
+        while page := self._ask(lambda tx: tx.all(_EARLIER, **about, before=before)):  # noqa: B023
+            for row_id, signed in page:
+                if row_id > newest.id and signed >= newest.signed:  # newer than the newest: it came just now
+                    continue
+                if not (folder / name_of(battle_id, row_id)).exists():
+                    yield row_id
+                elif added is not None and signed == newest.signed:
+                    return
+            before = page[-1][0]
+
+    def _ask(self, fn: Callable[[Tx], T]) -> T:
+        found = self._database.peek(fn, _PEEK_S)
+        return self._database.read(fn).result() if found is NOTHING else found
 
     @contextmanager
-    def _turn(self, bucket: str) -> Iterator[str]:
-        """Wait for a battle's turn; gives the name for temporary files of whoever has it."""
+    def _turn(self, bucket: str) -> Iterator[Path]:
+        """Wait for a battle's turn; gives the temporary file of whoever has it."""
         try:
             lock = _open(os.path.join(self._locks, bucket), os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise UnavailableError(f"cannot lock {self._locks}: {error.strerror}") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield _SPARE + bucket
+            yield self.dboms / _SPARES / bucket
         finally:
             os.close(lock)
 
@@ -159,19 +235,24 @@ class DbomFolder:
         return Repaired(looked, written, self._strangers() if full else [])
 
     def _mend(self, rows: Iterable[tuple[int, str, str]], full: bool) -> list[str]:
-        """Publish each battle that lacks a file (in full: or whose files differ); the names of those written."""
+        """Write every file that a battle lacks (in full: or that differs); the names of those written."""
         written: list[str] = []
         for ns, battle_id in dict.fromkeys((ns, battle_id) for _, ns, battle_id in rows):
-            folder = folder_of(self.dboms, ns)
-            files = self._due(ns, battle_id)
-            lacking = [file for file in files if _lacks(folder / file.name, file.text if full else None)]
-            for file in lacking if full else []:
-                with suppress(FileNotFoundError):
-                    (folder / file.name).unlink()
-            if lacking:
-                self.publish(ns, battle_id)
-                written += [str(folder / file.name) for file in lacking]
+            if not self._lacking(ns, battle_id, full):
+                continue
+            with self._turn(_bucket(ns, battle_id)) as spare:
+                for path, text in self._lacking(ns, battle_id, full):
+                    _write(path, text.encode(), spare)
+                    written.append(str(path))
         return written
+
+    def _lacking(self, ns: str, battle_id: str, full: bool) -> list[tuple[Path, str]]:
+        folder, files = folder_of(self.dboms, ns), self._ask(lambda tx: due(tx, ns, battle_id))
+        found = [(folder / file.name, file.text) for file in files]
+        lacking = [(path, text) for path, text in found if _lacks(path, text if full else None)]
+        if lacking and found[0] not in lacking and _lacks(*found[0]):
+            return [found[0], *lacking]
+        return lacking
 
     def _pages(self, after: int) -> Iterator[list[tuple[int, str, str]]]:
         while page := self._database.read(lambda tx: tx.all(_SINCE, after=after, limit=_PAGE)).result():  # noqa: B023
@@ -184,14 +265,14 @@ class DbomFolder:
             str(folder_of(self.dboms, ns) / file.name)
             for page in self._pages(0)
             for ns, battle_id in {(ns, battle_id) for _, ns, battle_id in page}
-            for file in self._due(ns, battle_id)
+            for file in self._ask(lambda tx, ns=ns, battle_id=battle_id: due(tx, ns, battle_id))  # type: ignore[misc]
         }
         return sorted(str(path) for path in self.dboms.rglob("dbom_*.json") if str(path) not in known)
 
     def _sweep(self) -> None:
         """Remove temporary files that a crash left behind: their content may be erased some day."""
-        for path in self.dboms.rglob(f"{_SPARE}*"):
-            with self._turn(path.name.removeprefix(_SPARE)), suppress(FileNotFoundError):
+        for path in (self.dboms / _SPARES).glob(_BUCKET):
+            with self._turn(path.name), suppress(FileNotFoundError):
                 path.unlink()
 
     @property
@@ -213,7 +294,7 @@ class DbomFolder:
         if (filed, gaps) == self._mark(stand):
             return
         text = json.dumps({"stand": stand, "filed": filed, "gaps": gaps})
-        _write(self._marked, text.encode(), f".filed-{os.getpid()}-{threading.get_ident()}")
+        _write(self._marked, text.encode(), self._locks / f".filed-{os.getpid()}-{threading.get_ident()}")
 
 
 _ERASURES = sql("SELECT id FROM erasures")
@@ -238,19 +319,27 @@ def _read(path: Path) -> bytes | None:
         raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
 
 
-def _write(path: Path, data: bytes, spare: str) -> None:
-    """Put a file in place whole, durably; `spare` names the temporary file, which nobody else uses at this time."""
-    temporary = os.path.join(path.parent, spare)
+def _write(path: Path, data: bytes, temporary: Path) -> None:
+    """Put a file in place whole, durably; nobody else uses the temporary file at this time."""
     try:
-        with os.fdopen(_open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+        with os.fdopen(_open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        _move(temporary, path)
         _syncing(path.parent).sync()
     except OSError as error:
         kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UnavailableError
         raise kind(f"cannot write {path}: {error.strerror}", path=str(path)) from error
+
+
+def _move(temporary: Path, path: Path) -> None:
+    """Rename a file into its folder, which is made if it is missing."""
+    try:
+        os.replace(temporary, path)
+    except FileNotFoundError:
+        os.makedirs(path.parent, mode=0o700, exist_ok=True)
+        os.replace(temporary, path)
 
 
 def _open(path: str, flags: int) -> int:

@@ -213,9 +213,5 @@ def _take(files: Iterator[Path]) -> Work[list[Path]]:
 def _unknown(context: Context, paths: list[Path]) -> Work[list[Path]]:
     """Those of the files that are still there and belong to no row."""
     dboms = context.paths.dboms
-    known = yield from read(context, lambda tx: {path for path in paths if _is_known(tx, dboms, path)})
+    known = yield from read(context, lambda tx: {path for path in paths if dbomfiles.is_due(tx, dboms, path)})
     return [path for path in paths if path not in known and path.exists()]
-
-
-def _is_known(tx: Tx, dboms: Path, path: Path) -> bool:
-    return any(file.name == path.name for each in dbomfiles.owners(dboms, path) for file in dbomfiles.due(tx, *each))
