@@ -24,6 +24,7 @@ from holdfast.upkeep import alarm, lockdown, notify, unlock
 from tests.conformance.places import settled
 from tests.conformance.stores import asking, attack, attack_server, behind, submit
 
+_FORGET = sql("DELETE FROM keyring WHERE role = 'log'")
 _PUT = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, 'x', :now)")
 
 
@@ -449,6 +450,28 @@ def test_nor_if_leaf_and_tree_were_forged_with_it(tmp_path: Path) -> None:
     (home / "state" / "heads.jsonl").unlink()
     with sync.open(home) as store, pytest.raises(errors.ProofError):
         store.lockdown.unlock(unlock.sign(draft, stranger).decode())
+
+
+def test_nor_under_a_log_key_that_took_the_place_of_ours(tmp_path: Path) -> None:
+    """Whoever writes to the database alone: our log key out of the keyring, his own in, and a root under his head."""
+    thief, stranger = keys.generate("ed25519"), keys.generate("ed25519")
+    with sync.open(tmp_path / "home") as store:
+        submit(store, "b", 0.5)
+        store.lockdown.lock(reason="try")
+        draft = store.lockdown.statement(reason="let me in").encode()
+        origin, now = store.read(lambda tx: (tree.state(tx).origin, tx.now))
+        text = statements.sign(KeyStatement("introduce", "root", stranger.public, origin, now).encode(), stranger)
+
+        def forge(tx: Tx) -> None:
+            tx.execute(_FORGET)
+            add_key(tx, "log", thief.public, statement="first")
+            add_key(tx, "root", stranger.public, statement=text)
+
+        store.context.log.use(thief)
+        store.database.write(forge, ungated=True).result()
+        assert store.read(ring.flaws).keys().isdisjoint({thief.keyid, stranger.keyid})
+        with pytest.raises(errors.ProofError):
+            store.lockdown.unlock(unlock.sign(draft, stranger).decode())
 
 
 def test_nor_does_a_second_root_that_only_the_log_vouches_for(place: tuple[Path, str | None]) -> None:
