@@ -72,6 +72,16 @@ def test_a_torn_line_is_not_counted_and_swallows_nothing(tmp_path: Path) -> None
     assert sizes(marks) == [5, 6]
 
 
+def test_a_flipped_bit_makes_a_line_count_for_nothing_and_never_for_another_head(tmp_path: Path) -> None:
+    marks = HighWater(tmp_path / "heads.jsonl")
+    marks.publish(head(5))
+    whole = marks.path.read_bytes()
+    for at in range(len(whole) - 1):
+        marks.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert [each.encode().decode() for each in marks.kept()] in ([], [head(5)])
+        assert [each.encode().decode() for each in marks.largest().values()] in ([], [head(5)])
+
+
 def test_a_disk_that_takes_only_a_part_at_a_time_gets_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = os.write
     monkeypatch.setattr(os, "write", lambda file, data: whole(file, data[:7]))

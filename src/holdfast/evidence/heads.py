@@ -4,7 +4,9 @@ One JSON line a head, appended and synced, at most once a second (the last one a
 yesterday, or a log whose tail was cut, is behind the mark: `verify` says ROLLED_BACK.
 
 Rules:
-- Only durable heads come here; a line is whole or not counted.
+- Only durable heads come here; a line is whole or not counted. It carries its own digest, because a flipped bit must
+  not pass for a fork; one without it, put there by hand, counts as it is. Its signature is not asked: the keyring that
+  knows the keys is what it guards against.
 - The largest head of every log stays; of the others, once the file has grown, a thinned selection.
 - Any number of processes may append to it, and thin it, at once.
 """
@@ -19,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.crypto import checkpoint
+from holdfast.crypto.canonical import sha256_hex
 from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.errors import FormatError, UnavailableError
 
@@ -50,7 +53,7 @@ class HighWater:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        line = json.dumps({"head": self._waiting}) + "\n"
+        line = json.dumps({"head": self._waiting, "sha256": sha256_hex(self._waiting.encode())}) + "\n"
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._opened() as file:
@@ -160,6 +163,8 @@ def _largest(lines: list[str]) -> dict[str, tuple[int, str]]:
 
 def _parse(line: str) -> SignedCheckpoint | None:
     try:
-        return checkpoint.parse(json.loads(line)["head"].encode())
+        said = json.loads(line)
+        head = said["head"].encode()
+        return checkpoint.parse(head) if said.get("sha256") in (None, sha256_hex(head)) else None
     except (ValueError, KeyError, TypeError, AttributeError, FormatError):
         return None
