@@ -307,3 +307,23 @@ def test_what_is_no_database_of_a_green_agent_is_refused(tmp_path: Path) -> None
                 store.imports.green_agent(tmp_path / name)
         with pytest.raises(errors.NotFoundError):
             store.imports.green_agent(make(tmp_path / "battles.db", CURRENT), dboms=tmp_path / "nowhere")
+
+
+def test_a_dbom_that_cannot_be_read_or_is_far_too_large_stops_nobody(store: sync.Holdfast, tmp_path: Path) -> None:
+    source = make(tmp_path / "battles.db", CURRENT, add("gone", "{}"), add("huge", "[]"), add("alone", "[1]"))
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "dbom_gone.json").symlink_to(tmp_path / "nowhere")
+    (folder / "dbom_huge.json").write_bytes(b" " * (5 << 20))
+    found = store.imports.green_agent(source, dboms=folder)
+    assert {row.battle_id: (row.verdict, "No such file" in row.note) for row in found.rows} == {
+        "gone": ("DBOM_MISSING", True),
+        "huge": ("UNLINKED", False),
+        "alone": ("DBOM_MISSING", False),
+    }
+    assert (found.done, found.dboms_unmatched) == ({"imported": 3}, [])
+    kept = {name: json.loads(store.battles.get(name).legacy or "{}")["dboms"] for name in ("gone", "huge")}
+    assert kept["gone"] == [{"file": "dbom_gone.json", "trouble": "No such file or directory"}]
+    assert [len(each["hex"]) for each in kept["huge"]] == [10 << 20]
+    settled(store)
+    assert store.verify.run(lock=False).verdict is Verdict.UNSIGNED

@@ -5,7 +5,7 @@ Rules:
 - Texts are taken over byte for byte; hashes are checked against them, never made to fit.
 - Each row gets one verdict:
   VERIFIED         its result hashes to its dbom_hash, and a DBOM of its battle_id carries that hash and its score
-  DBOM_MISSING     its result hashes to its dbom_hash, and no DBOM of its battle_id was found
+  DBOM_MISSING     its result hashes to its dbom_hash, and no DBOM of its battle_id was found, or none can be read
   DBOM_SUPERSEDED  the DBOM of its battle_id is that of another run: a later run has written over its own
   UNLINKED         no dbom_hash, or one that is not that of the result (or of a DBOM with another score)
   SCHEMA_OLD       the table is of an older schema, which linked nothing
@@ -32,7 +32,6 @@ from holdfast.errors import FormatError, NotFoundError
 from holdfast.evidence import battles, dbomfiles, leaves
 from holdfast.evidence.battles import BATTLES
 from holdfast.evidence.context import Context
-from holdfast.evidence.dbom import read
 from holdfast.evidence.dbomfiles import MAIN
 from holdfast.model.battles import Battle, ImportVerdict
 from holdfast.model.imports import Imported, ImportedRow
@@ -53,6 +52,13 @@ class Found:
     path: Path
     data: bytes
     parsed: Dbom | None
+    trouble: str = ""
+    """Why it could not even be read."""
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """How it is kept beside a row that it is not the DBOM of."""
+        return {"file": self.path.name, **({"trouble": self.trouble} if self.trouble else {"hex": self.data.hex()})}
 
     @property
     def battle_id(self) -> str:
@@ -121,14 +127,20 @@ def load(source: Path, dboms: Path | None) -> Source:
         return found
     if not dboms.is_dir():
         raise NotFoundError(f"{dboms}: no such folder", path=str(dboms))
-    for path in sorted(dboms.glob("dbom_*.json")):
-        data = read(path)
-        try:
-            parsed = dbom.parse(data)
-        except FormatError:
-            parsed = None
-        found.boms.append(Found(path, data, parsed))
+    found.boms += [_found(path) for path in sorted(dboms.glob("dbom_*.json"))]
     return found
+
+
+def _found(path: Path) -> Found:
+    """A file as it is, however large: one that cannot be read or understood is kept as such, and stops nobody."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return Found(path, b"", None, error.strerror or str(error))
+    try:
+        return Found(path, data, dbom.parse(data))
+    except FormatError:
+        return Found(path, data, None)
 
 
 def _signature(bom: Found) -> str:
@@ -199,8 +211,9 @@ def _verdict(row: Mapping[str, Any], bom: Found | None, *, old: bool) -> tuple[I
         return "SCHEMA_OLD", "the table is of an older schema"
     if not digest or not isinstance(raw, str) or sha256(raw.encode()).hexdigest() != digest:
         return "UNLINKED", "raw_result does not hash to dbom_hash" if digest else "dbom_hash is empty"
-    if bom is None:
-        return "DBOM_MISSING", "no DBOM file of this battle_id"
+    if bom is None or bom.trouble:
+        why = f"the DBOM file cannot be read: {bom.trouble}" if bom else "no DBOM file of this battle_id"
+        return "DBOM_MISSING", why
     if bom.parsed and bom.parsed.fields.h_delta != digest:
         return "DBOM_SUPERSEDED", "the DBOM file is that of another run"
     if _links(row, bom):
@@ -254,7 +267,7 @@ def _facts(plan: Plan) -> str:
         if not (name in _OWN and isinstance(value, str) and _plain(plan.values, name) == value)
         and not (name == "score" and isinstance(value, float))  # infinity has become a text by now
     }
-    strays = [{"file": bom.path.name, "hex": bom.data.hex()} for bom in plan.strays]
+    strays = [bom.kept for bom in plan.strays]
     facts = {"verdict": plan.verdict, "note": plan.note, "row": kept, **({"dboms": strays} if strays else {})}
     return json.dumps(facts, sort_keys=True)
 
