@@ -93,6 +93,16 @@ class BattleSuite(StoreOnSqlite):
     def files(self) -> dict[str, str]:
         return {path.name: path.read_text() for path in self.dboms().glob("*.json")} if self.disk else {}
 
+    def test_a_bound_that_is_no_time_is_refused(self) -> None:
+        with self.open() as store:
+            store.battles.submit({}, **GOOD, timestamp="2026-01-31T12:00:00Z")
+            wrong: list[dict[str, Any]] = [{"since": "nonsense"}, {"until": "31.1."}, {"since": ""}]
+            for bounds in wrong:
+                with pytest.raises(errors.InvalidInputError, match="as in 2026"):
+                    store.battles.list(**bounds)
+            for since, count in (("2026-01-31", 1), ("2026-01-31T13:00:00+02:00", 1), ("2026-01-31T12:00:01Z", 0)):
+                assert len(store.battles.list(since=since).battles) == count
+
     def test_row_dbom_file_and_leaf_say_the_same(self) -> None:
         result = {"z": 1, "a": {"é": [1.5, None]}}
         with self.open(clock=FrozenClock("2026-01-14T21:05:51.758624Z")) as store:

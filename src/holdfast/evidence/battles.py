@@ -14,6 +14,7 @@ Rules:
 import logging
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,7 @@ from holdfast.evidence.erasable import Erasable, Removed
 from holdfast.evidence.leaves import Projection
 from holdfast.evidence.submissions import SEALED, Draft
 from holdfast.model.battles import Battle, BattlePage
+from holdfast.model.times import utc
 
 BATTLES: Final = Projection(
     "battles",
@@ -218,6 +220,7 @@ def list(
     """Battles in the order they came, a page at a time: pass `next` of a page as `after` for the one that follows."""
     if not 1 <= limit <= _MOST_PAGE:
         raise InvalidInputError(f"a page has 1 to {_MOST_PAGE} battles", limit=limit)
+    since, until = _moment("since", since), _moment("until", until)
     rows = tx.all(
         _LIST,
         after=after,
@@ -232,6 +235,14 @@ def list(
     )
     found = [from_row(row) for row in rows[:limit]]
     return BattlePage(found, found[-1].id if len(rows) > limit else None)
+
+
+def _moment(name: str, text: str | None) -> str | None:
+    """A date or a time to compare with; what has no zone is compared as it is, for imported rows have none either."""
+    try:
+        return text if text is None or datetime.fromisoformat(text).tzinfo is None else utc(text)
+    except ValueError as error:
+        raise InvalidInputError(f"{name} is a date or a time, as in 2026-01-31T12:00:00Z", **{name: text}) from error
 
 
 _NEWEST = sql(
