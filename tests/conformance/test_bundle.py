@@ -328,6 +328,16 @@ def test_random_damage_never_passes_and_never_escapes(exported: bytes) -> None:
 # --- what is not exported ----------------------------------------------------------------------------------------
 
 
+def test_what_is_too_large_to_be_checked_is_not_exported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with sync.open(home) as store:
+        for name in ("_MOST_MEMBER", "MOST_BYTES"):
+            with monkeypatch.context() as patch:
+                patch.setattr(offline, name, 1000)
+                with pytest.raises(errors.InvalidInputError, match="too large"):
+                    store.bundle.export("b1")
+        assert offline.check(store.bundle.export("b1")).verdict is Verdict.VALID
+
+
 def test_what_cannot_be_proven_is_not_exported(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with sync.open(home) as store:

@@ -330,6 +330,8 @@ class KeySuite(StoreOnSqlite):
             [judge] = [key for key in found.keys.values() if key.role == "judge"]
             assert judge.until is not None
             assert (judge.trusted_at(judge.until - 1), judge.trusted_at(judge.until)) == (True, False)
+            assert judge.since is not None
+            assert (judge.trusted_at(judge.since - 1), judge.trusted_at(judge.since)) == (False, True)
             with pytest.raises(errors.ProofError):
                 trust.parse(data, root=keys.generate("ed25519").public)
             envelope = dsse.parse(data)

@@ -141,7 +141,9 @@ class TrustedKey:
     until: int | None
 
     def trusted_at(self, index: int | None) -> bool:
-        """Whether what the key signed at that index counts."""
+        """Whether what the key signed at that index counts; nothing does before its own leaf is in the log."""
+        if self.since is None or (index is not None and index < self.since):
+            return False
         return self.until is None or (index is not None and index < self.until)
 
 

@@ -12,6 +12,7 @@
 Rules:
 - Records, proofs and head are read in one snapshot, so they belong together.
 - A record that does not match its leaf, or is not under a signed head yet, is not exported.
+- What is too large to be checked (offline.py) is not exported either.
 - Members stand in a fixed order with fixed zip fields; only trust.json carries a time.
 """
 
@@ -28,6 +29,7 @@ from holdfast.errors import InvalidInputError, NotFoundError, ProofError
 from holdfast.evidence import battles, covered, log, tree, trust
 from holdfast.evidence.context import Context
 from holdfast.evidence.covered import COLUMNS, Covered
+from holdfast.upkeep import offline
 from holdfast.upkeep.rows import judge
 
 VERSION: Final = 1
@@ -65,7 +67,10 @@ def export(context: Context, subject: str, *, kind: str = "battle") -> Work[byte
         raise InvalidInputError(f"no bundle is made of a {kind}; kinds are {', '.join(sorted(KINDS))}", kind=kind)
     members: dict[str, bytes] = yield from ask(Read(lambda tx: _collect(tx, gather(tx, subject), subject)))
     signed = yield from trust.trust(context)
-    return pack({**members, "trust.json": signed.text.encode()})
+    members["trust.json"] = signed.text.encode()
+    packed = pack(members)
+    offline.refuse_large(members, packed)
+    return packed
 
 
 def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:

@@ -100,6 +100,18 @@ def unpack(data: bytes) -> dict[str, bytes]:
         raise FormatError(f"not a bundle: {error}") from error
 
 
+def refuse_large(members: Mapping[str, bytes], packed: bytes) -> None:
+    """InvalidInputError for a bundle that nobody could check: what cannot be unpacked is not handed out."""
+    sizes = {name: len(data) for name, data in members.items()}
+    name = max(sizes, key=lambda each: sizes[each])
+    if sizes[name] > _MOST_MEMBER or sum(sizes.values()) > 2 * MOST_BYTES or len(packed) > MOST_BYTES:
+        raise InvalidInputError(
+            f"the record is too large for a bundle: a part has at most {_MOST_MEMBER} bytes, all of it {MOST_BYTES}",
+            member=name,
+            length=sizes[name],
+        )
+
+
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     """One member, no larger than allowed whatever its header says."""
     try:
@@ -141,7 +153,7 @@ def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
     origin, size = head.checkpoint.origin, head.checkpoint.size
     if origin not in trust.origins:
         raise ProofError("the head is of a log that trust.json does not name", origin=origin)
-    able = [key.public for key in trust.keys.values() if key.role == "log" and (key.until is None or size <= key.until)]
+    able = [key.public for key in trust.keys.values() if key.role == "log" and key.trusted_at(size - 1)]
     checkpoint.verify(head, origin=origin, log_keys=[VerifierKey(origin, ED25519, key) for key in able])
 
 
