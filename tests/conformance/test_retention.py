@@ -30,6 +30,22 @@ _LOSE: dict[str, Query] = {
     "prunings": sql("UPDATE prunings SET handles = '{}'"),
 }
 
+_AUDIT = "decision_audit_events"
+_COLUMNS = sql(
+    "SELECT name FROM pragma_table_info('decision_audit_events')",
+    postgres="SELECT column_name FROM information_schema.columns WHERE table_name = 'decision_audit_events'"
+    " AND table_schema = current_schema()",
+)
+
+
+def _listed(columns: list[str]) -> Query:
+    return sql(f"SELECT {', '.join(columns)} FROM {_AUDIT}")
+
+
+def _put_back(columns: list[str]) -> Query:
+    return sql(f"INSERT INTO {_AUDIT} ({', '.join(columns)}) VALUES ({', '.join(f':{each}' for each in columns)})")
+
+
 _LEAVES = sql(
     "SELECT count(*) FROM log_leaves",
     postgres="SELECT (SELECT count(*) FROM log_leaves) + (SELECT count(*) FROM log_pending)",
@@ -194,6 +210,18 @@ class Retention(OnStore):
         store.write(lose)
         assert verdict(store) is Verdict.TAMPERED
         assert gone != kept
+
+    def test_a_row_that_was_pruned_and_put_back_is_named(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        ended(store)
+        clock.advance(1)
+        columns = [row[0] for row in store.read(lambda tx: tx.all(_COLUMNS))]
+        rows = store.read(lambda tx: tx.all(_listed(columns)))
+        store.retention.prune("audit", older_than_days=0)
+        assert verdict(store).sound
+        store.write(lambda tx: tx.execute(_put_back(columns), **dict(zip(columns, rows[0], strict=True))))
+        report = store.verify.run(full=True, lock=False)
+        [found] = report.findings
+        assert (found.verdict, found.table, "put back" in found.what) == (Verdict.TAMPERED, _AUDIT, True)
 
     def test_a_pruning_that_was_edited_is_found(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         ended(store)

@@ -15,7 +15,8 @@ from holdfast import sync
 from holdfast.cli.app import app
 from holdfast.evidence import covered
 from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import erase
+from holdfast.upkeep import erase, rows
+from tests.conformance.places import settled
 from tests.conformance.stores import attack, copy, populate, submit
 
 
@@ -59,6 +60,27 @@ def test_every_registered_table_is_walked(home: Path) -> None:
     assert {"battles", "erasures", "keyring", "lockdowns", "restores", "schema_migrations", "subjects"} <= set(
         covered.COVERED
     )
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_large_rows_make_small_pages_and_none_is_missed(
+    tmp_path: Path, backend: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = str(request.getfixturevalue("postgres_url")) if backend == "postgres" else None
+    with sync.open(tmp_path / "home", url) as store:
+        for number in range(5):
+            submit(store, f"b{number}", number / 10)
+        settled(store)
+        table = covered.COVERED["battles"]
+        assert store.read(lambda tx: rows.fitting(tx, table, -1, 500)) == 500
+        whole = store.verify.run(lock=False)
+        [size, *_] = [row[0] for row in store.read(lambda tx: tx.all(table.sizes, after=-1, limit=9))]
+        monkeypatch.setattr(rows, "_PAGE_BYTES", 2 * size + 100)
+        assert store.read(lambda tx: rows.fitting(tx, table, -1, 500)) == 2
+        monkeypatch.setattr(rows, "_PAGE_BYTES", 1)
+        assert store.read(lambda tx: rows.fitting(tx, table, -1, 500)) == 1
+        again = store.verify.run(lock=False)
+        assert (again.verdict, again.checked) == (Verdict.VALID, whole.checked)
 
 
 def test_both_faces_and_a_store_in_memory_give_the_same_answer(home: Path) -> None:

@@ -33,12 +33,16 @@ class Covered:
     rows: Query
     """A page of rows: key, leaf_id, leaf_ver, leaf_salt, index and text of that leaf, newest version, index of the
     first version, the columns."""
+    sizes: Query
+    """How many bytes each row of such a page has, without reading them."""
     one: Query
     """The same for the row with that key."""
     strays: Query
     """Keys of rows that no walk from `first` on would meet."""
     lost: Query
     """Records in the log, within a range of leaves, that have no row."""
+    held: Query
+    """The key of the row with that handle."""
 
 
 COVERED: Final[dict[str, Covered]] = {}
@@ -64,11 +68,16 @@ def register(
         columns,
         first,
         sql(_rows(projection.table, key, columns), postgres=_rows_pending(projection.table, key, columns)),
+        sql(
+            _sizes(projection.table, key, [f"octet_length({each})" for each in columns]),
+            postgres=_sizes(projection.table, key, [f"octet_length(CAST({each} AS TEXT))" for each in columns]),
+        ),
         sql(_one(projection.table, key, columns)),
         sql(
             f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE {key} IS NULL OR {key} <= :first LIMIT 100"  # noqa: S608
         ),
         sql(_lost(projection.table, _NEWEST), postgres=_lost(projection.table, f"coalesce({_WAITING}, {_NEWEST})")),
+        sql(f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE leaf_id = :handle LIMIT 1"),  # noqa: S608
     )
     COVERED[projection.table] = made
     return made
@@ -93,6 +102,11 @@ _FIRST: Final = (
 
 def _rows(table: str, key: str, columns: tuple[str, ...]) -> str:
     return f"{_select(table, key, columns)} WHERE t.{key} > :after ORDER BY t.{key} LIMIT :limit"
+
+
+def _sizes(table: str, key: str, sizes: list[str]) -> str:
+    total = " + ".join(f"coalesce({size}, 0)" for size in sizes)
+    return f"SELECT {total} FROM {table} WHERE {key} > :after ORDER BY {key} LIMIT :limit"  # noqa: S608
 
 
 def _one(table: str, key: str, columns: tuple[str, ...]) -> str:

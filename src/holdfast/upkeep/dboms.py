@@ -21,13 +21,14 @@ from holdfast.crypto import attest, canonical, dbom
 from holdfast.crypto.attest import LegacySigma
 from holdfast.db import Call, Row, Tx, Work, ask, sql
 from holdfast.errors import FormatError, ProofError
-from holdfast.evidence import dbomfiles, keys
+from holdfast.evidence import covered, dbomfiles, keys
 from holdfast.evidence.context import Context
 from holdfast.evidence.dbomfiles import Due
 from holdfast.model.keys import Key
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding
 from holdfast.upkeep.findings import MOST, RESTORE, Findings, read
+from holdfast.upkeep.rows import fitting
 
 _PAGE: Final = 200
 _PAUSES: Final = (0.05, 0.2, 0.8)
@@ -53,25 +54,25 @@ _ROWS = sql(
 def check(context: Context, found: Findings) -> Work[None]:
     """Judge every DBOM, then every file."""
     known = {key.keyid: key for key in (yield from read(context, keys.list))}
-    after = 0
-    while True:
-        rows, wrong = yield from read(context, lambda tx: _judge_page(tx, after, known))  # noqa: B023
+    after: int | None = 0
+    while after is not None:
+        rows, wrong, after = yield from read(context, lambda tx: _judge_page(tx, after or 0, known))  # noqa: B023
         for finding in wrong:
             found.add(finding)
             found.checked["unsigned"] += finding.verdict is Verdict.UNSIGNED
         yield from _files(context, rows, found)
         found.checked["DBOMs"] += sum(row[5] is not None for row in rows)
         found.tell("DBOMs", found.checked["DBOMs"])
-        if len(rows) < _PAGE:
-            break
-        after = rows[-1][0]
     yield from _strangers(context, found)
 
 
-def _judge_page(tx: Tx, after: int, known: dict[str, Key]) -> tuple[list[Row], list[Finding]]:
-    rows = tx.all(_ROWS, after=after, limit=_PAGE)
+def _judge_page(tx: Tx, after: int, known: dict[str, Key]) -> tuple[list[Row], list[Finding], int | None]:
+    """A page of rows, what is wrong with them, and after which the next page begins; None after the last."""
+    limit = fitting(tx, covered.COVERED["battles"], after, _PAGE)
+    rows = tx.all(_ROWS, after=after, limit=limit)
     judged = (judge(row, known) for row in rows)
-    return rows, [finding for finding in judged if finding is not None]
+    following = rows[-1][0] if len(rows) == limit else None
+    return rows, [finding for finding in judged if finding is not None], following
 
 
 def judge(row: Row, known: dict[str, Key]) -> Finding | None:

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from holdfast.db import Call, Read, Tx, Work, ask
+from holdfast.db import Call, Database, Read, Tx, Work, ask
 from holdfast.errors import HoldfastError
 from holdfast.evidence.context import Context
 from holdfast.model.verdicts import Verdict, worst
@@ -20,7 +20,16 @@ RESTORE: Final = "keep a copy of the store as it is, then restore a backup that 
 EXPLAIN: Final = "find out who changed it; restore a backup that verifies, or erase it through Holdfast"
 
 
-def read(context: Context, fn: Callable[[Tx], T]) -> Work[T]:
+class Holds(Protocol):
+    """Whatever has a database: an open store, or a copy that is not live yet."""
+
+    @property
+    def database(self) -> Database:
+        """The database to look at."""
+        ...
+
+
+def read(context: Holds, fn: Callable[[Tx], T]) -> Work[T]:
     """Read a page on a reader's own thread: too long to be tried on the caller's first, as short reads are."""
     effect: Call[T] = Call(lambda: context.database.read(fn).result())
     return (yield from ask(effect))

@@ -10,7 +10,8 @@ Rules:
 - Keys of subjects that the backup leaves out are taken over from the store it replaces, where that can be read.
 - A backup of another store, or one signed by a key this store does not know, is refused unless that is asked for. On a
   machine that knows nothing a backup vouches for itself (`trust: itself`); name the key (`key=`) to have it checked.
-- A closed store's `kernel.db`, alone or with its `-wal` and folders, is a source as well: its head vouches for it.
+- A closed store's `kernel.db`, alone or with its `-wal` and folders, is a source as well: its head vouches for its
+  leaves, and these for its rows.
 """
 
 import os
@@ -86,6 +87,8 @@ def _into_files(paths: Paths, source: Path, backup: Opened | None, wanted: Wante
         staged = staging.stage(source, folder, backup, current, wanted)
     database = open_database(folder / KERNEL)
     try:
+        if backup is None:
+            staging.check_rows(database)
         keys = _keys(paths, folder)
         held = hold(database, keys, staged, current=current, known=_known(paths, current, wanted))
         _remove(folder, held.erasures)

@@ -6,9 +6,9 @@ Rules:
 - A row that names no leaf is UNLOGGED; one that names a leaf the log does not have is TAMPERED.
 - A leaf is filed under the record and version it names, or a newer one could be hidden and an older row put back.
 - A record in the log has its row, or its newest leaf, a later one than its first, is an erasure, or a pruning names its
-  handle.
-- Memory is bounded: rows and leaves pass in pages. Whether each record has its row is seen from two sums over handles;
-  only where they differ are the missing ones looked for by name.
+  handle. A record that a pruning names has no row: one that was put back is found.
+- Memory is bounded: rows and leaves pass in pages, of so many rows and so many bytes. Whether each record has its row
+  is seen from two sums over handles; only where they differ are the missing ones looked for by name.
 """
 
 import re
@@ -22,13 +22,13 @@ from holdfast.crypto import canonical
 from holdfast.db import Row, Tx, Work, sql
 from holdfast.errors import FormatError, InvalidInputError
 from holdfast.evidence import covered, leaves, prunings, tree
-from holdfast.evidence.context import Context
 from holdfast.evidence.covered import COLUMNS, Covered
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding
-from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, read
+from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Holds, read
 
 _PAGE: Final = 500
+_PAGE_BYTES: Final = 16 << 20
 _LEAVES: Final = 2_000
 _RANGE: Final = 100_000
 _MODULUS: Final = 1 << 256
@@ -36,7 +36,7 @@ _TABLE: Final = re.compile(r'"p":"([^"/]+)/')
 _ERASURE: Final = '"t":"erasure"'
 
 
-def check(context: Context, found: Findings) -> Work[None]:
+def check(context: Holds, found: Findings) -> Work[None]:
     """Walk every covered table, then the log, and compare."""
     size = (yield from read(context, tree.state)).size
     sums: dict[str, int] = {}
@@ -47,6 +47,7 @@ def check(context: Context, found: Findings) -> Work[None]:
     for table in covered.tables():
         if (sums[table.table] + pruned[table.table]) % _MODULUS != logged.sums[table.table]:
             yield from _name_lost(context, table, logged.starts, found)
+            yield from _name_returned(context, table, found)
     for name in sorted(logged.sums.keys() - sums.keys()):
         found.skip(f"{found.checked[f'leaves of {name}']} leaves speak of {name}, a table this version does not walk")
 
@@ -56,11 +57,12 @@ class _Page(NamedTuple):
 
     width: int
     last: Any
+    is_last: bool
     total: int
     findings: list[Finding]
 
 
-def _walk_table(context: Context, table: Covered, size: int, found: Findings) -> Work[int]:
+def _walk_table(context: Holds, table: Covered, size: int, found: Findings) -> Work[int]:
     """Judge every row; the sum over the handles of records that the log had when we began."""
     total, after = 0, table.first
     for (key,) in (yield from read(context, lambda tx: tx.all(table.strays, first=table.first))):
@@ -73,17 +75,28 @@ def _walk_table(context: Context, table: Covered, size: int, found: Findings) ->
         total += page.total
         found.checked[table.table] += page.width
         found.tell(f"rows of {table.table}", found.checked[table.table])
-        if page.width < _PAGE:
+        if page.is_last:
             return total % _MODULUS
         after = page.last
 
 
 def _judge_page(tx: Tx, table: Covered, after: Any, size: int) -> _Page:
     """On the reader's thread, so that an event loop is not held up by the hashing."""
-    rows = tx.all(table.rows, after=after, limit=_PAGE)
+    limit = fitting(tx, table, after, _PAGE)
+    rows = tx.all(table.rows, after=after, limit=limit)
     wrong = [finding for row in rows if (finding := judge(table, row)) is not None]
     total = sum(_number(row[1]) for row in rows if row[7] is not None and row[7] < size)
-    return _Page(len(rows), rows[-1][0] if rows else after, total, wrong)
+    return _Page(len(rows), rows[-1][0] if rows else after, len(rows) < limit, total, wrong)
+
+
+def fitting(tx: Tx, table: Covered, after: Any, most: int) -> int:
+    """How many rows a page holds: as many as have so many bytes together, at least one."""
+    total = 0
+    for count, (size,) in enumerate(tx.all(table.sizes, after=after, limit=most)):
+        total += size
+        if total > _PAGE_BYTES:
+            return max(1, count)
+    return most
 
 
 def judge(table: Covered, row: Row) -> Finding | None:
@@ -133,7 +146,7 @@ def _parse(text: object) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _walk_prunings(context: Context, found: Findings) -> Work[dict[str, int]]:
+def _walk_prunings(context: Holds, found: Findings) -> Work[dict[str, int]]:
     """The sum over the handles of records that retention removed, by table."""
     sums: dict[str, int] = defaultdict(int)
     after: str | None = ""
@@ -152,7 +165,7 @@ class _Logged(NamedTuple):
     starts: list[int]
 
 
-def _walk_log(context: Context, size: int, found: Findings) -> Work[_Logged]:
+def _walk_log(context: Holds, size: int, found: Findings) -> Work[_Logged]:
     """Walk the leaves that are there; a size that was forged cannot make it walk for ever."""
     sums: dict[str, int] = defaultdict(int)
     seen: Counter[str] = Counter()
@@ -205,7 +218,7 @@ def _read_leaves(tx: Tx, start: int, end: int) -> _Leaves:
     return _Leaves(len(page), page[-1][0] + 1 if len(page) == _LEAVES else end, handles, misfiled)
 
 
-def _name_lost(context: Context, table: Covered, starts: list[int], found: Findings) -> Work[None]:
+def _name_lost(context: Holds, table: Covered, starts: list[int], found: Findings) -> Work[None]:
     """Find the records of a table that have no row, and tell erased ones from deleted ones."""
     like = f'%"p":"{table.table}/%'
     for start, end in pairwise(starts):
@@ -221,6 +234,22 @@ def _name_lost(context: Context, table: Covered, starts: list[int], found: Findi
             what = f"leaf {index} has no row: the record {handle} was deleted"
             found.add(Finding(Verdict.TAMPERED, what, RESTORE, table=table.table, row=handle))
         found.tell(f"records of {table.table}", end, starts[-1])
+
+
+def _name_returned(context: Holds, table: Covered, found: Findings) -> Work[None]:
+    """Find the rows of a table that retention removed and somebody put back."""
+    after: str | None = ""
+    while after is not None:
+        rows, after = yield from read(context, lambda tx: _returned(tx, table, after))  # type: ignore[arg-type] # noqa: B023
+        for key in rows:
+            what = "the record was pruned, and its row was put back"
+            found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=key))
+
+
+def _returned(tx: Tx, table: Covered, after: str) -> tuple[list[str], str | None]:
+    page, following = prunings.pruned(tx, after)
+    rows = (tx.one(table.held, handle=handle) for handle in page.get(table.table, ()))
+    return [row[0] for row in rows if row is not None], following
 
 
 def _number(handle: str) -> int:

@@ -6,12 +6,15 @@ from typing import Final, NamedTuple
 
 from holdfast.crypto.canonical import sha256_hex
 from holdfast.crypto.keys import PublicKey
+from holdfast.db import Database
 from holdfast.db.sqlite import check_file, copying
 from holdfast.errors import ConflictError, CorruptError, NotFoundError, ProofError
+from holdfast.faces.sync_face import SyncFace
 from holdfast.model.backup import Manifest, Progress
-from holdfast.upkeep import disk, dumps, logcheck, manifest
+from holdfast.upkeep import disk, dumps, logcheck, manifest, rows
 from holdfast.upkeep.catalogue import KERNEL
 from holdfast.upkeep.ceremony import Current, Staged
+from holdfast.upkeep.findings import Findings
 from holdfast.upkeep.logcheck import Parts
 
 DATABASES: Final = (KERNEL, "membrane.db", "telemetry.db")
@@ -76,6 +79,24 @@ def judge(parts: Parts, backup: Opened | None, current: Current, wanted: Wanted)
         raise NotFoundError(f"the source has {size} leaves, more than {wanted.to_index}", size=size)
     as_of, name = (backup.made.created_at, backup.name) if backup else (None, "raw copy")
     return Staged(parts.store_id, size, as_of, trust, name)
+
+
+class _Copy(NamedTuple):
+    """A copy that is not live yet, to be looked at as a store is."""
+
+    database: Database
+
+
+def check_rows(database: Database) -> None:
+    """Refuse a copy whose rows are not those of its leaves: nobody signed a raw copy but through its log."""
+    found = Findings()
+    SyncFace(database).run(rows.check(_Copy(database), found))
+    wrong = [each for each in found.report("rows").findings if each.verdict.locks]
+    if wrong:
+        first = wrong[0]
+        raise CorruptError(
+            f"{first.table} {first.row} of the source: {first.what}", findings=[each.to_dict() for each in wrong]
+        )
 
 
 def _trusted(parts: Parts, current: Current, wanted: Wanted) -> tuple[list[PublicKey], str]:
