@@ -149,7 +149,7 @@ def _open(
             log = evidence.start(database, keys, store_id, _publishing(marks, carrying), known)
             context = Context(paths, settings, database, keys, log, marks, embedder, dimensions)
             if disk:  # what a restore into a server that was killed left in the middle
-                swap.settle(paths, database.read(tree.state).result().origin)
+                swap.settle(paths, database.read(tree.state).result().origin, str(target))
             lockdown.start(database, paths.lockdown if disk else None)
             if database.first_run and disk:
                 _say_where(target, known)

@@ -14,12 +14,14 @@ import psycopg
 import pytest
 
 from holdfast import errors, sql, sync
+from holdfast.config import Paths
 from holdfast.content import sealing
 from holdfast.crypto import checkpoint
 from holdfast.evidence import keys, restores, sequencer, tree, trust
 from holdfast.model.times import later
 from holdfast.upkeep import catalogue as backups
 from holdfast.upkeep import servers, swap
+from tests.conformance.stores import attack
 from tests.places import Place, everything, files, submit
 
 _AFTER = sql("SELECT leaf FROM log_leaves WHERE idx >= :idx ORDER BY idx")
@@ -234,6 +236,17 @@ def test_a_raw_copy_with_a_changed_leaf_is_refused(place: Place, tmp_path: Path)
     )
     subprocess.run([sys.executable, "-c", edit, str(tmp_path / "copy" / "kernel.db")], check=True)
     with pytest.raises(errors.CorruptError, match="root"):
+        place.restore(tmp_path / "copy")
+    assert names(place) == ["first", "second"]
+
+
+@pytest.mark.parametrize("edit", ["UPDATE battles SET score = 0.9 WHERE id = 2", "DELETE FROM battles WHERE id = 2"])
+def test_a_raw_copy_with_rows_that_are_not_those_of_its_leaves_is_refused(
+    place: Place, tmp_path: Path, edit: str
+) -> None:
+    shutil.copytree(place.home, tmp_path / "copy")
+    attack(tmp_path / "copy", edit)
+    with pytest.raises(errors.CorruptError, match="battles"):
         place.restore(tmp_path / "copy")
     assert names(place) == ["first", "second"]
 
@@ -521,3 +534,43 @@ def test_where_root_is_in_charge_a_new_machine_needs_a_key_of_the_store(place: P
     new = Place(tmp_path / "new")
     new.restore(tmp_path / "whole")
     new.sound()
+
+
+# --- exchanges left in the middle --------------------------------------------------------------------------------
+
+
+def _staged(place: Place) -> tuple[Paths, Path]:
+    """The paths of a closed store, and a folder of DBOMs staged for it."""
+    with place.open() as store:
+        paths = store.context.paths
+    staged = swap.staging(paths)
+    (staged / "dboms").mkdir()
+    (staged / "dboms" / "new").write_text("new")
+    return paths, staged
+
+
+def test_what_took_a_place_while_an_exchange_stood_in_the_middle_is_kept_aside(place: Place) -> None:
+    paths, _ = _staged(place)
+    aside = paths.data / "before"
+    aside.mkdir()
+    (paths.data / "dboms").rename(aside / "dboms")
+    (paths.data / "dboms").mkdir()
+    (paths.data / "dboms" / "late").write_text("late")
+    (paths.data / swap.JOURNAL).write_text(json.dumps({"v": 1, "aside": "before", "out": ["dboms"]}))
+    assert swap.finish(paths)
+    assert [path.name for path in (paths.data / "dboms").iterdir()] == ["new"]
+    assert (aside / "dboms.2" / "late").read_text() == "late"
+    assert (aside / "dboms" / "dbom_first.json").exists()
+
+
+def test_what_is_staged_for_one_database_is_not_thrown_away_by_whoever_opens_another(place: Place) -> None:
+    paths, staged = _staged(place)
+    url = "postgresql://ada:secret@db.example/main"
+    swap.prepare(paths, aside="before", out=["dboms"], origin="holdfast/new/1", url=url)
+    assert "secret" not in "".join(path.read_text() for path in paths.data.glob("*.json"))
+    place.open().close()
+    swap.settle(paths, "holdfast/other", "postgresql://ada@db.example/other")
+    assert (staged / "dboms" / "new").exists()
+    swap.settle(paths, "holdfast/old", "postgresql://eve:word@db.example/main")
+    assert not staged.exists()
+    assert not swap.under_way(paths)

@@ -155,9 +155,9 @@ def _into_server(paths: Paths, url: str, source: Path, backup: Opened, wanted: W
         aside = _aside(paths, held.ceremony)
         schema = aside.lower().replace("-", "_")
         if not wanted.dry_run:
-            swap.prepare(paths, aside=aside, out=list(FOLDERS), origin=held.ceremony.origin)
+            swap.prepare(paths, aside=aside, out=list(FOLDERS), origin=held.ceremony.origin, url=url)
             servers.exchange(url, schema)
-            swap.settle(paths, held.ceremony.origin)
+            swap.settle(paths, held.ceremony.origin, url)
             _publish(paths, held.head)
     return _restored(source, staged, held, current, None if wanted.dry_run else f"schema {schema}")
 

@@ -6,7 +6,9 @@ the moment the restore counts. From there on any process that opens the store fi
 Rules:
 - Before the journal stands, the old state is untouched; once it stands, the new state is what anybody will ever see.
 - Every step can be repeated: what has moved already is not moved again.
-- What was there goes to `before-restore-<time>/` in the data folder; nothing is deleted.
+- What was there goes to `before-restore-<time>/` in the data folder; nothing is deleted, not even what appeared while
+  the exchange stood in the middle.
+- What is staged for one server's database is neither taken nor thrown away by whoever opens another.
 - Keys and configuration are put where there are none, and never replace any.
 - An open store holds `store.lock` shared, an exchange holds it alone; the lock goes with the process.
 """
@@ -17,8 +19,10 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl, urlsplit
 
 from holdfast.config import Paths
 from holdfast.errors import BusyError
@@ -76,15 +80,15 @@ def commit(paths: Paths, *, aside: str, out: Sequence[str]) -> None:
     _carry_out(paths)
 
 
-def prepare(paths: Paths, *, aside: str, out: Sequence[str], origin: str) -> None:
+def prepare(paths: Paths, *, aside: str, out: Sequence[str], origin: str, url: str) -> None:
     """Say what is to be exchanged once a server's database is at that origin: `settle` does it, or forgets it."""
     disk.sync_tree(paths.data / _STAGED)
     going = [name for name in out if os.path.lexists(paths.data / name)]
-    plan = {"v": 1, "aside": aside, "out": going, "origin": origin}
+    plan = {"v": 1, "aside": aside, "out": going, "origin": origin, "database": _named(url)}
     disk.write(paths.data / _PENDING, json.dumps(plan).encode())
 
 
-def settle(paths: Paths, origin: str) -> None:
+def settle(paths: Paths, origin: str, url: str) -> None:
     """After a server's database was exchanged, or that died in the middle: its files follow the log's origin."""
     pending = paths.data / _PENDING
     if not pending.exists():
@@ -93,13 +97,22 @@ def settle(paths: Paths, origin: str) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)  # of several that open the store at once, one does it
         if not pending.exists():
             return
-        if json.load(file)["origin"] == origin:
+        plan = json.load(file)
+        if plan["origin"] == origin:
             pending.rename(paths.data / JOURNAL)
             disk.sync_folder(paths.data)
             _carry_out(paths)
-        else:
+        elif plan["database"] == _named(url):
             pending.unlink()
             discard(paths)
+
+
+def _named(url: str) -> str:
+    """Which database that is, without the words that open it."""
+    parts = urlsplit(url)
+    asked = sorted(each for each in parse_qsl(parts.query) if each[0] not in ("user", "password"))
+    words = [parts.hostname, parts.port, parts.path, *asked]
+    return sha256(json.dumps(words).encode()).hexdigest()
 
 
 def discard(paths: Paths) -> None:
@@ -154,11 +167,19 @@ def _carry_out(paths: Paths) -> None:
         for place, home in (("keys", paths.keys), ("config", paths.config)):
             _place(staged / place, home)
         for found in sorted(staged.iterdir()) if staged.is_dir() else ():
+            _make_room(paths.data / found.name, aside)
             found.rename(paths.data / found.name)
         disk.sync_folder(paths.data)
         (paths.data / JOURNAL).unlink()
         disk.sync_folder(paths.data)
     disk.remove_tree(staged)
+
+
+def _make_room(place: Path, aside: Path) -> None:
+    """Keep aside what took a place while nobody finished the exchange."""
+    names = (place.name, *(f"{place.name}.{number}" for number in range(2, 1000)))
+    if os.path.lexists(place):
+        place.rename(aside / next(name for name in names if not os.path.lexists(aside / name)))
 
 
 def _place(staged: Path, home: Path) -> None:
