@@ -5,8 +5,9 @@ Rules:
 - Writers are never held up: SQLite is copied through its backup API from one snapshot, PostgreSQL read from one.
 - A backup is there as a whole or not at all: it grows as DEST.partial and is renamed when all of it is durable. What a
   killed one left is removed by the next; two at once into one place is a BusyError.
-- Private keys and the keys of subjects are left out unless asked for. Without them sealed content opens only together
-  with the store it came from (or a backup of its keys), and erasing a subject there erases it in here too.
+- Private keys, the keys of subjects and `config.yaml`, which may hold a password, are left out unless asked for.
+  Without keys sealed content opens only together with the store it came from (or a backup of its keys), and erasing a
+  subject there erases it in here too.
 - DBOM files are written as the copied rows say, not copied: a battle judged again meanwhile makes no difference.
 - Every file stands in the manifest, and the log key signs it (manifest.py).
 """
@@ -181,16 +182,18 @@ def _copy_postgres(context: Context, folder: Path, keys: bool, tell: Progress) -
 _SERVERS = {"sqlite": _copy_sqlite, "postgres": _copy_postgres}
 
 
-_BATTLES = sql("SELECT id, ns, battle_id FROM battles WHERE id > :after ORDER BY id LIMIT :limit")
+_BATTLES = sql(
+    "SELECT b.id, b.ns, b.battle_id FROM battles b WHERE b.id > :after AND NOT EXISTS (SELECT 1 FROM battles e"
+    " WHERE e.ns = b.ns AND e.battle_id = b.battle_id AND e.id < b.id) ORDER BY b.id LIMIT :limit"
+)
 
 
 def _write_dboms(tx: Tx, dboms: Path) -> None:
-    """The DBOM files that the copied rows speak of."""
-    seen, after = set[tuple[str, str]](), 0
+    """The DBOM files that the copied rows speak of, battle by battle at its first row."""
+    after = 0
     while page := tx.all(_BATTLES, after=after, limit=_PAGE):
         after = page[-1][0]
-        for ns, battle_id in dict.fromkeys((row[1], row[2]) for row in page if (row[1], row[2]) not in seen):
-            seen.add((ns, battle_id))
+        for _, ns, battle_id in page:
             for file in dbomfiles.due(tx, ns, battle_id):
                 disk.create(dbomfiles.folder_of(dboms, ns) / file.name, file.text.encode())
 
@@ -204,10 +207,9 @@ def _copied(context: Context, folder: Path, *, keys: bool, tell: Progress) -> It
     paths = context.paths
     places = [(name, paths.data / name) for name in _FOLDERS]
     found = [(f"{name}/{file.relative_to(top).as_posix()}", file) for name, top in places for file in disk.files(top)]
-    if paths.config_file.is_file():
-        found.append(("config/config.yaml", paths.config_file))
     if keys:
         found += [(f"keys/{file.name}", file) for file in disk.files(paths.keys)]
+        found += [("config/config.yaml", file) for file in (paths.config_file,) if file.is_file()]
     for number, (name, file) in enumerate(found, 1):
         try:
             yield name, disk.copy(file, folder / name)

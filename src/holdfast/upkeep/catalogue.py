@@ -2,6 +2,7 @@
 
 Rules:
 - A check reads every byte: signature, every file, the database's own check, the log from its leaves to its head.
+- A backup whose manifest cannot be read is listed as damaged, never chosen, and in nobody's way.
 - Points in time: rows change in place, so a state is restored from a backup that holds it, never computed from a later
   one. `choose` takes the newest backup of a folder that is not after the log index or the moment asked for; how fine
   the points are is how often backups are made.
@@ -10,13 +11,15 @@ Rules:
 from pathlib import Path
 
 from holdfast.db.sqlite import check_file, copying
-from holdfast.errors import CorruptError, InvalidInputError, NotFoundError
+from holdfast.errors import CorruptError, HoldfastError, InvalidInputError, NotFoundError
 from holdfast.model.backup import Backup, Manifest, Progress
 from holdfast.model.times import to_micros
 from holdfast.upkeep import disk, dumps, logcheck, manifest
 from holdfast.upkeep.logcheck import Parts
 
 KERNEL = "kernel.db"
+DAMAGED = "damaged"
+"""How the `trust` of a backup begins whose manifest cannot be read."""
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -54,8 +57,14 @@ def listed(folder: Path) -> list[Backup]:
     if not folder.is_dir():
         raise NotFoundError(f"{folder}: no such folder", path=str(folder))
     found = [at for at in folder.iterdir() if (at / manifest.MANIFEST).is_file() and at.suffix != ".partial"]
-    read = [backup_of(at, manifest.read(at)[0], signer="", trust="not checked") for at in found]
-    return sorted(read, key=lambda each: (each.created_at, each.size, each.path))
+    return sorted(map(_glance, found), key=lambda each: (each.created_at, each.size, each.path))
+
+
+def _glance(at: Path) -> Backup:
+    try:
+        return backup_of(at, manifest.read(at)[0], signer="", trust="not checked")
+    except HoldfastError as error:
+        return Backup(str(at), "", "", "", 0, "", 0, 0, False, 0, "", f"{DAMAGED}: {error.message}")
 
 
 def choose(folder: Path, *, index: int | None = None, time: str | None = None) -> Path:
@@ -65,7 +74,8 @@ def choose(folder: Path, *, index: int | None = None, time: str | None = None) -
     except ValueError as error:
         raise InvalidInputError(str(error), time=time) from error
     one = (folder / manifest.MANIFEST).is_file()
-    found = [backup_of(folder, manifest.read(folder)[0], signer="", trust="")] if one else listed(folder)
+    listing = [backup_of(folder, manifest.read(folder)[0], signer="", trust="")] if one else listed(folder)
+    found = [each for each in listing if not each.trust.startswith(DAMAGED)]
     if not found:
         raise NotFoundError(f"there is no backup in {folder}", path=str(folder))
     fits = [

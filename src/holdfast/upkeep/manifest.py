@@ -22,6 +22,7 @@ from holdfast.crypto.note import Note
 from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.errors import FormatError, NotFoundError, ProofError
 from holdfast.model.backup import Entry, Manifest
+from holdfast.model.times import to_micros
 from holdfast.upkeep import disk
 
 MANIFEST: Final = "manifest.json"
@@ -49,6 +50,10 @@ def parse(data: bytes) -> Manifest:
         raise FormatError(f"the manifest lacks a field or has one too many: {error}") from error
     if type(rest.get("size")) is not int or not all(isinstance(rest.get(name), str) for name in _TEXTS):
         raise FormatError("the manifest has a field of the wrong kind")
+    try:
+        to_micros(made.created_at)
+    except ValueError as error:
+        raise FormatError("the manifest says no time at which the backup was made") from error
     if not _is_table_list(made.tables) or not all(isinstance(each, dict) for each in (made.migrations, made.sequences)):
         raise FormatError("the manifest's tables, sequences or migrations are not as a backup lists them")
     for name, entry in made.files.items():
