@@ -52,7 +52,8 @@ def inspect(home: Path, url: str, acknowledged: set[int]) -> None:
         names = dict.fromkeys(row.battle_id for row in rows)
         due = store.read(lambda tx: {each.name: each.text for b in names for each in dbomfiles.due(tx, "main", b)})
         assert len(due) == len(rows)
-        found = {path.name: path.read_text() for path in (home / "dboms").iterdir()}
+        assert not list((home / "dboms" / ".tmp").glob("*"))
+        found = {path.name: path.read_text() for path in (home / "dboms").glob("*.json")}
         assert found == due
         settled(store)
         size = checkpoint.parse(store.read(lambda tx: tx.all(_HEAD))[0][0].encode()).checkpoint.size
