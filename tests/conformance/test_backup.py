@@ -21,6 +21,7 @@ from holdfast.upkeep import catalogue as backups
 from holdfast.upkeep import manifest
 from tests.places import Place, everything, files, submit
 
+_THEN = "2026-01-01T00:00:00Z"
 _KEYS = sql("SELECT key, name_hash FROM subjects")
 
 
@@ -168,7 +169,9 @@ def test_dboms_are_written_battle_by_battle(place: Place, tmp_path: Path, monkey
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "blobs/../../evil", "evil", "blobs//x", "."])
 def test_a_manifest_cannot_name_files_outside(name: str) -> None:
     entry = {"sha256": "0" * 64, "size": 1}
-    texts = dict.fromkeys(["store_id", "created_at", "backend", "holdfast", "origin", "root", "head"], "")
+    texts = dict.fromkeys(
+        ["store_id", "created_at", "backend", "holdfast", "origin", "root", "head"], "2026-01-01T00:00:00Z"
+    )
     tree = {"v": 1, "t": "holdfast-backup", **texts, "size": 0, "migrations": {}, "keys": False, "sealed": 0}
     with pytest.raises(errors.FormatError, match="outside"):
         manifest.parse(json.dumps({**tree, "tables": {}, "files": {name: entry}}).encode())
@@ -179,7 +182,9 @@ def test_a_manifest_cannot_name_files_outside(name: str) -> None:
 def test_a_manifest_of_another_shape_is_refused_before_anything_in_it_is_used(name: str, value: object) -> None:
     if name != "tables" and isinstance(value, dict):
         pytest.skip("numbers and hashes are compared, never called")
-    texts = dict.fromkeys(("store_id", "created_at", "backend", "holdfast", "origin", "root", "head"), "x")
+    texts = dict.fromkeys(
+        ("store_id", "created_at", "backend", "holdfast", "origin", "root", "head"), "2026-01-01T00:00:00Z"
+    )
     rest = {"size": 1, "sealed": 0, "keys": False, "tables": {}, "sequences": {}, "migrations": {}, "files": {}}
     tree = {"v": 1, "t": "holdfast-backup", **texts, **rest}
     assert manifest.parse(json.dumps(tree).encode()).tables == {}

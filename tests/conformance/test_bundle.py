@@ -232,7 +232,7 @@ def test_a_decision_under_a_revoked_key_is_said_to_be_one(tmp_path: Path, page: 
         data = store.bundle.export("after")
         report = store.verify.run(lock=False)
     assert offline.check(data).verdict is Verdict.REVOKED_KEY
-    assert stranger(page, data).stderr == "REFUSED: the judge's key was revoked before\n"
+    assert stranger(page, data).stderr == "REFUSED: the judge's key does not count there\n"
     assert report.verdict is Verdict.REVOKED_KEY
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import threading
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,8 @@ def test_a_bundle_goes_out_and_is_checked_by_command(home: Path, tmp_path: Path)
     told = run("verify", file, "--root", str(pem), "--json")
     assert json.loads(told.stdout)["trusted"] is True
     data = bytearray(Path(file).read_bytes())
-    data[len(data) // 2] ^= 1
+    with zipfile.ZipFile(file) as archive:
+        data[archive.getinfo("bundle.json").header_offset + 80] ^= 1  # behind its header, which nobody checks
     Path(file).write_bytes(data)
     assert run("verify", file).exit_code in (2, 20)
     assert run("verify", str(tmp_path / "none.zip")).exit_code == 3
