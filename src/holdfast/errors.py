@@ -129,6 +129,12 @@ class QueryError(DatabaseError):
     code = "database.query"
 
 
+class ForbiddenSqlError(QueryError):
+    """SQL of services may use the membrane's tables and make its own: no settings, no other database, no BEGIN."""
+
+    code, status = "database.forbidden", 403
+
+
 class UnavailableError(DatabaseError):
     """The database cannot be reached or opened: check path, permissions, disk, address and server, then try again."""
 
@@ -183,6 +189,12 @@ class WriterDeadError(DatabaseError):
     code, status = "database.writer_dead", 503
 
 
+class IdleTransactionError(DatabaseError):
+    """The block said nothing for too long and was rolled back: run it again, and wait for nothing inside it."""
+
+    code, status = "database.idle_transaction", 503
+
+
 class ReadLimitError(DatabaseError):
     """The read ran longer than allowed and was stopped: narrow it, or walk it in pages with `store.scan`."""
 
@@ -211,6 +223,15 @@ class MigrationEditedError(MigrationError):
     """An applied migration file was changed afterwards; put the original back and add a new migration instead."""
 
     code = "migration.edited"
+
+
+# --- storage of services -----------------------------------------------------------------------------------------
+
+
+class StorageBusyError(HoldfastError):
+    """The storage is migrating or recovering and takes no other work; try again when that is done."""
+
+    code, status, exit_code = "storage.busy", 503, 6
 
 
 # --- other servers -----------------------------------------------------------------------------------------------

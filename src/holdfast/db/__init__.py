@@ -6,10 +6,11 @@ from holdfast.db.groups import Hooks
 from holdfast.db.migrate import Migration
 from holdfast.db.opening import MEMORY, open_database
 from holdfast.db.sql import Query, sql
-from holdfast.db.tx import Notes, Refused, Row, Tx
+from holdfast.db.tx import Answer, Notes, Refused, Row, Tx
 
 __all__ = [
     "MEMORY",
+    "Answer",
     "Call",
     "Database",
     "Effect",

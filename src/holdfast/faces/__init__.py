@@ -6,11 +6,12 @@ Each runs functions of a transaction (`write`, `read`), pages (`scan`) and work 
 
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace, refuse_running_loop
-from holdfast.faces.verbs import Face, Noun, Reads, Runs, RunsWith, Writes
+from holdfast.faces.verbs import Face, Hears, Noun, Reads, Runs, RunsWith, Writes
 
 __all__ = [
     "AsyncFace",
     "Face",
+    "Hears",
     "Noun",
     "Reads",
     "Runs",

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from holdfast.db.database import Database
@@ -33,6 +34,14 @@ class AsyncFace:
         """Run a reading function on a snapshot that holds everything acknowledged before."""
         box = self._boxes.get(get_running_loop()) or self._new_box()
         return box.read(fn)
+
+    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
+        """Start a writing function that runs once, driven from outside; `hear` its end."""
+        return self.database.write(fn, once=True)
+
+    def hear(self, future: "Future[T]") -> "asyncio.Future[T]":
+        """The answer of another thread, to be awaited."""
+        return asyncio.wrap_future(future)
 
     def _new_box(self) -> LoopBox:
         loop = get_running_loop()

@@ -37,6 +37,15 @@ class SyncFace:
         answer = self.database.peek(fn, _PEEK_S)
         return self.database.read(fn).result() if answer is NOTHING else answer
 
+    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
+        """Start a writing function that runs once, driven from outside; `hear` its end."""
+        refuse_running_loop()
+        return self.database.write(fn, once=True)
+
+    def hear(self, future: "Future[T]") -> T:
+        """The answer of another thread."""
+        return future.result()
+
     def scan(
         self, query: Query, *, by: Callable[[Row], Any], after: Any, page: int = 500, **params: Any
     ) -> Iterator[Row]:

@@ -10,6 +10,7 @@ A noun of the async face answers with awaitables, a noun of the sync face with t
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdfast.db.effects import Work
@@ -122,6 +123,20 @@ class Runs(Verb[P, T]):
         """Each call drives the work to its end."""
         fn, run = self.fn, noun._face.run
         return lambda *args, **kwargs: run(fn(*args, **kwargs))
+
+
+class Hears(Verb[P, T]):
+    """A verb whose answer comes from another thread: a function of what its noun holds that gives a future."""
+
+    hidden = 1
+
+    def __init__(self, fn: Callable[Concatenate[Any, P], Future[T]]) -> None:
+        super().__init__(fn)
+
+    def bind(self, noun: Any) -> Callable[..., Any]:
+        """Each call waits for its answer."""
+        fn, hear = self.fn, noun._face.hear
+        return lambda *args, **kwargs: hear(fn(noun.held, *args, **kwargs))
 
 
 class RunsWith(Verb[P, T]):
