@@ -25,8 +25,11 @@ _COMMENT = re.compile(r"\s+|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _RETURNS = re.compile(r"\bRETURNING\b", re.IGNORECASE)
 # What belongs to a session or a transaction is not in here: both are ours.
 _ASKED = frozenset(
-    ("ALTER", "ANALYZE", "COMMENT", "CREATE", "DELETE", "DROP", "EXPLAIN", "INSERT", "MERGE", "PRAGMA", "REINDEX")
-    + ("REPLACE", "SELECT", "TABLE", "TRUNCATE", "UPDATE", "VALUES", "WITH")
+    re.findall(
+        r"\w+",
+        "ALTER ANALYZE COMMENT CREATE DELETE DROP EXPLAIN INSERT MERGE PRAGMA REINDEX REPLACE SELECT TABLE TRUNCATE"
+        " UPDATE VALUES WITH",
+    )
 )
 _QUOTED = re.compile(r"'(?:[^']|'')*'")
 _TEMPORARY = re.compile(r"\b(CREATE(\s+OR\s+REPLACE|\s+LOCAL|\s+GLOBAL)*|INTO)\s+(TEMP|TEMPORARY)\b", re.IGNORECASE)

@@ -109,18 +109,20 @@ class Feed:
         self._end(ClosedError("the transaction has ended"))
 
     def _listen(self, tx: Tx) -> None:
+        failure: BaseException | None = None
         while not isinstance(word := self._next(), bool):
             fn, future = word
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                if tx.broken is not None:
-                    raise tx.broken
+                if failure is not None:
+                    raise failure
                 future.set_result(fn(tx))
             except BaseException as error:
+                failure = error
                 future.set_exception(error)
-        if not word:
-            raise _UndoneError
+        if failure is not None or not word:
+            raise failure or _UndoneError
 
     def _next(self) -> tuple[Any, Future[Any]] | bool:
         try:

@@ -37,10 +37,13 @@ _CHANGES: Final = {
     apsw.SQLITE_CREATE_TRIGGER: 1,
     apsw.SQLITE_DROP_TRIGGER: 1,
 }
-_ASKS_ABOUT: Final = frozenset(
-    ("foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo", "integrity_check")
-    + ("quick_check", "table_info", "table_list", "table_xinfo")
-)
+_ASKS_ABOUT: Final = {"foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo"} | {
+    "integrity_check",
+    "quick_check",
+    "table_info",
+    "table_list",
+    "table_xinfo",
+}
 _ASKS: Final = frozenset({"encoding", "foreign_keys", "page_count", "page_size", "user_version"})
 _MODULES: Final = frozenset({"fts5", "rtree"})
 
