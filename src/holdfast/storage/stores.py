@@ -1,0 +1,155 @@
+"""The four stores that services ask for, as protocols; each is also known under the seed's name with an `I`."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, runtime_checkable
+
+from holdfast.model.storage import SearchResult, TelemetryEvent
+
+Params = Mapping[str, Any]
+Record = dict[str, Any]
+
+
+@runtime_checkable
+class RelationalStore(Protocol):
+    """Tables of the membrane, in SQL with `:name` parameters."""
+
+    async def execute(self, query: str, params: Params | None = None) -> int:
+        """Run a statement, or a script of several; how many rows it touched."""
+        ...
+
+    async def executemany(self, query: str, rows: Sequence[Params]) -> int:
+        """Run one statement for each set of parameters; how many rows that touched."""
+        ...
+
+    async def fetch_all(self, query: str, params: Params | None = None) -> list[Record]:
+        """Every row of a query, by column name."""
+        ...
+
+    async def fetch_one(self, query: str, params: Params | None = None) -> Record | None:
+        """The first row of a query, or None."""
+        ...
+
+    def transaction(self) -> "AbstractAsyncContextManager[RelationalStore]":
+        """Several calls as one: committed at the end, rolled back by an exception."""
+        ...
+
+    async def close(self) -> None:
+        """Close it; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class VectorStore(Protocol):
+    """Vectors by id, found by nearness."""
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has."""
+        ...
+
+    async def add(self, id: str, vector: Sequence[float], metadata: Mapping[str, Any] | None = None) -> None:
+        """Keep a vector under an id, in the place of the one that was there; seen by the next search."""
+        ...
+
+    async def upsert(self, id: str, vector: Sequence[float], metadata: Mapping[str, Any] | None = None) -> None:
+        """The same."""
+        ...
+
+    async def search(
+        self,
+        query: Sequence[float],
+        k: int = 10,
+        *,
+        limit: int | None = None,
+        filter: Mapping[str, Any] | None = None,
+    ) -> list[SearchResult]:
+        """The nearest ones whose metadata match the filter, nearest first; `limit` is another name for `k`."""
+        ...
+
+    async def delete(self, id: str) -> bool:
+        """Remove one; whether it was there."""
+        ...
+
+    async def count(self) -> int:
+        """How many there are."""
+        ...
+
+    async def close(self) -> None:
+        """Close it; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class BlobStore(Protocol):
+    """Bytes by key; a key is a name like `backups/today.bak`, never a path."""
+
+    async def put(self, key: str, data: bytes, content_type: str | None = None) -> str:
+        """Keep bytes under a key, in the place of what was there; where they lie."""
+        ...
+
+    async def get(self, key: str) -> bytes | None:
+        """The bytes of a key, verified, or None."""
+        ...
+
+    async def delete(self, key: str) -> bool:
+        """Remove a key; whether it was there."""
+        ...
+
+    async def exists(self, key: str) -> bool:
+        """Whether there is such a key."""
+        ...
+
+    async def list(self, prefix: str = "") -> list[str]:
+        """The keys that begin with a text, sorted."""
+        ...
+
+    def open_read(self, key: str) -> AsyncIterator[bytes]:
+        """The bytes of a key in pieces, in bounded memory; NotFoundError where there is none."""
+        ...
+
+    async def open_write(self, key: str, chunks: AsyncIterator[bytes], content_type: str | None = None) -> str:
+        """Keep what arrives in pieces, all of it or nothing; where it lies."""
+        ...
+
+    async def close(self) -> None:
+        """Close it; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class TelemetryStore(Protocol):
+    """Events in the order they happened."""
+
+    async def append(self, events: Sequence[TelemetryEvent]) -> None:
+        """Keep events, all of them or none."""
+        ...
+
+    async def query(
+        self,
+        span_id: str | None = None,
+        limit: int = 100,
+        *,
+        event_type: str | None = None,
+        trace_id: str | None = None,
+        instance_id: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> list[TelemetryEvent]:
+        """Events that match everything said, newest first."""
+        ...
+
+    async def count(self) -> int:
+        """How many there are."""
+        ...
+
+    async def prune(self, older_than_days: float) -> int:
+        """Remove what is older; how many events that were."""
+        ...
+
+    async def close(self) -> None:
+        """Close it; may be called twice."""
+        ...
+
+
+IRelationalStore, IVectorStore, IBlobStore, ITelemetryStore = RelationalStore, VectorStore, BlobStore, TelemetryStore
