@@ -1,6 +1,6 @@
 """The four stores that services ask for, as protocols; each is also known under the seed's name with an `I`."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -84,23 +84,23 @@ class VectorStore(Protocol):
 class BlobStore(Protocol):
     """Bytes by key; a key is a name like `backups/today.bak`, never a path."""
 
-    async def put(self, key: str, data: bytes, content_type: str | None = None) -> str:
+    def put(self, key: str, data: bytes, content_type: str | None = None) -> Awaitable[str]:
         """Keep bytes under a key, in the place of what was there; where they lie."""
         ...
 
-    async def get(self, key: str) -> bytes | None:
+    def get(self, key: str) -> Awaitable[bytes | None]:
         """The bytes of a key, verified, or None."""
         ...
 
-    async def delete(self, key: str) -> bool:
+    def delete(self, key: str) -> Awaitable[bool]:
         """Remove a key; whether it was there."""
         ...
 
-    async def exists(self, key: str) -> bool:
+    def exists(self, key: str) -> Awaitable[bool]:
         """Whether there is such a key."""
         ...
 
-    async def list(self, prefix: str = "") -> list[str]:
+    def list(self, prefix: str = "") -> Awaitable[list[str]]:
         """The keys that begin with a text, sorted."""
         ...
 
@@ -108,11 +108,11 @@ class BlobStore(Protocol):
         """The bytes of a key in pieces, in bounded memory; NotFoundError where there is none."""
         ...
 
-    async def open_write(self, key: str, chunks: AsyncIterator[bytes], content_type: str | None = None) -> str:
+    def open_write(self, key: str, chunks: AsyncIterator[bytes], content_type: str | None = None) -> Awaitable[str]:
         """Keep what arrives in pieces, all of it or nothing; where it lies."""
         ...
 
-    async def close(self) -> None:
+    def close(self) -> Awaitable[None]:
         """Close it; may be called twice."""
         ...
 
