@@ -1,7 +1,7 @@
 """A small client of the Kubo RPC, the HTTP interface of an IPFS node.
 
 Rules:
-- Every call ends: 2 s to connect, 30 s without a byte; then, and for any answer that is not the node's, a typed error.
+- Every call ends: 2 s to connect, `idle_s` without a byte; then, and for an answer that is none, a typed error.
 - What an answer depends on (CID version, leaves, chunker, hash) is always said, never left to the node.
 - What the node gives is not trusted: callers compare it with a hash they know.
 """
@@ -15,8 +15,15 @@ import httpx
 
 from holdfast.errors import UnreachableError
 
-_PATIENCE: Final = httpx.Timeout(30.0, connect=2.0)
-_SHAPE: Final = {"cid-version": 1, "raw-leaves": "true", "chunker": "size-262144", "hash": "sha2-256"}
+_CONNECT_S: Final = 2.0
+_SHAPE: Final = {
+    "cid-version": 1,
+    "cid-base": "base32",
+    "raw-leaves": "true",
+    "chunker": "size-262144",
+    "hash": "sha2-256",
+    "wrap-with-directory": "false",
+}
 _GONE: Final = ("not found", "could not find", "no link named")
 _UNPINNED: Final = "not pinned"
 
@@ -24,10 +31,11 @@ _UNPINNED: Final = "not pinned"
 class Kubo:
     """One node; may be shared by threads."""
 
-    def __init__(self, url: str = "http://127.0.0.1:5001", *, token: str | None = None) -> None:
+    def __init__(self, url: str = "http://127.0.0.1:5001", *, token: str | None = None, idle_s: float = 30.0) -> None:
         self.url = url.rstrip("/")
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._client = httpx.Client(base_url=f"{self.url}/api/v0/", headers=headers, timeout=_PATIENCE)
+        patience = httpx.Timeout(idle_s, connect=_CONNECT_S)
+        self._client = httpx.Client(base_url=f"{self.url}/api/v0/", headers=headers, timeout=patience)
 
     def version(self) -> str:
         """The version the node says it has."""
@@ -35,9 +43,7 @@ class Kubo:
 
     def add(self, content: bytes | IO[bytes], *, pin: bool) -> str:
         """Give the node a file; its CID. Unless pinned, the node may forget it."""
-        answer = self._ask(
-            "add", files={"file": ("blob", content)}, pin=_word(pin), **{"wrap-with-directory": "false"}, **_SHAPE
-        )
+        answer = self._ask("add", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
         return str(answer["Hash"])
 
     def cat(self, cid: str) -> "Cat":

@@ -19,8 +19,8 @@ class Ipfs:
 
     kind, pins = "ipfs", True
 
-    def __init__(self, url: str, *, token: str | None = None, spools: Path | None = None) -> None:
-        self._kubo = Kubo(url, token=token)
+    def __init__(self, url: str, *, token: str | None = None, idle_s: float = 30.0, spools: Path | None = None) -> None:
+        self._kubo = Kubo(url, token=token, idle_s=idle_s)
         self._spools = spools or Path(tempfile.gettempdir())
 
     def take(self, data: Data) -> Body:

@@ -13,7 +13,8 @@ def open_place(target: str | Path, **options: Any) -> Place:
     """The place a text names: a folder, `s3://bucket/prefix`, or `ipfs+http://127.0.0.1:5001`.
 
     A folder takes no options. Those of S3 are obstore's (`endpoint`, `region`, `access_key_id`, …), and what is not
-    given comes from the AWS_ variables; IPFS takes a bearer `token`. Both take `spools`, a folder for temporary files.
+    given comes from the AWS_ variables; IPFS takes a bearer `token` and `idle_s`, the longest silence. Both take
+    `spools`, a folder for temporary files.
     """
     scheme, found, rest = str(target).partition("://")
     if not found:

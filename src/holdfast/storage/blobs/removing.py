@@ -34,11 +34,17 @@ def delete(shelf: Shelf, key: str) -> Work[bool]:
 
 
 def remove(shelf: Shelf, doomed: Object) -> Work[bool]:
-    """Remove the bytes of a doomed object; where that fails they are left to a sweep."""
+    """Remove the bytes of a doomed object and forget it; where that fails they are left to a sweep."""
+    if not (yield from _remove_bytes(shelf, doomed)):
+        return False
+    yield Write(lambda tx: rows.forget(tx, *doomed))
+    return True
+
+
+def _remove_bytes(shelf: Shelf, doomed: Object) -> Work[bool]:
     place, address = doomed
     try:
         yield from call(shelf.at(place).remove, address)
-        yield Write(lambda tx: rows.forget(tx, place, address))
     except HoldfastError:
         return False
     return True
@@ -48,7 +54,8 @@ def sweep(shelf: Shelf, *, older_than_s: float = HOUR_S) -> Work[Swept]:
     """Remove bytes without a key and temporary files, as far as they are at least that old; what was removed."""
     if older_than_s < 0:
         raise InvalidInputError("an age is not negative", field="older_than_s")
-    before = yield from ask(Read(lambda tx: _before(tx, older_than_s)))
+    before, hour = yield from ask(Read(lambda tx: (_before(tx, older_than_s), _before(tx, HOUR_S))))
+    yield Write(lambda tx: rows.forget_strays(tx, hour))
     objects = yield from _sweep_known(shelf, before)
     temporaries = 0
     for place in shelf.places.values():
@@ -65,10 +72,12 @@ def _sweep_known(shelf: Shelf, before: str) -> Work[int]:
     """Remove objects that no key has, and those that were doomed and not removed; how many."""
     removed = 0
     while idle := (yield from ask(Write(partial(rows.doom_idle, before=before, limit=_PAGE)))):
-        removed += yield from _remove_all(shelf, idle)
+        for each in idle:
+            removed += yield from remove(shelf, each)
     after: Object = ("", "")
     while left := (yield from ask(Read(partial(rows.left, before=before, after=after, limit=_PAGE)))):
-        removed += yield from _remove_all(shelf, left)
+        for each in left:
+            removed += yield from remove(shelf, each)
         after = left[-1]
     return removed
 
@@ -79,16 +88,10 @@ def _sweep_strays(shelf: Shelf, place: Place, older_than_s: float) -> Work[int]:
     while (page := (yield from call(_next, pages))) is not None:
         for at in range(0, len(page), _PAGE):
             strays = yield from ask(Write(partial(rows.doom_strays, place=place.kind, addresses=page[at : at + _PAGE])))
-            removed += yield from _remove_all(shelf, strays)
+            for each in strays:
+                removed += yield from _remove_bytes(shelf, each)
     return removed
 
 
 def _next(pages: Iterator[Sequence[str]]) -> Sequence[str] | None:
     return next(pages, None)
-
-
-def _remove_all(shelf: Shelf, doomed: list[Object]) -> Work[int]:
-    removed = 0
-    for each in doomed:
-        removed += yield from remove(shelf, each)
-    return removed

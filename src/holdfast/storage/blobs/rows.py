@@ -4,8 +4,10 @@ Rules:
 - A row is written after its bytes are durable, and it names an object only together with a new stamp of that object.
 - An object is doomed before its bytes are removed: in one statement, only if it still has the stamp it had before the
   look for keys, and only if there is no key. So whoever enters a key, on any machine, is either seen or told.
-- A doomed object is never named again; `forget` removes it once its bytes are gone.
-- Bytes without an object (a crash came between) are doomed by entering them as doomed.
+- A doomed object is never named again. Once its bytes are gone it is forgotten: a name that was known before is taken
+  only if it is still the same object (`born`), a name that was never used only if nobody doomed it meanwhile.
+- Bytes without an object (a crash came between) are doomed by entering them as doomed, and stay so for an hour: for
+  the writer who may have been about to enter them.
 """
 
 from collections.abc import Sequence
@@ -73,7 +75,7 @@ _ENTER = sql(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where the bytes of a row were put; `born` if they were claimed before."""
+    """Where the bytes of a row were put; `born` if that was an object already."""
 
     place: str = DB
     address: str | None = None
@@ -126,15 +128,15 @@ def _doomed(tx: Tx, before: Row | None) -> Object | None:
 # --- objects -----------------------------------------------------------------------------------------------------
 
 _SHARED = sql(
-    "SELECT address FROM blob_objects WHERE sha256 = :sha256 AND place = :place AND doomed_at IS NULL"
+    "SELECT address, born FROM blob_objects WHERE sha256 = :sha256 AND place = :place AND doomed_at IS NULL"
     " ORDER BY address LIMIT 1"
 )
 
 
-def name(tx: Tx, place: str, sha256: str) -> str:
-    """What an object with these bytes is called there already, else a name that was never used."""
+def name(tx: Tx, place: str, sha256: str) -> tuple[str, str | None]:
+    """What an object with these bytes is called there already, and since when; else a name that was never used."""
     row = tx.one(_SHARED, sha256=sha256, place=place)
-    return f"{sha256}-{tx.random(8).hex()}" if row is None else str(row[0])
+    return (f"{sha256}-{tx.random(8).hex()}", None) if row is None else (row[0], row[1])
 
 
 _CLAIM = sql(
@@ -207,8 +209,8 @@ def doom_idle(tx: Tx, before: str, limit: int) -> list[Object]:
 
 
 _LEFT = sql(
-    "SELECT place, address FROM blob_objects WHERE doomed_at <= :before AND (place, address) > (:place, :address)"
-    " ORDER BY place, address LIMIT :limit"
+    "SELECT place, address FROM blob_objects WHERE doomed_at <= :before AND sha256 <> ''"
+    " AND (place, address) > (:place, :address) ORDER BY place, address LIMIT :limit"
 )
 
 
@@ -216,6 +218,14 @@ def left(tx: Tx, before: str, after: Object, limit: int) -> list[Object]:
     """Objects that were doomed before that moment and whose bytes may still be there."""
     found = tx.all(_LEFT, before=before, place=after[0], address=after[1], limit=limit)
     return [(place, address) for place, address in found]
+
+
+_FORGET_STRAYS = sql("DELETE FROM blob_objects WHERE doomed_at <= :before AND sha256 = ''")
+
+
+def forget_strays(tx: Tx, before: str) -> None:
+    """Forget bytes that never were an object and were doomed before that moment."""
+    tx.execute(_FORGET_STRAYS, before=before)
 
 
 _FORGET = sql("DELETE FROM blob_objects WHERE place = :place AND address = :address AND doomed_at IS NOT NULL")

@@ -72,9 +72,9 @@ def _enter(shelf: Shelf, key: str, body: Body, content_type: str | None) -> Work
 def _shelve(place: Place, body: Body, enter: "partial[rows.Change]") -> Work[tuple[Kept, Object | None]]:
     """Put bytes to a place and write their row; once more if they were doomed in between."""
     for _ in range(_TRIES):
-        name = yield from ask(Read(lambda tx: rows.name(tx, place.kind, body.sha256)))
+        name, born = yield from ask(Read(lambda tx: rows.name(tx, place.kind, body.sha256)))
         address = yield from call(place.keep, body, name)
-        kept = (yield from _pin(place, address, body)) if place.pins else Kept(place.kind, address)
+        kept = (yield from _pin(place, address, body)) if place.pins else Kept(place.kind, address, born)
         if kept is not None:
             entered, doomed = yield from ask(Write(partial(enter, kept=kept)))
             if entered:
