@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import sync
-from tests.servers import Postgres
+from tests.servers import IpfsNode, Postgres, Seaweed
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +44,17 @@ def postgres_store(postgres: Postgres, template: tuple[str, Path], tmp_path: Pat
     shutil.copytree(template[1], tmp_path / "home")
     yield postgres.url(name), tmp_path / "home"
     postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def seaweed() -> Iterator[Seaweed]:
+    server = Seaweed()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def ipfs_node() -> Iterator[IpfsNode]:
+    node = IpfsNode()
+    yield node
+    node.stop()

@@ -394,3 +394,18 @@ class CompensationFailedError(HoldfastError):
     """The flow is still dirty and keeps its locks: mend the cause, then compensate again."""
 
     code, status, exit_code = "sagas.compensation_failed", 500, 6
+
+
+# --- storage -----------------------------------------------------------------------------------------------------
+
+
+class BlobKeyError(InvalidInputError):
+    """Name the blob otherwise: `a/b.c`, no path, no control characters, at most 1,024 bytes; nothing was written."""
+
+    code = "blobs.key"
+
+
+class BlobCorruptError(CorruptError):
+    """The bytes of the blob are gone or altered: keep a copy, then put it again or restore a backup."""
+
+    code = "blobs.corrupt"

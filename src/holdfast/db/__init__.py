@@ -1,7 +1,7 @@
 """Transactions on SQLite or PostgreSQL: `open_database`, `Tx`, `sql`, migrations and effects."""
 
 from holdfast.db.database import Database
-from holdfast.db.effects import Call, Effect, Read, Wait, Work, Write, ask
+from holdfast.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Write, ask, call
 from holdfast.db.groups import Hooks
 from holdfast.db.migrate import Migration
 from holdfast.db.opening import MEMORY, open_database
@@ -14,6 +14,7 @@ __all__ = [
     "Call",
     "Database",
     "Effect",
+    "Give",
     "Hooks",
     "Migration",
     "Notes",
@@ -21,11 +22,13 @@ __all__ = [
     "Read",
     "Refused",
     "Row",
+    "Stream",
     "Tx",
     "Wait",
     "Work",
     "Write",
     "ask",
+    "call",
     "open_database",
     "sql",
 ]

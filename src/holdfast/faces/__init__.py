@@ -1,12 +1,12 @@
 """The two faces of a database: `AsyncFace` for coroutines, `SyncFace` for threads.
 
-Each runs functions of a transaction (`write`, `read`), pages (`scan`) and work that spans transactions (`run`). A
-`Noun` declares, once for both, which operations it shows.
+Each runs functions of a transaction (`write`, `read`), pages (`scan`), work that spans transactions (`run`) and work
+that answers bit by bit (`stream`). A `Noun` declares, once for both, which operations it shows.
 """
 
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace, refuse_running_loop
-from holdfast.faces.verbs import Face, Hears, Noun, Reads, Runs, RunsWith, Writes
+from holdfast.faces.verbs import Face, Hears, Noun, Reads, Runs, RunsWith, StreamsWith, Writes
 
 __all__ = [
     "AsyncFace",
@@ -16,6 +16,7 @@ __all__ = [
     "Reads",
     "Runs",
     "RunsWith",
+    "StreamsWith",
     "SyncFace",
     "Writes",
     "refuse_running_loop",

@@ -3,17 +3,17 @@
     class Locks(Noun[Face]):
         acquire = Runs(locks.acquire)     # await store.locks.acquire(dfid, {"seat": 1}), or without await
 
-A noun of the async face answers with awaitables, a noun of the sync face with the values themselves. Type checkers and
-`inspect.signature` see the operation without its `tx`.
+A noun of the async face answers with awaitables, a noun of the sync face with the values themselves; streams with
+async and with plain iterators. Type checkers and `inspect.signature` see the operation without its `tx`.
 """
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from holdfast.db.effects import Work
+from holdfast.db.effects import Stream, Work
 from holdfast.db.tx import Refused, Tx
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace
@@ -151,3 +151,24 @@ class RunsWith(Verb[P, T]):
         """Each call drives the work to its end."""
         fn, run = self.fn, noun._face.run
         return lambda *args, **kwargs: run(fn(noun.held, *args, **kwargs))
+
+
+class StreamsWith(Verb[P, T]):
+    """A verb that answers bit by bit: work that gives; its first parameter is what its noun holds."""
+
+    hidden = 1
+
+    def __init__(self, fn: Callable[Concatenate[Any, P], Stream[T]]) -> None:
+        super().__init__(fn)
+
+    @overload  # type: ignore[override]
+    def __get__(self, noun: Noun[AsyncFace], owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    @overload
+    def __get__(self, noun: Noun[SyncFace], owner: type) -> Callable[P, Iterator[T]]: ...
+    def __get__(self, noun: Any, owner: type) -> Any:
+        return super().__get__(noun, owner)
+
+    def bind(self, noun: Any) -> Callable[..., Any]:
+        """Each call is an iterator that drives the work as far as it is asked."""
+        fn, stream = self.fn, noun._face.stream
+        return lambda *args, **kwargs: stream(fn(noun.held, *args, **kwargs))

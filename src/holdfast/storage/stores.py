@@ -1,6 +1,6 @@
 """The four stores that services ask for, as protocols; each is also known under the seed's name with an `I`."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,19 +14,19 @@ Record = dict[str, Any]
 class RelationalStore(Protocol):
     """Tables of the membrane, in SQL with `:name` parameters."""
 
-    async def execute(self, query: str, params: Params | None = None) -> int:
+    def execute(self, query: str, params: Params | None = None) -> Awaitable[int]:
         """Run a statement, or a script of several; how many rows it touched."""
         ...
 
-    async def executemany(self, query: str, rows: Sequence[Params]) -> int:
+    def executemany(self, query: str, rows: Sequence[Params]) -> Awaitable[int]:
         """Run one statement for each set of parameters; how many rows that touched."""
         ...
 
-    async def fetch_all(self, query: str, params: Params | None = None) -> list[Record]:
+    def fetch_all(self, query: str, params: Params | None = None) -> Awaitable[list[Record]]:
         """Every row of a query, by column name."""
         ...
 
-    async def fetch_one(self, query: str, params: Params | None = None) -> Record | None:
+    def fetch_one(self, query: str, params: Params | None = None) -> Awaitable[Record | None]:
         """The first row of a query, or None."""
         ...
 
@@ -34,7 +34,7 @@ class RelationalStore(Protocol):
         """Several calls as one: committed at the end, rolled back by an exception."""
         ...
 
-    async def close(self) -> None:
+    def close(self) -> Awaitable[None]:
         """Close it; may be called twice."""
         ...
 
@@ -48,34 +48,34 @@ class VectorStore(Protocol):
         """How many numbers a vector has."""
         ...
 
-    async def add(self, id: str, vector: Sequence[float], metadata: Mapping[str, Any] | None = None) -> None:
+    def add(self, id: str, vector: Sequence[float], metadata: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Keep a vector under an id, in the place of the one that was there; seen by the next search."""
         ...
 
-    async def upsert(self, id: str, vector: Sequence[float], metadata: Mapping[str, Any] | None = None) -> None:
+    def upsert(self, id: str, vector: Sequence[float], metadata: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """The same."""
         ...
 
-    async def search(
+    def search(
         self,
         query: Sequence[float],
         k: int = 10,
         *,
         limit: int | None = None,
         filter: Mapping[str, Any] | None = None,
-    ) -> list[SearchResult]:
+    ) -> Awaitable[list[SearchResult]]:
         """The nearest ones whose metadata match the filter, nearest first; `limit` is another name for `k`."""
         ...
 
-    async def delete(self, id: str) -> bool:
+    def delete(self, id: str) -> Awaitable[bool]:
         """Remove one; whether it was there."""
         ...
 
-    async def count(self) -> int:
+    def count(self) -> Awaitable[int]:
         """How many there are."""
         ...
 
-    async def close(self) -> None:
+    def close(self) -> Awaitable[None]:
         """Close it; may be called twice."""
         ...
 
@@ -84,23 +84,23 @@ class VectorStore(Protocol):
 class BlobStore(Protocol):
     """Bytes by key; a key is a name like `backups/today.bak`, never a path."""
 
-    async def put(self, key: str, data: bytes, content_type: str | None = None) -> str:
+    def put(self, key: str, data: bytes, content_type: str | None = None) -> Awaitable[str]:
         """Keep bytes under a key, in the place of what was there; where they lie."""
         ...
 
-    async def get(self, key: str) -> bytes | None:
+    def get(self, key: str) -> Awaitable[bytes | None]:
         """The bytes of a key, verified, or None."""
         ...
 
-    async def delete(self, key: str) -> bool:
+    def delete(self, key: str) -> Awaitable[bool]:
         """Remove a key; whether it was there."""
         ...
 
-    async def exists(self, key: str) -> bool:
+    def exists(self, key: str) -> Awaitable[bool]:
         """Whether there is such a key."""
         ...
 
-    async def list(self, prefix: str = "") -> list[str]:
+    def list(self, prefix: str = "") -> Awaitable[list[str]]:
         """The keys that begin with a text, sorted."""
         ...
 
@@ -108,11 +108,11 @@ class BlobStore(Protocol):
         """The bytes of a key in pieces, in bounded memory; NotFoundError where there is none."""
         ...
 
-    async def open_write(self, key: str, chunks: AsyncIterator[bytes], content_type: str | None = None) -> str:
+    def open_write(self, key: str, chunks: AsyncIterator[bytes], content_type: str | None = None) -> Awaitable[str]:
         """Keep what arrives in pieces, all of it or nothing; where it lies."""
         ...
 
-    async def close(self) -> None:
+    def close(self) -> Awaitable[None]:
         """Close it; may be called twice."""
         ...
 
@@ -121,11 +121,11 @@ class BlobStore(Protocol):
 class TelemetryStore(Protocol):
     """Events in the order they happened."""
 
-    async def append(self, events: Sequence[TelemetryEvent]) -> None:
+    def append(self, events: Sequence[TelemetryEvent]) -> Awaitable[None]:
         """Keep events, all of them or none."""
         ...
 
-    async def query(
+    def query(
         self,
         span_id: str | None = None,
         limit: int = 100,
@@ -135,19 +135,19 @@ class TelemetryStore(Protocol):
         instance_id: str | None = None,
         since: str | None = None,
         until: str | None = None,
-    ) -> list[TelemetryEvent]:
+    ) -> Awaitable[list[TelemetryEvent]]:
         """Events that match everything said, newest first."""
         ...
 
-    async def count(self) -> int:
+    def count(self) -> Awaitable[int]:
         """How many there are."""
         ...
 
-    async def prune(self, older_than_days: float) -> int:
+    def prune(self, older_than_days: float) -> Awaitable[int]:
         """Remove what is older; how many events that were."""
         ...
 
-    async def close(self) -> None:
+    def close(self) -> Awaitable[None]:
         """Close it; may be called twice."""
         ...
 

@@ -16,13 +16,13 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, cast
 
+from holdfast.content import disk
 from holdfast.crypto import b64, canonical, note
 from holdfast.crypto.keys import PublicKey, Signer
 from holdfast.crypto.note import Note
 from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.errors import FormatError, NotFoundError, ProofError
 from holdfast.model.backup import Entry, Manifest
-from holdfast.upkeep import disk
 
 MANIFEST: Final = "manifest.json"
 SIGNATURE: Final = "manifest.sig"

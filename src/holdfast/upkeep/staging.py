@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdfast.content import disk
 from holdfast.crypto.canonical import sha256_hex
 from holdfast.crypto.keys import PublicKey
 from holdfast.db.sqlite import check_file, copying
 from holdfast.errors import ConflictError, CorruptError, NotFoundError, ProofError
 from holdfast.model.backup import Manifest, Progress
-from holdfast.upkeep import disk, dumps, logcheck, manifest
+from holdfast.upkeep import dumps, logcheck, manifest
 from holdfast.upkeep.catalogue import KERNEL
 from holdfast.upkeep.ceremony import Current, Staged
 from holdfast.upkeep.logcheck import Parts

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.config import Paths
+from holdfast.content import disk
 from holdfast.errors import BusyError
-from holdfast.upkeep import disk
 
 JOURNAL: Final = "restore.json"
 _LOCK: Final = "store.lock"

@@ -1,0 +1,130 @@
+"""Blobs in S3, or in what speaks like it: `<prefix>/<first two digits>/<sha256>-<16 digits>`.
+
+Rules:
+- Bytes are read in ranges, each a request of its own with its own time limit: a slow line is no hung one.
+- A bucket should end unfinished multipart uploads by a lifecycle rule: a crash leaves them where no list shows them.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import obstore
+from obstore.exceptions import BaseError, NotFoundError
+from obstore.store import S3Store
+
+from holdfast.db.clock import system_clock
+from holdfast.errors import ConfigError, UnreachableError
+from holdfast.storage.blobs.bodies import Body, Data, Spool, remove_spools
+
+_RANGE: Final = 8 << 20
+_PATIENCE: Final = timedelta(seconds=30)
+
+
+class S3:
+    """A bucket, or a part of one; see Place."""
+
+    kind, pins = "s3", False
+
+    def __init__(self, bucket: str, prefix: str = "", *, spools: Path | None = None, **config: Any) -> None:
+        self._where = f"s3://{bucket}/{prefix.strip('/') + '/' if prefix else ''}"
+        self._spools = spools or Path(tempfile.gettempdir())
+        plain = str(config.get("endpoint", "")).startswith("http://")
+        try:
+            self._store = S3Store(
+                bucket,
+                prefix=prefix or None,
+                client_options={"allow_http": plain, "timeout": _PATIENCE},
+                retry_config={"max_retries": 3, "retry_timeout": _PATIENCE},
+                **config,
+            )
+        except BaseError as error:
+            raise ConfigError(f"{self._where}: {error}") from error
+
+    def take(self, data: Data) -> Body:
+        """See Place."""
+        return Body.of(bytes(data))
+
+    def spool(self) -> Spool:
+        """See Place."""
+        return Spool(self._spools)
+
+    def keep(self, body: Body, name: str) -> str:
+        """See Place."""
+        assert body.data is not None or body.spool is not None
+        source = body.data if body.data is not None else body.spool.path  # type: ignore[union-attr]
+        with self._translated():
+            obstore.put(self._store, _path(name), source, max_concurrency=4)
+        return name
+
+    def pin(self, address: str) -> None:
+        """See Place. An object stays."""
+
+    def open(self, address: str) -> "Ranges":
+        """See Place."""
+        with self._translated():
+            return Ranges(self, address, obstore.head(self._store, _path(address))["size"])
+
+    def range(self, address: str, start: int, length: int) -> bytes:
+        """A part of an object."""
+        with self._translated():
+            return obstore.get_range(self._store, _path(address), start=start, length=length).to_bytes()
+
+    def remove(self, address: str) -> None:
+        """See Place."""
+        try:
+            with self._translated():
+                obstore.delete(self._store, _path(address))
+        except FileNotFoundError:
+            return
+
+    def listed(self, older_than_s: float) -> Iterator[list[str]]:
+        """See Place."""
+        limit = datetime.fromtimestamp(system_clock() / 1e6 - older_than_s, UTC)
+        with self._translated():
+            for page in obstore.list(self._store, chunk_size=1000):
+                yield [found["path"].rpartition("/")[2] for found in page if found["last_modified"] <= limit]
+
+    def tidy(self, older_than_s: float) -> int:
+        """See Place."""
+        return remove_spools(self._spools, older_than_s)
+
+    def where(self, address: str) -> str:
+        """See Place."""
+        return self._where + _path(address)
+
+    def close(self) -> None:
+        """See Place."""
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (NotFoundError, FileNotFoundError) as error:
+            raise FileNotFoundError(str(error)) from error
+        except BaseError as error:
+            raise UnreachableError(f"{self._where}: {error}", place=self._where) from error
+
+
+class Ranges:
+    """An object read from its beginning to its end; see Source."""
+
+    def __init__(self, place: S3, address: str, size: int) -> None:
+        self._place, self._address, self._size, self._at = place, address, size, 0
+
+    def read(self, size: int, /) -> bytes:
+        """See Source."""
+        length = min(size, _RANGE, self._size - self._at)
+        piece = self._place.range(self._address, self._at, length) if length else b""
+        self._at += len(piece)
+        return piece
+
+    def close(self) -> None:
+        """See Source."""
+
+
+def _path(address: str) -> str:
+    return f"{address[:2]}/{address}"
