@@ -23,6 +23,7 @@ from holdfast.evidence.witness import level_of
 from holdfast.model.backup import Progress, Restored
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
+from holdfast.storage import degraded
 from holdfast.upkeep import erase, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
@@ -63,6 +64,7 @@ class Store:
     def _degraded(self, where: dict[str, Any]) -> list[str]:
         found = list(self.settings.warnings)
         found += response.warnings(self.context)
+        found += degraded.warnings(degraded.read(self.paths)).values()
         if where.get("path") == MEMORY:
             found.append("the store is in memory: nothing survives the end of this process")
         return found

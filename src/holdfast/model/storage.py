@@ -91,3 +91,22 @@ class TelemetryEvent(Value):
     project_hash: str | None = None
     span_id: str | None = None
     trace_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus(Value):
+    """One of the four stores: what it runs on, where, and why that is not what was asked for, if it is not."""
+
+    type: str
+    where: str
+    degraded: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StorageStatus(Value):
+    """What a storage runs on, how many operations are in which state, and what is wrong with it."""
+
+    stores: dict[str, StoreStatus]
+    under_way: dict[str, int]
+    degraded: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)

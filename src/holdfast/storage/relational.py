@@ -174,6 +174,12 @@ def _fetch_one(feed: Feed, query: str, params: Params | None = None) -> "Future[
     return feed.say(lambda tx: next(iter(_records(tx.ask(query, _named(params)))), None))
 
 
+def _close(feed: Feed) -> "Future[None]":
+    """Refused: the end of the block ends it."""
+    del feed
+    raise InvalidInputError("a transaction ends with its block")
+
+
 class Transaction(Noun[Face]):
     """A block of calls that count together or not at all."""
 
@@ -181,6 +187,7 @@ class Transaction(Noun[Face]):
     executemany = Hears(_executemany)
     fetch_all = Hears(_fetch_all)
     fetch_one = Hears(_fetch_one)
+    close = Hears(_close)
 
     _ending: "Future[None]"
 
@@ -192,6 +199,10 @@ class Transaction(Noun[Face]):
     def held(self) -> Feed:
         """The way to the transaction."""
         return self._feed
+
+    def transaction(self) -> "Transaction[Face]":
+        """Refused: there is one transaction, and this is it."""
+        raise InvalidInputError("a transaction has none inside it; go on with this one")
 
     def _begin(self) -> None:
         self._ending = self._face.begin(self._feed.run)
