@@ -9,5 +9,15 @@ from holdfast.testing.blobs import BlobSuite
 from holdfast.testing.clocks import FrozenClock, SeededRandom
 from holdfast.testing.database import DatabaseSuite
 from holdfast.testing.faces import FaceSuite
+from holdfast.testing.relational import RelationalSuite
+from holdfast.testing.telemetry import TelemetrySuite
 
-__all__ = ["BlobSuite", "DatabaseSuite", "FaceSuite", "FrozenClock", "SeededRandom"]
+__all__ = [
+    "BlobSuite",
+    "DatabaseSuite",
+    "FaceSuite",
+    "FrozenClock",
+    "RelationalSuite",
+    "SeededRandom",
+    "TelemetrySuite",
+]
