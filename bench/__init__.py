@@ -3,4 +3,4 @@
 Each benchmark is one module with `run(options) -> list[Result]` and `goals(options) -> list[Goal]`.
 """
 
-BENCHMARKS: dict[str, str] = {"dbom": "bench.dbom", "durable": "bench.durable", "log": "bench.log"}
+BENCHMARKS: dict[str, str] = {name: f"bench.{name}" for name in ("dbom", "durable", "log", "telemetry")}

@@ -285,7 +285,7 @@ def test_a_provider_that_was_killed_while_degraded_is_remembered(home: Path) -> 
     (home / "telemetry.db").mkdir()
     program = (
         "import asyncio, os, signal\nfrom holdfast.storage import StorageProvider\n"
-        "async def main():\n    await StorageProvider.from_config()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "async def main():\n    await StorageProvider.from_config_dict({'providers': {'vector': {'dimensions': 2}}})\n    os.kill(os.getpid(), signal.SIGKILL)\n"
         "asyncio.run(main())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
