@@ -33,10 +33,7 @@ _HAND = Migration(
     "CREATE TABLE by_hand (id INTEGER PRIMARY KEY, at TEXT NOT NULL, kind TEXT NOT NULL, span_id TEXT, trace_id TEXT,"
     " data TEXT NOT NULL); CREATE INDEX by_hand_span ON by_hand (span_id);",
 )
-_ADD = sql(
-    "INSERT INTO by_hand (at, kind, span_id, trace_id, data) VALUES (:at, :kind, :span_id, :trace_id, :data)",
-    postgres="SELECT :at, :kind, :span_id, :trace_id, :data",
-)
+_ADD = sql("INSERT INTO by_hand (at, kind, span_id, trace_id, data) VALUES (:at, :kind, :span_id, :trace_id, :data)")
 
 
 def run(options: Options) -> list[Result]:

@@ -283,11 +283,16 @@ async def _without_warnings(storage: StorageProvider) -> None:
 def test_a_provider_that_was_killed_while_degraded_is_remembered(home: Path) -> None:
     home.mkdir()
     (home / "telemetry.db").mkdir()
-    program = (
-        "import asyncio, os, signal\nfrom holdfast.storage import StorageProvider\n"
-        "async def main():\n    await StorageProvider.from_config_dict({'providers': {'vector': {'dimensions': 2}}})\n    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "asyncio.run(main())"
-    )
+    program = f"""
+import asyncio, os, signal
+from holdfast.storage import StorageProvider
+
+async def main():
+    await StorageProvider.from_config_dict({ {"providers": SMALL}!r})
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == -9
     assert "outlives this process" in done.stderr
