@@ -69,7 +69,7 @@ def _events(first: int, count: int = BATCH) -> list[TelemetryEvent]:
             "instance",
             None,
             spans[number // 5],
-            spans[number // 50 * 10],
+            f"{first:016x}{number // 50:016x}",
         )
         for number in range(count)
     ]

@@ -27,7 +27,20 @@ _PACK: Mapping[str, Callable[[bytes], bytes]] = {
 _UNPACK: Mapping[str, Callable[[bytes], bytes]] = {HOT: zlib.decompress, WARM: zlib.decompress, COLD: lzma.decompress}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_NAME = (str, type(None))
+_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def _encoder() -> Callable[[Any], str]:
+    """JSON as text. The standard library makes its fast encoder anew for each call; made once, it takes half the time."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _json.encode
+    encode = make(None, _json.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, False)
+    return lambda value: "".join(encode(value, 0))
+
+
+_dumps = _encoder()
 
 
 class Line(NamedTuple):
@@ -50,7 +63,7 @@ def moment(timestamp: str) -> int:
 def line(event: TelemetryEvent) -> Line:
     """An event as a line; InvalidInputError where it has no type, no time, or data that JSON cannot hold."""
     kind, instance, span, trace = event.event_type, event.instance_id, event.span_id, event.trace_id
-    if not all(isinstance(name, str | None) for name in (instance, span, trace)) or not (kind and str(kind) == kind):
+    if not kind or not _plain(kind, span, trace, instance):
         raise InvalidInputError("an event needs a type, and its names are text")
     at = moment(event.timestamp)
     try:
@@ -58,6 +71,11 @@ def line(event: TelemetryEvent) -> Line:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"the data of an event must be plain JSON: {error}", event_type=kind) from error
     return Line(at, text, (span, trace, instance, kind))
+
+
+def _plain(kind: object, span: object, trace: object, instance: object) -> bool:
+    named = isinstance(span, _NAME) and isinstance(trace, _NAME) and isinstance(instance, _NAME)
+    return named and isinstance(kind, str)
 
 
 def event(parts: Sequence[Any]) -> TelemetryEvent:

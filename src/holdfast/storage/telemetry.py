@@ -145,7 +145,10 @@ def _search(tx: Tx, wanted: Wanted, limit: int) -> list[Found]:
     rows = tx.all(_ROWS, since=wanted.since, until=wanted.until, needle=wanted.needle)
     best = nlargest(limit, [(each[0], _EVER, row[0], each) for row in rows for each in wanted.among(row[1])])
     before, number = _EVER, _EVER
-    while page := _page(tx, wanted, before, number):
+    more = True
+    while more:
+        page = _page(tx, wanted, before, number)
+        more = len(page) == _PAGE
         for number, before in page:
             if len(best) == limit and before < best[-1][0]:
                 return best

@@ -31,6 +31,17 @@ REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {", ".join(sorted(KEPT))} FROM holdfa
 """
 
 
+# An extension can only be made by the owner; where there is none to be made, vectors are scanned.
+_EXTENSION = """
+DO $$ BEGIN
+  IF EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector') THEN
+    CREATE EXTENSION IF NOT EXISTS vector;
+  END IF;
+EXCEPTION WHEN insufficient_privilege THEN NULL;
+END $$
+"""
+
+
 def ensure(wire: Wire, random: Random) -> tuple[str, str] | None:
     """Name and password of the membrane's login, made if it is missing; None where the URL's own is to be used."""
     wire.send(_POWERS, {})
@@ -46,6 +57,7 @@ def ensure(wire: Wire, random: Random) -> tuple[str, str] | None:
     wire.text("SELECT pg_advisory_xact_lock(hashtext('holdfast login'))")
     for statement in _RIGHTS.strip().split(";\n"):
         wire.text(statement)
+    wire.text(_EXTENSION)
     wire.send(_LOGIN, {})
     found = wire.sync()
     name, password = found[0] if found else _make(wire, random)
