@@ -55,10 +55,8 @@ class S3:
 
     def keep(self, body: Body, name: str) -> str:
         """See Place."""
-        assert body.data is not None or body.spool is not None
-        source = body.data if body.data is not None else body.spool.path  # type: ignore[union-attr]
         with self._translated():
-            obstore.put(self._store, _path(name), source, max_concurrency=4)
+            obstore.put(self._store, _path(name), body.source(), max_concurrency=4)
         return name
 
     def pin(self, address: str) -> None:
@@ -108,10 +106,10 @@ class S3:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (NotFoundError, FileNotFoundError) as error:
-            raise FileNotFoundError(str(error)) from error
+        except NotFoundError as error:
+            raise FileNotFoundError(_brief(error)) from error
         except BaseError as error:
-            raise UnreachableError(f"{self._where}: {error}", place=self._where) from error
+            raise UnreachableError(f"{self._where}: {_brief(error)}", place=self._where) from error
 
 
 class Ranges:
@@ -131,6 +129,11 @@ class Ranges:
 
     def close(self) -> None:
         """See Source."""
+
+
+def _brief(error: BaseError) -> str:
+    """What it says first; what follows is for those who mend obstore."""
+    return str(error).partition("\n")[0][:300]
 
 
 def _path(address: str) -> str:
