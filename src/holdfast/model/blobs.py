@@ -42,7 +42,8 @@ def check_key(key: object) -> str:
     """A key that is a name; BlobKeyError for one that is a path, too long, reserved, or no text."""
     fault = _fault(key) if isinstance(key, str) else "it is no text"
     if fault is not None:
-        raise BlobKeyError(f"no key for a blob: {str(key)[:100]!r}, {fault}", key=str(key)[:100], fault=fault)
+        shown = str(key)[:100].encode(errors="backslashreplace").decode()
+        raise BlobKeyError(f"no key for a blob: {shown!r}, {fault}", key=shown, fault=fault)
     return str(key)
 
 

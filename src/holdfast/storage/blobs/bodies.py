@@ -46,27 +46,36 @@ class Spool:
             self._file.flush()
             os.fsync(self._file.fileno())
 
-    def flush(self) -> None:
-        """Let those who open the path see what was added."""
-        with disk.translated(self.path):
-            self._file.flush()
+    def source(self) -> IO[bytes]:
+        """What was added, from the beginning; there even if the file has lost its name."""
+        self._file.seek(0)
+        return self._file
 
     def move(self, target: Path) -> None:
-        """Be that file from now on, in the place of one that is there; a second time, a copy is."""
-        if self._moved:
-            self._copy().move(target)
-            return
-        self.sync()
+        """Be that file from now on, in the place of one that is there; what has moved or lost its name is copied."""
+        spool = self
         with disk.translated(target):
-            os.utime(self.path)  # it is as old as its name: a sweep shall not take it for something left behind
-            os.replace(self.path, target)
-            self._moved = True
+            while not spool._rename(target):
+                spool = self._copy()
             disk.sync_folder(target.parent)
 
+    def _rename(self, target: Path) -> bool:
+        if self._moved:
+            return False
+        self.sync()
+        try:
+            os.utime(self.path)  # it is as old as its name: a sweep shall not take it for something left behind
+            os.replace(self.path, target)
+        except FileNotFoundError:
+            if target.parent.is_dir():
+                return False
+            raise
+        self._moved = True
+        return True
+
     def _copy(self) -> "Spool":
-        copy = Spool(self.path.parent)
-        self._file.seek(0)
-        while piece := self._file.read(PIECE):
+        copy, source = Spool(self.path.parent), self.source()
+        while piece := source.read(PIECE):
             copy.write(piece)
         return copy
 
@@ -105,7 +114,7 @@ def older(folder: Path, seconds: float) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Bytes to be kept, all there: in memory, in a temporary file, or both."""
+    """Bytes to be kept, all there: in memory or in a temporary file."""
 
     size: int
     sha256: str
@@ -116,6 +125,13 @@ class Body:
     def of(cls, data: bytes) -> "Body":
         """Bytes in memory."""
         return cls(len(data), sha256(data).hexdigest(), data)
+
+    def source(self) -> bytes | IO[bytes]:
+        """The bytes, for a client that takes both."""
+        if self.data is not None:
+            return self.data
+        assert self.spool is not None
+        return self.spool.source()
 
     def drop(self) -> None:
         """Remove what is temporary."""
@@ -156,7 +172,6 @@ class Intake:
             return Body.of(b"".join(self._waiting))
         self.flush()
         assert self._spool is not None
-        self._spool.flush()
         return Body(self._size, self._hash.hexdigest(), spool=self._spool)
 
     def drop(self) -> None:

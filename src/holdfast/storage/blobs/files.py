@@ -35,10 +35,14 @@ class Files:
     def take(self, data: Data) -> Body:
         """See Place. The bytes are hashed while they are written."""
         spool = self.spool()
-        with ThreadPoolExecutor(1) as aside:
-            hashing = aside.submit(sha256, data)
-            spool.write(data)
-            spool.sync()
+        try:
+            with ThreadPoolExecutor(1) as aside:
+                hashing = aside.submit(sha256, data)
+                spool.write(data)
+                spool.sync()
+        except BaseException:
+            spool.drop()
+            raise
         return Body(len(data), hashing.result().hexdigest(), spool=spool)
 
     def spool(self) -> Spool:

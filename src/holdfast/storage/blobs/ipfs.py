@@ -34,11 +34,7 @@ class Ipfs:
     def keep(self, body: Body, name: str) -> str:
         """See Place. The address follows from the bytes; it is safe once it is pinned."""
         del name
-        if body.data is not None:
-            return self._kubo.add(body.data, pin=False)
-        assert body.spool is not None
-        with body.spool.path.open("rb") as file:
-            return self._kubo.add(file, pin=False)
+        return self._kubo.add(body.source(), pin=False)
 
     def pin(self, address: str) -> None:
         """See Place."""

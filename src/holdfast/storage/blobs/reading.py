@@ -7,29 +7,36 @@ Rules:
 """
 
 import builtins
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from holdfast.db import Give, Read, Stream, Tx, Work, ask, call
-from holdfast.errors import NotFoundError
+from holdfast.errors import NotFoundError, StaleVersionError
 from holdfast.model.blobs import Blob, can_begin, check_key
 from holdfast.storage.blobs import rows
 from holdfast.storage.blobs.shelf import Shelf
 from holdfast.storage.blobs.verified import Verified, corrupt
 
 _PAGE: Final = 1_000
+_TRIES: Final = 5
 _SUCCESSOR: Final = "\x01"
 """No key has a control character, so nothing lies between a key and the same with this at its end."""
 
 
 def get(shelf: Shelf, key: str) -> Work[bytes | None]:
     """The bytes of a key, verified, or None."""
+    for _ in range(_TRIES):
+        with suppress(StaleVersionError):
+            return (yield from _whole(shelf, key))
+    return (yield from _whole(shelf, key))
+
+
+def _whole(shelf: Shelf, key: str) -> Work[bytes | None]:
     found = yield from _open(shelf, key)
     if found is None:
         return None
-    if found.here:
-        return found.whole()
-    return (yield from call(found.whole))
+    return found.whole() if found.here else (yield from call(found.whole))
 
 
 def open_read(shelf: Shelf, key: str) -> Stream[bytes]:

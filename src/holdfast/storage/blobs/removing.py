@@ -4,7 +4,7 @@ Rules:
 - Bytes go only after their object was doomed (rows.py): never while a key has them, or is about to.
 - Bytes that lost their last key are removed at once; if that fails, or a crash comes first, a sweep does it.
 - A sweep also removes what crashed writers left: bytes without a row, temporary files. It leaves alone what is younger
-  than it is told; even at an age of nothing, a running write of whole bytes ends well, and a stream fails as a whole.
+  than it is told, so as not to disturb; even at an age of nothing, every write under way ends well.
 """
 
 from collections.abc import Iterator, Sequence

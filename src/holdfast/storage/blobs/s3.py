@@ -1,7 +1,8 @@
 """Blobs in S3, or in what speaks like it: `<prefix>/<first two digits>/<sha256>-<16 digits>`.
 
 Rules:
-- Bytes are read in ranges, each a request of its own with its own time limit: a slow line is no hung one.
+- Bytes are read in ranges, each a request of its own with its own time limit: a slow line is no hung one. An object
+  that is removed after its first range, because its key has other bytes by now, is a StaleVersionError.
 - A bucket should end unfinished multipart uploads by a lifecycle rule: a crash leaves them where no list shows them.
 """
 
@@ -17,7 +18,7 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import S3Store
 
 from holdfast.db.clock import system_clock
-from holdfast.errors import ConfigError, UnreachableError
+from holdfast.errors import ConfigError, StaleVersionError, UnreachableError
 from holdfast.storage.blobs.bodies import Body, Data, Spool, remove_spools
 
 _RANGE: Final = 8 << 20
@@ -54,10 +55,8 @@ class S3:
 
     def keep(self, body: Body, name: str) -> str:
         """See Place."""
-        assert body.data is not None or body.spool is not None
-        source = body.data if body.data is not None else body.spool.path  # type: ignore[union-attr]
         with self._translated():
-            obstore.put(self._store, _path(name), source, max_concurrency=4)
+            obstore.put(self._store, _path(name), body.source(), max_concurrency=4)
         return name
 
     def pin(self, address: str) -> None:
@@ -66,12 +65,16 @@ class S3:
     def open(self, address: str) -> "Ranges":
         """See Place."""
         with self._translated():
-            return Ranges(self, address, obstore.head(self._store, _path(address))["size"])
+            answer = obstore.get(self._store, _path(address), options={"range": (0, _RANGE)})
+            return Ranges(self, address, answer.meta["size"], answer.bytes().to_bytes())
 
-    def range(self, address: str, start: int, length: int) -> bytes:
-        """A part of an object."""
-        with self._translated():
-            return obstore.get_range(self._store, _path(address), start=start, length=length).to_bytes()
+    def range(self, address: str, start: int) -> bytes:
+        """A later part of an object."""
+        try:
+            with self._translated():
+                return obstore.get_range(self._store, _path(address), start=start, length=_RANGE).to_bytes()
+        except FileNotFoundError as error:
+            raise StaleVersionError(f"{self.where(address)} was removed while it was read") from error
 
     def remove(self, address: str) -> None:
         """See Place."""
@@ -103,27 +106,34 @@ class S3:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (NotFoundError, FileNotFoundError) as error:
-            raise FileNotFoundError(str(error)) from error
+        except NotFoundError as error:
+            raise FileNotFoundError(_brief(error)) from error
         except BaseError as error:
-            raise UnreachableError(f"{self._where}: {error}", place=self._where) from error
+            raise UnreachableError(f"{self._where}: {_brief(error)}", place=self._where) from error
 
 
 class Ranges:
     """An object read from its beginning to its end; see Source."""
 
-    def __init__(self, place: S3, address: str, size: int) -> None:
-        self._place, self._address, self._size, self._at = place, address, size, 0
+    def __init__(self, place: S3, address: str, size: int, first: bytes) -> None:
+        self._place, self._address, self._size = place, address, size
+        self._held, self._fetched = first, len(first)
 
     def read(self, size: int, /) -> bytes:
         """See Source."""
-        length = min(size, _RANGE, self._size - self._at)
-        piece = self._place.range(self._address, self._at, length) if length else b""
-        self._at += len(piece)
+        if not self._held and self._fetched < self._size:
+            self._held = self._place.range(self._address, self._fetched)
+            self._fetched += len(self._held)
+        piece, self._held = self._held[:size], self._held[size:]
         return piece
 
     def close(self) -> None:
         """See Source."""
+
+
+def _brief(error: BaseError) -> str:
+    """What it says first; what follows is for those who mend obstore."""
+    return str(error).partition("\n")[0][:300]
 
 
 def _path(address: str) -> str:
