@@ -367,3 +367,18 @@ class CompensationFailedError(HoldfastError):
     """The flow is still dirty and keeps its locks: mend the cause, then compensate again."""
 
     code, status, exit_code = "sagas.compensation_failed", 500, 6
+
+
+# --- storage -----------------------------------------------------------------------------------------------------
+
+
+class DimensionError(InvalidInputError):
+    """Give a vector with as many numbers as the store keeps; nothing was written."""
+
+    code = "vectors.dimensions"
+
+
+class EmbeddingMismatchError(ConflictError):
+    """The vectors kept are of another model or length: open the store with that one, or have it re-embedded."""
+
+    code = "vectors.embedding"
