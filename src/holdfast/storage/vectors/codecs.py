@@ -41,6 +41,10 @@ class Codec(Protocol):
         """The same for some rows only, as closely as the codec can."""
         ...
 
+    def decode(self, kept: Arrays, rows: Rows) -> Floats:
+        """What is kept of some rows, as numbers."""
+        ...
+
 
 class Plain:
     """The numbers themselves: one product of matrix and vector."""
@@ -62,6 +66,10 @@ class Plain:
     def look(self, kept: Arrays, unit: Floats, rows: Rows) -> tuple[Floats, Floats | float]:
         """See Codec."""
         return kept["values"][rows] @ unit, len(unit) * _ROUNDING
+
+    def decode(self, kept: Arrays, rows: Rows) -> Floats:
+        """See Codec."""
+        return kept["values"][rows]
 
 
 class Int8:
@@ -94,6 +102,10 @@ class Int8:
     def look(self, kept: Arrays, unit: Floats, rows: Rows) -> tuple[Floats, Floats | float]:
         """See Codec."""
         return (kept["values"][rows].astype(np.float32) @ unit) * kept["scale"][rows], kept["error"][rows]
+
+    def decode(self, kept: Arrays, rows: Rows) -> Floats:
+        """See Codec."""
+        return kept["values"][rows] * kept["scale"][rows][:, None]
 
 
 def best() -> Codec:

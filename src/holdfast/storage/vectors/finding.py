@@ -1,7 +1,8 @@
 """How vectors are found: scans of the matrix, confirmed by the rows.
 
 A search looks at a matrix that is up to date, learns which rows can be among the nearest, and reads just those: what it
-answers is what the rows say. Whatever changed in between has another stamp, and is looked for again.
+answers is what the rows say. What changed in between has another stamp; then it is looked for again. Where rows change
+faster than that, it answers with what they have become.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,10 @@ from holdfast.model.storage import SearchResult
 from holdfast.storage.vectors import ranking, rows, scan
 from holdfast.storage.vectors.codecs import Floats, Rows
 from holdfast.storage.vectors.facets import Facets
+from holdfast.storage.vectors.following import Following
+from holdfast.storage.vectors.given import matches
 from holdfast.storage.vectors.matrix import View
-from holdfast.storage.vectors.shelf import Following
+from holdfast.storage.vectors.rows import Kept
 from holdfast.storage.vectors.signs import SignIndex
 
 _HERE = 1 << 20
@@ -30,6 +33,10 @@ class Finder(Protocol):
 
     def search(self, unit: Unit, k: int, wanted: dict[str, str]) -> Work[list[SearchResult]]:
         """The k nearest whose metadata have what is wanted, nearest first, equals by id."""
+        ...
+
+    def index(self) -> Work[int]:
+        """Build what makes it faster, where there is such a thing; how many vectors that holds."""
         ...
 
     def close(self) -> None:
@@ -46,26 +53,34 @@ class ScanFinder:
 
     def search(self, unit: Unit, k: int, wanted: dict[str, str]) -> Work[list[SearchResult]]:
         """See Finder."""
-        direction = unit.astype(np.float32)
         for left in reversed(range(_TRIES)):
-            view = yield from self.following.current()
-            if not view.alive:
-                return []
-            allowed = yield from self._facets.allowed(view, wanted)
-            near = yield from _away(view, lambda: self.scan(view, direction, k, allowed))  # noqa: B023
-            found = yield from ask(Read(lambda tx: rows.fetch(tx, [view.ids[row] for row in near])))  # noqa: B023
-            stamps = {view.ids[row]: int(view.kept["stamps"][row]) for row in near}
-            same = [row for row in found if stamps[row.id] == row.stamp]
-            if len(same) == len(near) or not left:
-                return ranking.rank(same, unit, k)
-        raise AssertionError("the last try always answers")
+            found, changed = yield from self._look(unit, k, wanted)
+            if not changed or not left:
+                break
+        return ranking.rank([row for row in found if not changed or matches(row.metadata, wanted)], unit, k)
+
+    def _look(self, unit: Unit, k: int, wanted: dict[str, str]) -> Work[tuple[list[Kept], bool]]:
+        """The rows that can be nearest as they are now, and whether any changed while it was looked for them."""
+        view, direction = (yield from self.following.current()), unit.astype(np.float32)
+        if not view.alive:
+            return [], False
+        allowed = yield from self._facets.allowed(view, wanted)
+        near = yield from _away(view, lambda: self.scan(view, direction, k, allowed))
+        stamps = {view.ids[row]: int(view.kept["stamps"][row]) for row in near}
+        found = yield from ask(Read(lambda tx: rows.fetch(tx, list(stamps))))
+        return found, {row.id: row.stamp for row in found} != stamps
 
     def scan(self, view: View, direction: Floats, k: int, allowed: scan.Allowed) -> Rows:
         """The rows that can be among the nearest."""
         codec = self.following.matrix.codec
         if self._signs is not None:
-            return scan.quantised(view, codec, self._signs, direction, k, allowed)
+            return scan.quantised(view, codec, direction, k, allowed, signs=self._signs)
         return scan.exact(view, codec, direction, k, allowed)
+
+    def index(self) -> Work[int]:
+        """See Finder: a scan needs none."""
+        yield from ()
+        return 0
 
     def close(self) -> None:
         """See Finder."""

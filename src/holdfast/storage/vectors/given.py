@@ -1,7 +1,7 @@
 """What callers give, checked: ids, vectors, metadata, how many results.
 
 Rules:
-- A vector has as many numbers as the store keeps, all finite, not all zero once they are float32: zero has no direction.
+- A vector has as many numbers as the store keeps, all finite, not all zero as float32: zero has no direction.
 - An id is 1 to 500 printable characters.
 - Metadata is a JSON object. A query of zeros is allowed and finds nothing.
 """
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from holdfast.errors import DimensionError, InvalidInputError
 
 MOST_RESULTS = 10_000
+LONGEST = 16_384
 _LONGEST_ID = 500
 
 
@@ -36,8 +37,9 @@ def query(given: Sequence[float], dimensions: int) -> NDArray[np.float64] | None
     largest = np.abs(numbers).max()
     if largest == 0:
         return None
-    numbers = numbers / largest  # or squares of the very large and the very small would be lost
-    return numbers / np.linalg.norm(numbers)
+    numbers /= largest  # or squares of the very large and the very small would be lost
+    numbers /= np.linalg.norm(numbers)
+    return numbers
 
 
 def _numbers(given: Any, dimensions: int) -> NDArray[np.float64]:
@@ -56,7 +58,14 @@ def _numbers(given: Any, dimensions: int) -> NDArray[np.float64]:
     return numbers
 
 
-def identity(given: str) -> str:
+def length(given: int) -> int:
+    """How many numbers vectors shall have."""
+    if type(given) is not int or not 1 <= given <= LONGEST:
+        raise InvalidInputError(f"vectors have 1 to {LONGEST} numbers", field="dimensions")
+    return given
+
+
+def identity(given: Any) -> str:
     """An id."""
     if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST_ID or not given.isprintable():
         raise InvalidInputError(f"an id is 1 to {_LONGEST_ID} printable characters", field="id")
@@ -78,8 +87,18 @@ def wanted(given: Mapping[str, Any] | None) -> dict[str, str]:
     return {key: plain(value) for key, value in given.items()}
 
 
+def matches(metadata: str, wanted: Mapping[str, str]) -> bool:
+    """Whether metadata have what is wanted; a key that is absent counts as null."""
+    if not wanted:
+        return True
+    known = json.loads(metadata)
+    return all(plain(known.get(key)) == value for key, value in wanted.items())
+
+
 def plain(value: Any) -> str:
     """A JSON value as text; equal values have equal texts: 1 and 1.0, but not 1 and true."""
+    if isinstance(value, str):
+        return f'"{value}'  # no other value begins so
     return json.dumps(_reduced(value), sort_keys=True, separators=(",", ":"))
 
 
@@ -91,7 +110,7 @@ def _reduced(value: Any) -> Any:
     return [_reduced(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _json(field: str, given: Mapping[str, Any]) -> str:
+def _json(field: str, given: Any) -> str:
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise InvalidInputError(f"{field} is an object with text keys", field=field)
     try:

@@ -4,6 +4,7 @@ Rules:
 - Rows are only ever added; a vector that changed gets a new row, and its old one is dead. So whoever scans a `View`
   scans what stood there when it was taken, without a lock, while others add.
 - It grows in place until its room is used up, then moves to half as much again.
+- A dead row has the stamp 0: whoever still looks at it sees that it does not fit the rows any more.
 - Once a quarter of the rows are dead the living move together: a new `epoch`, in which rows have other numbers.
 - It holds no truth: `mark` says up to which change it follows the rows, `total` whether it fits them.
 """
@@ -87,15 +88,17 @@ class Matrix:
         """Take over arrays with room to spare, whose first rows are those of the ids; not yet proven to fit."""
         with self.lock:
             self._begin(kept, ids)
+            stamps = kept["stamps"][: len(ids)]
             self.mark, self.key, self.proven = mark, key, False
-            self.total = int(kept["stamps"][: len(ids)].sum(dtype=np.uint64))
+            self.total, self._dead = int(stamps.sum(dtype=np.uint64)), np.flatnonzero(stamps == 0)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Follow changes in their order; of several to one id the last counts."""
         last = {id: (stamp, vector) for id, stamp, vector in changes}
         with self.lock:
             if self._rows is None:
-                self._rows = dict(zip(self._ids, range(self._count), strict=True))
+                stamps = self._kept["stamps"][: self._count].tolist()
+                self._rows = {id: row for row, (id, stamp) in enumerate(zip(self._ids, stamps, strict=True)) if stamp}
             rows = self._rows
             known = {id: rows[id] for id in last if id in rows}
             same = {id for id, row in known.items() if self._kept["stamps"][row] == last[id][0]}
@@ -109,6 +112,7 @@ class Matrix:
     def _bury(self, rows: list[int]) -> None:
         if rows:
             self.total -= int(self._kept["stamps"][rows].sum(dtype=np.uint64))
+            self._kept["stamps"][rows] = 0
             self._dead = np.concatenate([self._dead, np.array(rows, np.intp)])
 
     def _append(self, new: list[tuple[str, int, bytes | None]]) -> None:
@@ -150,4 +154,5 @@ class Matrix:
 def unit_rows(data: bytes, dimensions: int) -> Floats:
     """Vectors as rows of length one."""
     rows = np.frombuffer(data, "<f4").reshape(-1, dimensions).astype(np.float64)
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows.astype(np.float32)

@@ -60,6 +60,14 @@ def facts(tx: Tx) -> Facts:
     return Facts(*row)
 
 
+def known(tx: Tx, key: str) -> Facts:
+    """What holds for all vectors, if they are still those of that key."""
+    found = facts(tx)
+    if found.key != key:
+        raise EmbeddingMismatchError("all vectors were replaced by those of another model; open them again")
+    return found
+
+
 _BEGIN = sql(
     "INSERT INTO vector_facts (one, key, dimensions, model, created_at) VALUES (1, :key, :dimensions, :model, :now)"
     " ON CONFLICT (one) DO NOTHING"
@@ -89,7 +97,9 @@ def fits(known: Facts, *, dimensions: int | None, model: str | None) -> None:
             f"the vectors kept here have {known.dimensions} numbers, not {dimensions}", dimensions=known.dimensions
         )
     if model is not None and model != known.model:
-        raise EmbeddingMismatchError(f"the vectors kept here were made by {known.model}, not {model}", model=known.model)
+        raise EmbeddingMismatchError(
+            f"the vectors kept here were made by {known.model}, not {model}", model=known.model
+        )
 
 
 # Numbers of a server that a dump was taken from may be ahead of this one's.
@@ -116,6 +126,22 @@ def _sweep(tx: Tx) -> None:
         tx.execute(_SWEPT, newest=newest, expect=1)
 
 
+_BESIDE = sql_postgres("SELECT pg_advisory_xact_lock_shared(hashtext('holdfast vectors'))")
+_ALONE = sql_postgres("SELECT pg_advisory_xact_lock(hashtext('holdfast vectors'))")
+
+
+def _beside(tx: Tx) -> None:
+    """Write beside others, but not while all vectors are exchanged; on SQLite there is one writer anyway."""
+    if tx.dialect == "postgres":
+        tx.execute(_BESIDE)
+
+
+def alone(tx: Tx) -> None:
+    """Wait until nobody writes vectors, and keep it so to the end of the transaction."""
+    if tx.dialect == "postgres":
+        tx.all(_ALONE)
+
+
 _PUT = sql(
     "INSERT INTO vectors (change, id, stamp, vector, metadata)"
     " SELECT coalesce((SELECT max(change) FROM vectors), 0) + 1, :id, :stamp, :vector, :metadata"
@@ -136,11 +162,15 @@ _SAY = sql(
 _UNSAY = sql("DELETE FROM embedding_metadata WHERE source_id = :id")
 
 
-def put(tx: Tx, vector: Vector, *, key: str) -> None:
-    """Keep a vector, in the place of the one that had its id; ExpectationError if the key is not the present one."""
-    tx.execute(
-        _PUT, id=vector.id, stamp=stamp(tx), vector=vector.vector, metadata=vector.metadata, key=key, expect=1
-    )
+def put_all(tx: Tx, vectors: Iterable[Vector], *, key: str) -> None:
+    """Keep vectors, in the place of those that had their ids; ExpectationError if the key is not the present one."""
+    _beside(tx)
+    for vector in vectors:
+        _put(tx, vector, key)
+
+
+def _put(tx: Tx, vector: Vector, key: str) -> None:
+    tx.execute(_PUT, id=vector.id, stamp=stamp(tx), vector=vector.vector, metadata=vector.metadata, key=key, expect=1)
     if vector.content is None:
         tx.execute(_UNSAY, id=vector.id)
     else:
@@ -162,6 +192,7 @@ _DROP = sql(
 
 def drop(tx: Tx, id: str) -> bool:
     """Remove a vector and what is said of it; whether it was there."""
+    _beside(tx)
     gone = tx.count(_DROP, id=id) > 0
     if gone:
         tx.execute(_UNSAY, id=id)
@@ -196,15 +227,23 @@ def changes(tx: Tx, change: int, id: str, *, limit: int) -> list[Row]:
     return tx.all(_CHANGES, change=change, id=id, limit=limit)
 
 
-_HORIZON = sql_postgres("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+class Moment(NamedTuple):
+    """What a snapshot of PostgreSQL shows."""
+
+    horizon: int
+    """Up to this number nothing more can appear."""
+    order: tuple[int, int]
+    """Larger in later snapshots."""
 
 
-def horizon(tx: Tx, last: int) -> int:
-    """The number up to which nothing more can appear once everything up to `last` was read."""
-    if tx.dialect == "sqlite":
-        return last
-    [(oldest,)] = tx.all(_HORIZON)
-    return int(oldest) - 1
+_SNAPSHOT = sql_postgres("SELECT pg_current_snapshot()::text")
+
+
+def moment(tx: Tx) -> Moment:
+    """Which transactions the snapshot shows: all that had ended when it was taken, whatever their numbers."""
+    [(text,)] = tx.all(_SNAPSHOT)
+    oldest, next_, under_way = text.split(":")
+    return Moment(int(oldest) - 1, (int(next_), -len(under_way.split(",")) if under_way else 0))
 
 
 _FETCH = sql(

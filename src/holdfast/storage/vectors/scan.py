@@ -1,7 +1,8 @@
 """Which rows of a matrix can be among the nearest: intervals in, row numbers out.
 
 Exact: every row whose best case is no worse than the k-th best worst case. So none of the k nearest is ever left out.
-Quantised: the rows whose signs differ least go on, a hundred a result; only they are looked at more closely.
+Quantised: the thousand rows whose signs differ least are looked at more closely. If the nearest are among the first
+quarter of them, there are hardly any beyond; else signs say little about these vectors, and all rows are scanned.
 """
 
 import numpy as np
@@ -9,10 +10,11 @@ from numpy.typing import NDArray
 
 from holdfast.storage.vectors.codecs import Codec, Floats, Rows
 from holdfast.storage.vectors.matrix import View
-from holdfast.storage.vectors.signs import SignIndex
+from holdfast.storage.vectors.signs import Counts, SignIndex
+from holdfast.storage.vectors.signs import most as signs_differ_at_most
 
 _BLOCK = 32
-_SHORTLIST, _SHARE = 1000, 100
+_SHORTLIST, _FOR_EACH = 1000, 20
 
 Allowed = NDArray[np.bool_] | None
 
@@ -24,15 +26,25 @@ def exact(view: View, codec: Codec, unit: Floats, k: int, allowed: Allowed) -> R
     return closer(view, codec, unit, k, _candidates(near, off, k))
 
 
-def quantised(view: View, codec: Codec, signs: SignIndex, unit: Floats, k: int, allowed: Allowed) -> Rows:
+def quantised(view: View, codec: Codec, unit: Floats, k: int, allowed: Allowed, *, signs: SignIndex) -> Rows:
     """Rows among which the k nearest are most probably."""
-    differing = signs.differing(view, unit)
+    differing, most = signs.differing(view, unit), signs_differ_at_most(len(unit))
+    differing[view.dead] = most + 1
     if allowed is not None:
-        differing[~allowed] = 2 * len(unit)
-    differing[view.dead] = 2 * len(unit)
-    few = np.bincount(differing.astype(np.intp), minlength=len(unit) + 1)[: len(unit) + 1].cumsum()
-    wanted = min(max(_SHORTLIST, k * _SHORTLIST // 10, view.count // _SHARE), few[-1])
-    return closer(view, codec, unit, k, np.flatnonzero(differing <= np.searchsorted(few, wanted)))
+        differing[~allowed] = most + 1
+    upto = np.bincount(differing, minlength=most + 2)[: most + 1].cumsum()
+    wanted = min(max(_SHORTLIST, k * _FOR_EACH), upto[-1])
+    rows = np.flatnonzero(differing <= np.searchsorted(upto, wanted))
+    near, off = codec.look(view.kept, unit, rows)
+    if wanted < upto[-1] and _deep(near, differing[rows], k) > np.searchsorted(upto, wanted // 4):
+        return exact(view, codec, unit, k, allowed)
+    return rows[_candidates(near, off, k)]
+
+
+def _deep(near: Floats, differing: Counts, k: int) -> int:
+    """The largest number of differing signs among the k nearest."""
+    nearest = np.argpartition(near, len(near) - k)[len(near) - k :] if len(near) > k else slice(None)
+    return int(differing[nearest].max(initial=0))
 
 
 def closer(view: View, codec: Codec, unit: Floats, k: int, rows: Rows) -> Rows:

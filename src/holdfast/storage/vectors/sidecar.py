@@ -14,6 +14,7 @@ import mmap
 import os
 import tempfile
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -48,9 +49,10 @@ def load(path: Path, matrix: Matrix, *, key: str) -> bool:
 
 
 def save(path: Path, matrix: Matrix) -> None:
-    """Write the living rows of a matrix; a disk that does not let us is no reason to fail."""
+    """Write a matrix as it stands; a disk that does not let us is no reason to fail."""
     with matrix.lock:
         view, mark, key = matrix.view(), matrix.mark, matrix.key
+        view = replace(view, kept={**view.kept, "stamps": view.kept["stamps"].copy()})
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, aside = tempfile.mkstemp(prefix=".vectors-", dir=path.parent)
@@ -82,25 +84,27 @@ def _array(area: mmap.mmap, head: dict[str, Any], name: str, kind: str, width: i
 
 
 def _write(file: BinaryIO, view: View, head: dict[str, Any]) -> None:
-    alive = np.ones(view.count, np.bool_)
-    alive[view.dead] = False
-    ids = "\n".join(id for id, lives in zip(view.ids, alive, strict=False) if lives).encode()
-    count = int(alive.sum())
-    room, at, arrays = count + count // 8 + 1024, dict[str, int](), list[NDArray[Any]]()
-    end = _PAGE
+    room, at, end = view.count + view.count // 8 + 1024, dict[str, int](), _PAGE
+    ids = "\n".join(view.ids[: view.count]).encode()
     for name, array in view.kept.items():
-        arrays.append(np.ascontiguousarray(array if count == view.count else array[alive]))
         at[name] = end
         file.seek(end)
-        file.write(memoryview(arrays[-1]).cast("B") if count else b"")
-        end = -(-(end + room * arrays[-1].itemsize * (array.shape[1] if array.ndim > 1 else 1)) // _PAGE) * _PAGE
+        file.write(array.reshape(-1).view(np.uint8).data)
+        end = -(-(end + room * array.itemsize * int(np.prod(array.shape[1:]))) // _PAGE) * _PAGE
+    file.truncate(end)
     file.seek(end)
-    file.write(ids or b"")
-    file.truncate(end + len(ids))
-    head |= {"count": count, "room": room, "at": at, "ids": end, "end": end + len(ids), "sum": _sum(arrays, ids)}
+    file.write(ids)
+    total = _sum(list(view.kept.values()), ids)
+    head |= {"count": view.count, "room": room, "at": at, "ids": end, "end": end + len(ids), "sum": total}
     text = json.dumps(head)
     file.seek(0)
     file.write("\n".join([_MAGIC, text, hashlib.sha256(text.encode()).hexdigest(), ""]).encode())
+
+
+def file_sum(path: Path) -> str:
+    """The checksum of a whole file."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as area:
+        return _sum([np.frombuffer(bytes(area), np.uint8)], b"")
 
 
 def _sum(arrays: list[NDArray[Any]], ids: bytes) -> str:
