@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from holdfast import sync
@@ -21,10 +22,34 @@ def postgres() -> Iterator[Postgres]:
 @pytest.fixture
 def postgres_url(postgres: Postgres) -> Iterator[str]:
     """An empty database of its own for one test."""
+    yield from _database(postgres)
+
+
+def _database(server: Postgres) -> Iterator[str]:
     name = f"t{uuid.uuid4().hex[:12]}"
-    postgres.sql(f"CREATE DATABASE {name}")
-    yield postgres.url(name)
-    postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
+    server.sql(f"CREATE DATABASE {name}")
+    yield server.url(name)
+    server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def pgvector() -> Iterator[Postgres]:
+    """A server of its own: its build of the extension may be for another processor, and take the server down."""
+    server = Postgres()
+    try:
+        server.sql("CREATE EXTENSION vector")
+        server.sql("SELECT '[1,2]'::vector <=> '[2,1]'::vector")
+    except psycopg.Error as error:
+        server.stop()
+        pytest.skip(f"this server cannot compare vectors: {error}")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def pgvector_url(pgvector: Postgres) -> Iterator[str]:
+    """An empty database of its own for one test, on a server with the extension `vector`."""
+    yield from _database(pgvector)
 
 
 @pytest.fixture(scope="session")

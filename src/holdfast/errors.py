@@ -225,15 +225,6 @@ class MigrationEditedError(MigrationError):
     code = "migration.edited"
 
 
-# --- storage of services -----------------------------------------------------------------------------------------
-
-
-class StorageBusyError(HoldfastError):
-    """The storage is migrating or recovering and takes no other work; try again when that is done."""
-
-    code, status, exit_code = "storage.busy", 503, 6
-
-
 # --- other servers -----------------------------------------------------------------------------------------------
 
 
@@ -399,6 +390,12 @@ class CompensationFailedError(HoldfastError):
 # --- storage -----------------------------------------------------------------------------------------------------
 
 
+class StorageBusyError(HoldfastError):
+    """The storage is migrating or recovering and takes no other work; try again when that is done."""
+
+    code, status, exit_code = "storage.busy", 503, 6
+
+
 class BlobKeyError(InvalidInputError):
     """Name the blob otherwise: `a/b.c`, no path, no control characters, at most 1,024 bytes; nothing was written."""
 
@@ -409,3 +406,15 @@ class BlobCorruptError(CorruptError):
     """The bytes of the blob are gone or altered: keep a copy, then put it again or restore a backup."""
 
     code = "blobs.corrupt"
+
+
+class DimensionError(InvalidInputError):
+    """Give a vector with as many numbers as the store keeps; nothing was written."""
+
+    code = "vectors.dimensions"
+
+
+class EmbeddingMismatchError(ConflictError):
+    """The vectors kept are of another model or length: open the store with that one, or have it re-embedded."""
+
+    code = "vectors.embedding"
