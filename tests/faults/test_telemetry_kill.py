@@ -10,7 +10,7 @@ from pathlib import Path
 from holdfast.db import open_database
 from holdfast.faces import SyncFace
 from holdfast.storage.telemetry import Telemetry
-from tests.faults.test_kill import _kill_after
+from tests.faults.test_kill import kill_after
 
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "30"))
 
@@ -22,7 +22,7 @@ def _rounds(target: str, rounds: int, seed: int) -> int:
         command = [sys.executable, "-m", "tests.faults.telemetry_writer", target]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
         try:
-            lines = _kill_after(process, chance.uniform(0, 0.15))
+            lines = kill_after(process, chance.uniform(0, 0.15))
         finally:
             process.kill()
             process.wait()

@@ -32,7 +32,7 @@ _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def _encoder() -> Callable[[Any], str]:
-    """JSON as text. The standard library makes its fast encoder for each call anew; made once, it takes half as long."""
+    """JSON as text. The standard library makes its encoder anew for each call; made once, it takes half the time."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return _json.encode

@@ -24,7 +24,7 @@ def read(paths: Paths) -> Periods:
     """The kinds of stores that were in memory, each with `since` and `reason`; what cannot be read is left out."""
     found: Periods = {}
     for place in reversed(_places(paths)):
-        with suppress(OSError, ValueError, AttributeError, TypeError):
+        with suppress(OSError, ValueError, AttributeError, TypeError, LookupError):
             found |= {kind: _period(period) for kind, period in json.loads(place.read_text("utf-8")).items()}
     return found
 

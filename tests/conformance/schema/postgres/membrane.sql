@@ -222,6 +222,36 @@ CREATE TABLE shapes (
   CONSTRAINT shapes_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE vector_facts (
+  one bigint NOT NULL,
+  key text NOT NULL,
+  dimensions bigint NOT NULL,
+  model text,
+  swept bigint NOT NULL DEFAULT 0,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT vector_facts_dimensions_check CHECK ((dimensions > 0)),
+  CONSTRAINT vector_facts_one_check CHECK ((one = 1)),
+  CONSTRAINT vector_facts_pkey PRIMARY KEY (one)
+);
+
+CREATE TABLE vector_moves (
+  id text NOT NULL,
+  model text NOT NULL,
+  stamp bigint NOT NULL,
+  vector bytea NOT NULL,
+  CONSTRAINT vector_moves_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE vectors (
+  change bigint NOT NULL,
+  id text NOT NULL,
+  stamp bigint NOT NULL,
+  vector bytea,
+  metadata text,
+  CONSTRAINT vectors_check CHECK (((stamp = 0) = (vector IS NULL))),
+  CONSTRAINT vectors_pkey PRIMARY KEY (id)
+);
+
 CREATE UNIQUE INDEX agent_state_pkey ON membrane.agent_state USING btree (agent_id);
 CREATE INDEX blob_objects_doomed ON membrane.blob_objects USING btree (doomed_at) WHERE (doomed_at IS NOT NULL);
 CREATE UNIQUE INDEX blob_objects_pkey ON membrane.blob_objects USING btree (place, address);
@@ -262,3 +292,8 @@ CREATE UNIQUE INDEX self_grow_rollback_tokens_pkey ON membrane.self_grow_rollbac
 CREATE INDEX shapes_observed ON membrane.shapes USING btree (observed_at);
 CREATE UNIQUE INDEX shapes_pkey ON membrane.shapes USING btree (id);
 CREATE INDEX shapes_project ON membrane.shapes USING btree (project_hash, observed_at);
+CREATE UNIQUE INDEX vector_facts_pkey ON membrane.vector_facts USING btree (one);
+CREATE UNIQUE INDEX vector_moves_pkey ON membrane.vector_moves USING btree (id);
+CREATE INDEX vectors_change ON membrane.vectors USING btree (change, id);
+CREATE UNIQUE INDEX vectors_pkey ON membrane.vectors USING btree (id);
+CREATE INDEX vectors_stamp ON membrane.vectors USING btree (stamp);

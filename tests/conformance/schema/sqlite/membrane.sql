@@ -224,3 +224,33 @@ CREATE INDEX shapes_observed ON shapes (observed_at);
 
 CREATE INDEX shapes_project ON shapes (project_hash, observed_at);
 
+CREATE TABLE vector_facts (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  key TEXT NOT NULL,
+  dimensions INTEGER NOT NULL CHECK (dimensions > 0),
+  model TEXT,
+  swept INTEGER NOT NULL DEFAULT 0,
+  created_at TEXT NOT NULL
+);
+
+CREATE TABLE vector_moves (
+  id TEXT PRIMARY KEY,
+--postgres:  id TEXT COLLATE "C" PRIMARY KEY,
+  model TEXT NOT NULL,
+  stamp INTEGER NOT NULL,
+  vector BLOB NOT NULL
+);
+
+CREATE TABLE vectors (
+  change INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+--postgres:  change BIGINT NOT NULL,
+--postgres:  id TEXT COLLATE "C" PRIMARY KEY,
+  stamp INTEGER NOT NULL,
+  vector BLOB,
+  metadata TEXT,
+  CHECK ((stamp = 0) = (vector IS NULL))
+);
+
+CREATE INDEX vectors_stamp ON vectors (stamp);
+
