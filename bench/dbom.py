@@ -50,7 +50,7 @@ def run(options: Options) -> list[Result]:
 
 def goals(options: Options) -> list[Goal]:
     """What must be reached, and what is aimed at."""
-    disk = f" (+{options.fsync_ms:g} ms)" if options.fsync_ms else ""
+    disk = options.disk
     return [
         Goal("sign a DBOM: 0.30 x the bare signature", SIGNING, "sign @1", BARE, 0.30),
         Goal(f"submit, 64 callers: as fast as a Green Agent that signs and syncs nothing{disk}", SUBMITTING,

@@ -28,7 +28,7 @@ def run(options: Options) -> list[Result]:
 
 
 def _sqlite(work: str, options: Options) -> Race:
-    most = _shared_callers(options)
+    most = options.crowd  # for the peer that shares one connection: its rate does not depend on them
     contestants = [peers_sqlite.raw(work), peers_sqlite.aio(work, most), peers_sqlite.ceiling(work)]
     if work == "unit":
         contestants += [peers_sqlite.raw_each(work), peers_sqlite.aio_each(work, most)]
@@ -36,11 +36,6 @@ def _sqlite(work: str, options: Options) -> Race:
     threaded = [callers for callers in SYNC_CALLERS if callers in options.callers]
     contestants += [ours.synchronous(work, callers, ours.on_sqlite) for callers in threaded]
     return Race(f"sqlite {work}", contestants, (RAW, f"aiosqlite @{most}", CEILING))
-
-
-def _shared_callers(options: Options) -> int:
-    """Callers for the peer that shares one connection: its rate does not depend on them."""
-    return 64 if 64 in options.callers else max(options.callers)
 
 
 def _reads() -> Race:
@@ -65,7 +60,7 @@ def goals(options: Options) -> list[Goal]:
     """What must be reached, and what spec/performance.md aims at."""
     unit, reads, read = "sqlite unit", "sqlite point reads", ("holdfast @8", "aiosqlite @8")
     fast, eight = "holdfast @64", "aiosqlite 8 transactions @64"
-    disk = f" (+{options.fsync_ms:g} ms)" if options.fsync_ms else ""
+    disk = options.disk
     return [
         Goal(f"unit, 64 callers: 0.75 x ceiling{disk}", unit, fast, CEILING, 0.75),
         Goal(f"unit, 64 callers: 10 x raw, a commit per statement{disk}", unit, fast, RAW_EIGHT, 10),

@@ -32,6 +32,16 @@ class Options:
         """Whether this backend takes part."""
         return self.backend in ("all", backend)
 
+    @property
+    def crowd(self) -> int:
+        """The callers of a contestant that is measured at one number of them only."""
+        return 64 if 64 in self.callers else max(self.callers)
+
+    @property
+    def disk(self) -> str:
+        """What is said of the disk behind a goal."""
+        return f" (+{self.fsync_ms:g} ms)" if self.fsync_ms else ""
+
 
 class Meter:
     """Collects when each unit became durable; `open` until the time is up."""

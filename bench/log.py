@@ -71,7 +71,7 @@ def run(options: Options) -> list[Result]:
 
 def goals(options: Options) -> list[Goal]:
     """What must be reached."""
-    disk = f" (+{options.fsync_ms:g} ms)" if options.fsync_ms else ""
+    disk = options.disk
     return [
         Goal(f"append: at most 1.6 x the bare row (1 / 1.6){disk}", APPEND, "append @1", BARE, 1 / 1.6),
         Goal(f"{PROOF}: at most 2 ms", PROOF, "holdfast @1", BUDGET, 1.0),

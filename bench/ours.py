@@ -9,15 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from bench import whole
 from bench import workload as w
 from bench.harness import Contestant, Meter
 from bench.peers_postgres import Server
 from bench.peers_read import keys
+from bench.places import Place, in_a_folder
 from bench.threads import threads
 from holdfast.db import Database, Migration, Tx, open_database, sql
+from holdfast.evidence import leaves
+from holdfast.evidence.leaves import Projection
 from holdfast.faces import AsyncFace, SyncFace
 
 MIGRATIONS = [Migration("0001_bench", w.SCHEMA)]
+STORE = [Migration("9000_bench", w.SCHEMA)]
 
 _FILL_ACCOUNTS = sql(w.FILL_ACCOUNTS)
 _FILL_ITEMS = sql(w.FILL_ITEMS)
@@ -54,6 +59,10 @@ _COMPLETE = sql(w.UNIT_COMPLETE)
 
 def unit(tx: Tx, number: int) -> None:
     """One decision, eight statements."""
+    tx.execute(_COMPLETE, flow=_decide(tx, number), output=w.OUTPUT, now=tx.now, expect=1)
+
+
+def _decide(tx: Tx, number: int) -> str:
     flow, now = tx.new_id(), tx.now
     tx.execute(_CREATE, flow=flow, agent=w.AGENT, input=w.INPUT, now=now)
     tx.execute(_CREATED, flow=flow, now=now)
@@ -62,7 +71,19 @@ def unit(tx: Tx, number: int) -> None:
     tx.execute(_REMEMBER, key=f"key-{flow}", flow=flow, response=w.OUTPUT, now=now)
     tx.execute(_LOCK, resource=f"resource-{number % w.RESOURCES}", flow=flow, now=now, expect=1)
     tx.execute(_AUDIT, event=f"event-{flow}", flow=flow, payload=w.PAYLOAD, now=now)
-    tx.execute(_COMPLETE, flow=flow, output=w.OUTPUT, now=now, expect=1)
+    return flow
+
+
+DECISION = Projection("flows", 1, ("flow_id", "agent_id", "status", "input", "output", "created_at", "updated_at"))
+_COMPLETE_LOGGED = sql(w.LOGGED_COMPLETE)
+
+
+def logged(tx: Tx, number: int) -> None:
+    """The same, with a leaf for what was decided."""
+    flow, now = _decide(tx, number), tx.now
+    row = {"flow_id": flow, "agent_id": w.AGENT, "status": "COMPLETED", "input": w.INPUT, "output": w.OUTPUT}
+    leaf, _, salt = leaves.stamp(tx, "decision", DECISION, {**row, "created_at": now, "updated_at": now})
+    tx.execute(_COMPLETE_LOGGED, flow=flow, output=w.OUTPUT, now=now, leaf=leaf, salt=salt, expect=1)
 
 
 _READ = sql(w.READ)
@@ -81,7 +102,7 @@ class Work(Protocol):
 
 
 Call = Callable[[Callable[[Tx], object]], Awaitable[object]]
-_WORKS: dict[str, Work] = {"txn": txn, "unit": unit, "read": read}
+_WORKS: dict[str, Work] = {"txn": txn, "unit": unit, "logged": logged, "whole": whole.decide, "read": read}
 Opener = Callable[[], AbstractContextManager[Database]]
 
 
@@ -100,6 +121,13 @@ def on_postgres(running: Server) -> Iterator[Database]:
 
 
 @contextmanager
+def on_store(place: Place = in_a_folder) -> Iterator[Database]:
+    """A fresh store with its log, and the agent who decides."""
+    with place() as (home, url), whole.opened(home, url, *STORE) as store:
+        yield store.database
+
+
+@contextmanager
 def _filled(target: str) -> Iterator[Database]:
     db = open_database(target, migrations=MIGRATIONS)
     try:
@@ -109,7 +137,7 @@ def _filled(target: str) -> Iterator[Database]:
         db.close()
 
 
-def asynchronous(work: str, callers: int, opener: Opener) -> Contestant:
+def asynchronous(work: str, callers: int, opener: Opener, name: str = "holdfast") -> Contestant:
     """The async face with that many callers on one loop."""
     act = _WORKS[work]
     numbers = keys if work == "read" else partial(itertools.count, step=callers)
@@ -130,7 +158,7 @@ def asynchronous(work: str, callers: int, opener: Opener) -> Contestant:
         with opener() as db:
             asyncio.run(all_callers(db, meter))
 
-    return Contestant("holdfast", callers, sample)
+    return Contestant(name, callers, sample)
 
 
 def synchronous(work: str, callers: int, opener: Opener) -> Contestant:

@@ -20,7 +20,7 @@ SETTINGS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreig
 GROUP = 100
 Execute = Callable[..., Any]
 _STATEMENTS = Statements()
-_MAKERS: dict[str, StepMaker] = {"txn": _STATEMENTS.txn, "unit": _STATEMENTS.unit}
+_MAKERS: dict[str, StepMaker] = {"txn": _STATEMENTS.txn, "unit": _STATEMENTS.unit, "logged": _STATEMENTS.logged}
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def ceiling(work: str) -> Contestant:
 
     def sample(meter: Meter) -> None:
         with fresh() as path:
-            connection = _open_apsw(path)
+            connection = open_apsw(path)
             cursor = connection.cursor()
             execute, numbers = cursor.execute, itertools.count()
             meter.start()
@@ -100,8 +100,10 @@ def ceiling(work: str) -> Contestant:
     return Contestant("ceiling", 1, sample)
 
 
-def _open_apsw(path: str) -> apsw.Connection:
+def open_apsw(path: str) -> apsw.Connection:
+    """A connection with the settings of every peer."""
     connection = apsw.Connection(path)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # as the product: a join is not planned anew each time
     for setting in SETTINGS:
         connection.execute(setting)
     return connection

@@ -3,6 +3,7 @@
 `txn`   SELECT + UPDATE + INSERT, the textbook transaction.
 `unit`  the eight statements of one agent decision: flow, transition, running, transition,
         idempotency, lock, audit, completed.
+`logged` the same, and the decision's row has a leaf in the log; peers, who have no log, write a constant in its place.
 `read`  one row by its primary key.
 """
 
@@ -19,7 +20,8 @@ ROWS = 1_000
 READ_ROWS = 10_000
 RESOURCES = 1_000
 
-# Tokens as in the product's migrations; `plain` gives peers the same tables.
+# Tokens as in the product's migrations; `plain` gives peers the same tables. No name is one of the product's own, so
+# that they can stand in a real store.
 SCHEMA = """
 CREATE TABLE accounts (id @int PRIMARY KEY, balance @int NOT NULL, updated_at @time);
 CREATE TABLE entries (
@@ -27,26 +29,29 @@ CREATE TABLE entries (
   created_at @time);
 CREATE INDEX entries_account ON entries(account_id);
 CREATE TABLE items (id @int PRIMARY KEY, name TEXT NOT NULL, body TEXT NOT NULL);
-CREATE TABLE decision_flows (
+CREATE TABLE flows (
   flow_id TEXT PRIMARY KEY, agent_id TEXT NOT NULL, status TEXT NOT NULL, input TEXT NOT NULL, output TEXT,
-  created_at @time NOT NULL, updated_at @time NOT NULL);
-CREATE INDEX decision_flows_status ON decision_flows(status, updated_at);
-CREATE TABLE flow_transitions (
-  flow_id TEXT NOT NULL REFERENCES decision_flows(flow_id), seq @int NOT NULL, from_status TEXT,
+  created_at @time NOT NULL, updated_at @time NOT NULL, leaf_id TEXT, leaf_ver @int, leaf_salt @blob);
+CREATE INDEX flows_status ON flows(status, updated_at);
+CREATE TABLE transitions (
+  flow_id TEXT NOT NULL REFERENCES flows(flow_id), seq @int NOT NULL, from_status TEXT,
   to_status TEXT NOT NULL, at @time NOT NULL, PRIMARY KEY (flow_id, seq));
-CREATE TABLE idempotency_cache (
-  key TEXT PRIMARY KEY, flow_id TEXT NOT NULL REFERENCES decision_flows(flow_id), response TEXT NOT NULL,
+CREATE TABLE answers (
+  key TEXT PRIMARY KEY, flow_id TEXT NOT NULL REFERENCES flows(flow_id), response TEXT NOT NULL,
   expires_at @time NOT NULL);
-CREATE INDEX idempotency_cache_expires ON idempotency_cache(expires_at);
-CREATE TABLE resource_locks (
+CREATE INDEX answers_expires ON answers(expires_at);
+CREATE TABLE claims (
   resource TEXT PRIMARY KEY, holder TEXT NOT NULL, fencing @int NOT NULL, acquired_at @time NOT NULL);
-CREATE TABLE decision_audit_events (
-  event_id TEXT PRIMARY KEY, flow_id TEXT NOT NULL REFERENCES decision_flows(flow_id), kind TEXT NOT NULL,
+CREATE TABLE events (
+  event_id TEXT PRIMARY KEY, flow_id TEXT NOT NULL REFERENCES flows(flow_id), kind TEXT NOT NULL,
   payload TEXT NOT NULL, at @time NOT NULL);
-CREATE INDEX decision_audit_events_flow ON decision_audit_events(flow_id);
-CREATE INDEX decision_audit_events_at ON decision_audit_events(at);
+CREATE INDEX events_flow ON events(flow_id);
+CREATE INDEX events_at ON events(at);
 """
-_TYPES = {"sqlite": {"@int": "INTEGER", "@time": "TEXT"}, "postgres": {"@int": "BIGINT", "@time": "TEXT"}}
+_TYPES = {
+    "sqlite": {"@int": "INTEGER", "@time": "TEXT", "@blob": "BLOB"},
+    "postgres": {"@int": "BIGINT", "@time": "TEXT", "@blob": "BYTEA"},
+}
 
 FILL_ACCOUNTS = "INSERT INTO accounts(id, balance) VALUES (:id, :balance)"
 FILL_ITEMS = "INSERT INTO items(id, name, body) VALUES (:id, :name, :body)"
@@ -55,24 +60,26 @@ TXN_SELECT = "SELECT balance FROM accounts WHERE id = :account"
 TXN_UPDATE = "UPDATE accounts SET balance = balance + :amount, updated_at = :now WHERE id = :account"
 TXN_INSERT = "INSERT INTO entries(id, account_id, amount, created_at) VALUES (:id, :account, :amount, :now)"
 
-UNIT_CREATE = """INSERT INTO decision_flows(flow_id, agent_id, status, input, created_at, updated_at)
+UNIT_CREATE = """INSERT INTO flows(flow_id, agent_id, status, input, created_at, updated_at)
   VALUES (:flow, :agent, 'CREATED', :input, :now, :now)"""
-UNIT_CREATED = """INSERT INTO flow_transitions(flow_id, seq, from_status, to_status, at)
+UNIT_CREATED = """INSERT INTO transitions(flow_id, seq, from_status, to_status, at)
   VALUES (:flow, 1, NULL, 'CREATED', :now)"""
-UNIT_RUN = """UPDATE decision_flows SET status = 'RUNNING', updated_at = :now
+UNIT_RUN = """UPDATE flows SET status = 'RUNNING', updated_at = :now
   WHERE flow_id = :flow AND status = 'CREATED'"""
-UNIT_RUNNING = """INSERT INTO flow_transitions(flow_id, seq, from_status, to_status, at)
+UNIT_RUNNING = """INSERT INTO transitions(flow_id, seq, from_status, to_status, at)
   VALUES (:flow, 2, 'CREATED', 'RUNNING', :now)"""
-UNIT_REMEMBER = """INSERT INTO idempotency_cache(key, flow_id, response, expires_at)
+UNIT_REMEMBER = """INSERT INTO answers(key, flow_id, response, expires_at)
   VALUES (:key, :flow, :response, :now)"""
-UNIT_LOCK = """INSERT INTO resource_locks(resource, holder, fencing, acquired_at)
+UNIT_LOCK = """INSERT INTO claims(resource, holder, fencing, acquired_at)
   VALUES (:resource, :flow, 1, :now)
   ON CONFLICT (resource) DO UPDATE
-  SET holder = excluded.holder, fencing = resource_locks.fencing + 1, acquired_at = excluded.acquired_at"""
-UNIT_AUDIT = """INSERT INTO decision_audit_events(event_id, flow_id, kind, payload, at)
+  SET holder = excluded.holder, fencing = claims.fencing + 1, acquired_at = excluded.acquired_at"""
+UNIT_AUDIT = """INSERT INTO events(event_id, flow_id, kind, payload, at)
   VALUES (:event, :flow, 'decided', :payload, :now)"""
-UNIT_COMPLETE = """UPDATE decision_flows SET status = 'COMPLETED', output = :output, updated_at = :now
+UNIT_COMPLETE = """UPDATE flows SET status = 'COMPLETED', output = :output, updated_at = :now
   WHERE flow_id = :flow AND status = 'RUNNING'"""
+LOGGED_COMPLETE = """UPDATE flows SET status = 'COMPLETED', output = :output, updated_at = :now,
+  leaf_id = :leaf, leaf_ver = 1, leaf_salt = :salt WHERE flow_id = :flow AND status = 'RUNNING'"""
 
 _TXN = (TXN_SELECT, TXN_UPDATE, TXN_INSERT)
 _UNIT = (
@@ -85,6 +92,8 @@ AGENT = "agent-7"
 INPUT = '{"goal":"rebalance","limits":{"max_order":25000,"venue":"XETR"},"model":"m-4","temperature":0}'
 OUTPUT = '{"decision":"hold","confidence":0.82,"reasons":["spread too wide","budget nearly spent"]}'
 PAYLOAD = '{"actor":"agent-7","policy":"p-12","inputs":3,"outcome":"hold","cost_usd":0.0142}'
+
+LEAF, SALT = "01990000-0000-7000-8000-000000000000", bytes(16)
 
 _NAME = re.compile(r":([a-z]+)")
 _serial = itertools.count(int.from_bytes(os.urandom(4), "big"))
@@ -120,6 +129,7 @@ class Statements:
     def __init__(self, mark: str = "?") -> None:
         self._txn = [positional(text, mark) for text in _TXN]
         self._unit = [positional(text, mark) for text in _UNIT]
+        self._logged = positional(LOGGED_COMPLETE, mark)
         self.read = positional(READ, mark)
         self.fill_accounts, self.fill_items = positional(FILL_ACCOUNTS, mark), positional(FILL_ITEMS, mark)
 
@@ -147,6 +157,11 @@ class Statements:
             (OUTPUT, moment, flow),
         )
         return list(zip(self._unit, parameters, strict=True))
+
+    def logged(self, number: int) -> list[Step]:
+        """The same, with the columns of a leaf."""
+        *steps, (_, (output, moment, flow)) = self.unit(number)
+        return [*steps, (self._logged, (output, moment, LEAF, SALT, flow))]
 
 
 StepMaker = Callable[[int], list[Step]]

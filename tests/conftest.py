@@ -2,13 +2,15 @@
 
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from holdfast import sync
+from tests.receiver import Receiver
 from tests.servers import IpfsNode, Postgres, Seaweed
 
 
@@ -83,3 +85,16 @@ def ipfs_node() -> Iterator[IpfsNode]:
     node = IpfsNode()
     yield node
     node.stop()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Receiver]]:
+    made: list[Receiver] = []
+
+    def make(*answers: Any) -> Receiver:
+        made.append(Receiver(*answers))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()

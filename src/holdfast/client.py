@@ -16,8 +16,8 @@ from holdfast.store import Store, open_store, restore_store
 class Holdfast(AsyncFace, Nouns[AsyncFace]):
     """An open store for coroutines. Close it, or use it as a context manager."""
 
-    def __init__(self, core: Store) -> None:
-        AsyncFace.__init__(self, core.database)
+    def __init__(self, core: Store, ns: str | None = None) -> None:
+        AsyncFace.__init__(self, core.database, ns)
         Nouns.__init__(self, self)
         self.core, self.context = core, core.context
 
@@ -45,12 +45,12 @@ class Holdfast(AsyncFace, Nouns[AsyncFace]):
 class Opening:
     """A store about to be opened: `async with` it, or `await` it and close it yourself."""
 
-    def __init__(self, home: str | Path | None, url: str | None, options: dict[str, Any]) -> None:
-        self._home, self._url, self._options = home, url, options
+    def __init__(self, home: str | Path | None, url: str | None, ns: str | None, options: dict[str, Any]) -> None:
+        self._home, self._url, self._ns, self._options = home, url, ns, options
         self._store: Holdfast | None = None
 
     async def _open(self) -> Holdfast:
-        return Holdfast(await asyncio.to_thread(open_store, self._home, self._url, **self._options))
+        return Holdfast(await asyncio.to_thread(open_store, self._home, self._url, **self._options), self._ns)
 
     def __await__(self) -> Generator[Any, None, Holdfast]:
         return self._open().__await__()
@@ -66,9 +66,12 @@ class Opening:
             await self._store.close()
 
 
-def open(home: str | Path | None = None, url: str | None = None, **options: Any) -> Opening:
-    """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says."""
-    return Opening(home, url, options)
+def open(home: str | Path | None = None, url: str | None = None, *, ns: str | None = None, **options: Any) -> Opening:
+    """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says.
+
+    A store opened for one namespace (`ns`) sees no other.
+    """
+    return Opening(home, url, ns, options)
 
 
 async def restore(src: str | Path, home: str | Path | None = None, url: str | None = None, **options: Any) -> Restored:

@@ -84,6 +84,12 @@ class ConfigError(HoldfastError):
     code, status, exit_code = "config.invalid", 500, 7
 
 
+class NamespaceError(HoldfastError):
+    """The store was opened for one namespace and sees no other: open it for that one, or for all to do whole duties."""
+
+    code, status, exit_code = "use.namespace", 403, 5
+
+
 class MissingExtraError(HoldfastError):
     """Install the optional part named in the message."""
 

@@ -6,14 +6,18 @@ Rules:
 """
 
 import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from holdfast import config
+from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.db import MEMORY, Hooks, Tx, migrate, open_database, sql
 from holdfast.db.sqlite import check_file
-from holdfast.errors import HoldfastError
+from holdfast.errors import CorruptError, HoldfastError
 from holdfast.evidence import lockdown, tidying, tree
 from holdfast.evidence import opening as evidence
 from holdfast.evidence.context import Context, Embedder
@@ -23,10 +27,12 @@ from holdfast.evidence.witness import level_of
 from holdfast.model.backup import Progress, Restored
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
+from holdfast.runtime import sagas
 from holdfast.storage import degraded
-from holdfast.upkeep import erase, swap, verify
+from holdfast.upkeep import courier, erase, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
+from holdfast.upkeep.courier import Courier
 from holdfast.upkeep.staging import Wanted
 
 _log = logging.getLogger("holdfast")
@@ -37,8 +43,10 @@ VERSION = metadata.version("holdfast")
 class Store:
     """What every face of one store shares."""
 
-    def __init__(self, context: Context, presence: swap.Presence | None = None) -> None:
-        self.context, self._presence = context, presence
+    def __init__(
+        self, context: Context, presence: swap.Presence | None = None, carrying: Courier | None = None
+    ) -> None:
+        self.context, self._presence, self._courier = context, presence, carrying
         self.paths, self.settings, self.database = context.paths, context.settings, context.database
         self._closed = False
 
@@ -65,6 +73,7 @@ class Store:
         found = list(self.settings.warnings)
         found += response.warnings(self.context)
         found += degraded.warnings(degraded.read(self.paths)).values()
+        found += courier.warnings(self._courier, os.environ)
         if where.get("path") == MEMORY:
             found.append("the store is in memory: nothing survives the end of this process")
         return found
@@ -88,6 +97,8 @@ class Store:
         self.database.close()
         if self.context.marks is not None:
             self.context.marks.flush()
+        if self._courier is not None:
+            self._courier.close()
         if self._presence is not None:
             self._presence.end()
 
@@ -108,7 +119,7 @@ def open_store(
     paths, settings, target = _locate(home, url)
     if target != MEMORY:
         paths.create()
-    presence = swap.Presence(paths, alone=False) if target != MEMORY else None
+    presence = swap.enter(paths) if target != MEMORY else None
     try:
         return _open(paths, settings, target, presence, keys=keys, embedder=embedder, dimensions=dimensions, **options)
     except BaseException:
@@ -128,31 +139,60 @@ def _open(
     dimensions: int | None,
     **options: Any,
 ) -> Store:
+    disk = target != MEMORY
+    marks, carrying = (HighWater(paths.heads), courier.configured(os.environ)) if disk else (None, None)
     database = open_database(target, hooks=Hooks(), **options)
+    context: Context | None = None
     try:
         store_id = database.write(_introduce).result()
-        disk = target != MEMORY
-        marks = HighWater(paths.heads) if disk else None
         keys = keys or (KeyFolder(paths.keys) if disk else MemoryKeys())
-        known = marks.largest().values() if marks else ()
-        log = evidence.start(database, keys.ensure("log"), store_id, marks.publish if marks else _forget, known)
-        if disk:  # what a restore into a server that was killed left in the middle
-            swap.settle(paths, database.read(tree.state).result().origin)
-        lockdown.start(database, paths.lockdown if disk else None)
+        known = [*marks.largest().values()] if marks else []
+        with _readable():
+            log = evidence.start(database, keys, store_id, _publishing(marks, carrying), known)
+            context = Context(paths, settings, database, keys, log, marks, embedder, dimensions)
+            if disk:  # what a restore into a server that was killed left in the middle
+                swap.settle(paths, database.read(tree.state).result().origin)
+            lockdown.start(database, paths.lockdown if disk else None)
+            if database.first_run and disk:
+                _say_where(target, known)
+            response.at_opening(context)
+            tidying.at_opening(context)
+            erase.at_opening(context)
+            sagas.at_opening(database)
     except BaseException:
+        if context is not None:
+            context.log.stop()
         database.close()
         raise
-    if database.first_run and disk:
-        _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
-    context = Context(paths, settings, database, keys, log, marks, embedder, dimensions)
-    response.at_opening(context)
-    tidying.at_opening(context)
-    erase.at_opening(context)
-    return Store(context, presence)
+    return Store(context, presence, carrying)
 
 
-def _forget(_: str) -> None:
-    """A store in memory keeps no head elsewhere."""
+@contextmanager
+def _readable() -> Iterator[None]:
+    """A value of another type than ours (SQLite keeps any in any column) is damage, not a defect of Holdfast."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CorruptError(f"the store holds what Holdfast never writes: {error}") from error
+
+
+def _say_where(target: str | Path, known: list[SignedCheckpoint]) -> None:
+    _log.info("a new store was created; its data lives in %s", config.redact(str(target)))
+    if known:
+        names = ", ".join(each.checkpoint.origin for each in known)
+        _log.warning("another store was here before: heads of %s were kept", names)
+
+
+def _publishing(marks: HighWater | None, carrying: Courier | None) -> Callable[[str], None]:
+    """Where durable heads go; a store in memory keeps none elsewhere."""
+
+    def publish(head: str) -> None:
+        if carrying is not None:
+            carrying.publish(head)
+        if marks is not None:
+            marks.publish(head)
+
+    return publish
 
 
 def check_store(home: str | Path | None = None, url: str | None = None) -> Check:

@@ -17,8 +17,8 @@ from holdfast.upkeep.findings import Progress
 class Holdfast(SyncFace, Nouns[SyncFace]):
     """An open store for threads. Close it, or use it as a context manager."""
 
-    def __init__(self, core: Store) -> None:
-        SyncFace.__init__(self, core.database)
+    def __init__(self, core: Store, ns: str | None = None) -> None:
+        SyncFace.__init__(self, core.database, ns)
         Nouns.__init__(self, self)
         self.core, self.context = core, core.context
 
@@ -43,10 +43,13 @@ class Holdfast(SyncFace, Nouns[SyncFace]):
         self.close()
 
 
-def open(home: str | Path | None = None, url: str | None = None, **options: Any) -> Holdfast:
-    """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says."""
+def open(home: str | Path | None = None, url: str | None = None, *, ns: str | None = None, **options: Any) -> Holdfast:
+    """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says.
+
+    A store opened for one namespace (`ns`) sees no other.
+    """
     refuse_running_loop()
-    return Holdfast(open_store(home, url, **options))
+    return Holdfast(open_store(home, url, **options), ns)
 
 
 def migrate(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:

@@ -1,9 +1,13 @@
-"""Real processes that start at the same moment."""
+"""Real processes, and threads, that start at the same moment."""
 
 import contextlib
 import json
 import subprocess
 import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 _START = """
@@ -57,3 +61,15 @@ def _outcome(runner: "subprocess.Popen[str]") -> Any:
     out, err = runner.communicate(timeout=90)
     assert runner.returncode == 0, err
     return json.loads(out)
+
+
+def together(count: int, work: Callable[[int], Any]) -> Counter[Any]:
+    """What that many threads, let go together, are answered."""
+    start = threading.Barrier(count)
+
+    def one(number: int) -> Any:
+        start.wait(30)
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return Counter(pool.map(one, range(count)))

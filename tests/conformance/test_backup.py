@@ -148,6 +148,19 @@ def test_a_manifest_cannot_name_files_outside(name: str) -> None:
         manifest.parse(json.dumps({**tree, "tables": {}, "files": {name: entry}}).encode())
 
 
+@pytest.mark.parametrize("name", ["tables", "sequences", "migrations"])
+@pytest.mark.parametrize("value", ["x", [1], {"log_state": "x"}, {"log_state": [7]}, None])
+def test_a_manifest_of_another_shape_is_refused_before_anything_in_it_is_used(name: str, value: object) -> None:
+    if name != "tables" and isinstance(value, dict):
+        pytest.skip("numbers and hashes are compared, never called")
+    texts = dict.fromkeys(("store_id", "created_at", "backend", "holdfast", "origin", "root", "head"), "x")
+    rest = {"size": 1, "sealed": 0, "keys": False, "tables": {}, "sequences": {}, "migrations": {}, "files": {}}
+    tree = {"v": 1, "t": "holdfast-backup", **texts, **rest}
+    assert manifest.parse(json.dumps(tree).encode()).tables == {}
+    with pytest.raises(errors.FormatError):
+        manifest.parse(json.dumps({**tree, name: value}).encode())
+
+
 def test_another_key_than_the_one_named_is_refused(place: Place, tmp_path: Path) -> None:
     place.backup(tmp_path / "backup")
     with pytest.raises(errors.ProofError):

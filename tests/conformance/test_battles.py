@@ -37,7 +37,8 @@ def deep() -> list[Any]:
 
 BAD: dict[str, tuple[Any, dict[str, Any]]] = {
     "a NaN score": ({}, {"score": math.nan}),
-    "an infinite score": ({}, {"score": -math.inf}),
+    "an infinite score": ({}, {"score": math.inf}),
+    "a score infinitely low": ({}, {"score": -math.inf}),
     "a score beyond the doubles": ({}, {"score": 10**400}),
     "a score that is a text": ({}, {"score": "0.5"}),
     "a score that is a truth": ({}, {"score": True}),
@@ -45,6 +46,10 @@ BAD: dict[str, tuple[Any, dict[str, Any]]] = {
     "an empty battle_id": ({}, {"battle_id": ""}),
     "a blank battle_id": ({}, {"battle_id": "  "}),
     "a battle_id that is a path": ({}, {"battle_id": "../../etc/passwd"}),
+    "a battle_id that is an absolute path": ({}, {"battle_id": "/etc/passwd"}),
+    "a battle_id with a slash": ({}, {"battle_id": "a/b"}),
+    "a battle_id of one dot": ({}, {"battle_id": "."}),
+    "no battle_id": ({}, {"battle_id": None}),
     "a battle_id with a backslash": ({}, {"battle_id": "a\\b"}),
     "a battle_id of dots": ({}, {"battle_id": ".."}),
     "a battle_id with NUL": ({}, {"battle_id": "a\0b"}),
@@ -59,6 +64,8 @@ BAD: dict[str, tuple[Any, dict[str, Any]]] = {
     "a result nested without end": (deep(), {}),
     "a result with keys that cannot be sorted": ({1: 1, "a": 2}, {}),
     "a vector with NaN": ({}, {"intent": [0.1, math.nan]}),
+    "a vector with a hole": ({}, {"intent": [0.1, None]}),
+    "a vector of vectors": ({}, {"intent": [[0.1], [0.2]]}),
     "a vector with infinity": ({}, {"intent": [math.inf, 0.1]}),
     "a vector of texts": ({}, {"intent": ["0.1", "0.2"]}),
     "a vector of truths": ({}, {"intent": [True, False]}),
@@ -123,6 +130,16 @@ class BattleSuite(StoreOnSqlite):
             assert store.battles.list().battles == []
             store.battles.submit({}, **{**GOOD, "intent": (1, 2, 3)})
             store.battles.submit({}, **{**GOOD, "intent": None})
+
+    @pytest.mark.parametrize(
+        "given", [[math.nan, 0.5], [0.5], ["a", "b"], None, 0.5], ids=["nan", "short", "texts", "nothing", "number"]
+    )
+    def test_an_embedder_that_gives_no_such_vector_is_refused_and_nothing_is_written(self, given: Any) -> None:
+        with self.open(embedder=lambda _: given, dimensions=2) as store:
+            with pytest.raises(errors.InvalidInputError):
+                store.battles.submit({"task": "limit"}, battle_id="b", score=1)
+            assert store.battles.list(ns=None).battles == []
+            assert self.files() == {}
 
     def test_the_vector_comes_from_the_embedder_or_is_empty_and_never_invented(self) -> None:
         asked: list[str] = []
@@ -226,7 +243,6 @@ class BattleSuite(StoreOnSqlite):
             first = store.battles.submit({"n": 1}, **GOOD)
             store.battles.submit({"n": 2}, **GOOD, subject="Ada")
             store.erase.subject("Ada")
-            store.dbom.repair()
             assert self.files() == ({"dbom_b.json": first.dbom} if self.disk else {})
             sound(store)
 
@@ -366,6 +382,18 @@ def test_a_file_that_cannot_be_written_costs_no_evaluation(
         assert store.battles.get("b") == battle
         assert store.dbom.repair().written == [str(tmp_path / "dboms" / "dbom_b.json")]
         sound(store)
+
+
+def test_files_that_cannot_be_repaired_are_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise errors.UnavailableError("the folder is gone")
+
+    monkeypatch.setattr("holdfast.evidence.dbomfiles.DbomFolder.repair", broken)
+    with caplog.at_level("WARNING"):
+        sync.open(tmp_path).close()
+    assert caplog.text.count("DBOM files could not be repaired") == 1
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

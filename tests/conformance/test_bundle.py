@@ -163,6 +163,26 @@ def other_head(found: dict[str, bytes]) -> None:
     found["head.note"] = b"\n".join(lines)
 
 
+def relabel(found: dict[str, bytes], kind: str, subject: str) -> None:
+    """The same record and proof under another kind, and perhaps as that of somebody else."""
+    about = json.loads(found["bundle.json"]) | {"kind": kind, "subject": subject}
+    found["bundle.json"] = canonical.dumps(about)
+    del found["dbom.json"], found["dbom.dsse.json"]
+
+
+def edit_trust(found: dict[str, bytes], old: str, new: str) -> None:
+    """trust.json, edited and signed by a stranger's root; the head is made to name the same origin."""
+    own_trust(found)
+    envelope = dsse.parse(found["trust.json"])
+    forger = keys.generate("ed25519")
+    value = json.loads(canonical.dumps(json.loads(envelope.payload)).decode().replace(old, new))
+    for key in value["keys"]:
+        if key["role"] == "root":
+            key |= {"public": forger.public.to_pem().decode(), "keyid": forger.keyid}
+    found["trust.json"] = dsse.encode(dsse.sign(envelope.payload_type, canonical.dumps(value), forger))
+    found["head.note"] = found["head.note"].replace(b"holdfast/", f"{value['origins'][0].split('/')[0]}/".encode(), 1)
+
+
 TWINS: dict[str, Change] = {
     "record edited": edit("records/0001.json", b'"score":0.7', b'"score":0.9'),
     "record and leaf edited": other_score,
@@ -174,6 +194,10 @@ TWINS: dict[str, Change] = {
     "DBOM signed by a stranger": resign,
     "envelope edited": edit("dbom.dsse.json", b'"sig":"', b'"sig":"MEUC'),
     "trust edited": edit("trust.json", b'"payload":"', b'"payload":"eyJ9'),
+    "kind edited": lambda found: relabel(found, "weather", "b3"),
+    "said to be imported": lambda found: relabel(found, "imported", "after"),
+    "validity of a key no number": lambda found: edit_trust(found, '"until":null', '"until":"never"'),
+    "origin no name of a key": lambda found: edit_trust(found, '"origins":["holdfast/', '"origins":["hold fast/'),
     "subject edited": edit("bundle.json", b'"subject":"after"', b'"subject":"b3"'),
 }
 
@@ -258,6 +282,16 @@ def test_a_zip_bomb_is_refused_before_it_unfolds(exported: bytes) -> None:
         offline.check(bytes(about.replace(size, (100).to_bytes(4, "little"))))
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_member_packed_in_another_way_is_refused(exported: bytes, method: int) -> None:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for name, data in members(exported).items():
+            archive.writestr(name, data)
+    with pytest.raises(errors.FormatError, match="neither stored nor deflated"):
+        offline.check(target.getvalue())
+
+
 @pytest.mark.parametrize(
     "about",
     [
@@ -267,6 +301,9 @@ def test_a_zip_bomb_is_refused_before_it_unfolds(exported: bytes) -> None:
         b'{"v":1,"kind":"battle","subject":"x","records":[]}',
         b'{"v":1,"kind":"battle","subject":"x","records":[{"name":"../../x"}]}',
         b'{"v":1,"kind":"battle","subject":"x","records":["x"]}',
+        b'{"v":1,"kind":"weather","subject":"x","records":[]}',
+        b'{"v":1,"kind":["battle"],"subject":"x","records":[]}',
+        b'{"v":1,"kind":"battle","subject":7,"records":[]}',
     ],
 )
 def test_a_description_of_another_shape_is_refused(exported: bytes, about: bytes) -> None:

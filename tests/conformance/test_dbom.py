@@ -30,6 +30,7 @@ _EDIT = {
     "timestamp": sql("UPDATE battles SET timestamp = '2020-01-01T00:00:00Z' WHERE id = :id"),
     "leaf_salt": sql("UPDATE battles SET leaf_salt = NULL WHERE id = :id"),
 }
+_DROP_LEAF = sql("DELETE FROM log_leaves WHERE id = :id")
 
 
 def submit(store: sync.Holdfast, battle_id: str = "b", **more: Any) -> Battle:
@@ -117,6 +118,13 @@ class DbomSuite(StoreOnSqlite):
         with self.open() as store:
             text = text_of(submit(store))
             store.write(lambda tx: tx.execute(_EDIT[column], id=1))
+            assert store.dbom.verify(text).verdict is Verdict.TAMPERED
+
+    def test_a_row_whose_leaf_is_gone_is_tampered_and_not_pending(self) -> None:
+        with self.open() as store:
+            battle = submit(store)
+            text = text_of(battle)
+            store.write(lambda tx: tx.execute(_DROP_LEAF, id=battle.leaf_id))
             assert store.dbom.verify(text).verdict is Verdict.TAMPERED
 
     def test_a_simulated_signature_for_a_signed_battle_is_a_downgrade(self) -> None:

@@ -173,6 +173,23 @@ class Decisions(OnStore):
         assert session.agent.contract == load('{"a":[1,"\\u0000"],"b":1}')
         assert store.agents.get("a").contract == session.agent.contract
 
+    def test_defect_every_audit_record_was_a_commit_of_its_own(self, live: sync.Holdfast) -> None:
+        """126 a second were those of a disk; here as many as are waiting share one. `bench durable` has the numbers."""
+        dfid, commits = running(live), [0]
+
+        def count(_: Any) -> None:
+            commits[0] += 1
+
+        async def crowd() -> None:
+            store = Holdfast(live.core)
+            live.database.hooks.after_commit.append(count)
+            await asyncio.gather(*(store.audit.record(dfid, "TICK", detail={"n": n}) for n in range(400)))
+            live.database.hooks.after_commit.remove(count)
+
+        asyncio.run(crowd())
+        assert len(live.audit.for_flow(dfid, limit=1000).events) == 400
+        assert commits[0] < 400 / 4
+
 
 def _open(tx: Tx, agent_id: str) -> str:
     dfid = flows.start(tx, agent_id).dfid

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -9,11 +11,15 @@ import pytest
 
 import holdfast
 from holdfast import errors, sql, sync
+from holdfast.config import Paths
 from holdfast.content import sealing
 from holdfast.crypto import merkle, tlog_proof
+from holdfast.db import Call, Work, Write
 from holdfast.evidence import battles, erasable, erasures, log
 from holdfast.model.battles import Battle
-from holdfast.upkeep import erase
+from holdfast.model.erasure import Erasure
+from holdfast.model.verdicts import Verdict
+from holdfast.upkeep import disk, erase
 from tests.places import Place, everything, submit
 
 SECRET = "the-very-secret-answer-17"
@@ -134,9 +140,42 @@ def test_an_earlier_dbom_of_a_battle_takes_the_name_of_the_erased_one(place: Pla
         submit(store, "shared", secret="old")
         submit(store, "shared", subject=NAME, secret=SECRET)
         store.erase.subject(NAME)
-        names = {path.name for path in (place.home / "dboms").glob("dbom_shared*")}
-    assert names == {"dbom_shared.json"}
+        assert dbom_files(place, "shared") == {"dbom_shared.json": store.dbom.get("shared").text}
+        assert store.verify.run(lock=False).verdict.sound
     place.sound()
+
+
+def test_the_name_is_taken_over_though_another_process_repaired_meanwhile(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one finds every file in its place, and notes that there is nothing left to look at."""
+    with place.open() as store, place.open() as other:
+        submit(store, "shared", secret="old")
+        erased = submit(store, "shared", secret="new")
+        shred = disk.shred
+
+        def meanwhile(path: Path) -> None:
+            other.dbom.repair()
+            shred(path)
+
+        monkeypatch.setattr("holdfast.upkeep.disk.shred", meanwhile)
+        store.erase.record("battles", str(erased.id))
+        assert dbom_files(place, "shared") == {"dbom_shared.json": store.dbom.get("shared").text}
+    place.sound()
+
+
+def test_the_name_is_taken_over_at_the_opening_after_a_crash(place: Place) -> None:
+    with place.open() as store:
+        submit(store, "shared", secret="old")
+        submit(store, "shared", subject=NAME, secret=SECRET)
+        store.write(lambda tx: erase._by_name(tx, NAME, who="dpo", ns="main"))  # the commit, and no more
+    with place.open() as store:
+        assert dbom_files(place, "shared") == {"dbom_shared.json": store.dbom.get("shared").text}
+    place.sound()
+
+
+def dbom_files(place: Place, battle_id: str) -> dict[str, str]:
+    return {path.name: path.read_text() for path in (place.home / "dboms").glob(f"dbom_{battle_id}*")}
 
 
 def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -> None:
@@ -147,6 +186,63 @@ def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -
         assert not (place.home / "dboms" / "dbom_mine.json").exists()
         assert store.read(erasures.due) == []
     place.sound()
+
+
+def test_nothing_is_recorded_of_a_subject_erased_since_it_was_sealed(place: Place) -> None:
+    with place.open() as store:
+        work = battles.submit(store.context, {"a": 1}, battle_id="late", score=0.5, subject=NAME)
+        with pytest.raises(errors.ErasedError):
+            store.run(_after_first_write(work, lambda: store.erase.subject(NAME)))
+        assert "late" not in [battle.battle_id for battle in _battles(store)]
+    place.sound()
+
+
+def _after_first_write(work: Work[Battle], act: Callable[[], object]) -> Work[Battle]:
+    """The same work, with something else happening after its first write."""
+    effect, written = next(work), False
+    try:
+        while True:
+            answer = yield effect
+            if isinstance(effect, Write) and not written:
+                written = True
+                yield Call(act)
+            effect = work.send(answer)
+    except StopIteration as stop:
+        battle: Battle = stop.value
+        return battle
+
+
+def test_erasures_that_end_at_once_are_all_remembered(tmp_path: Path) -> None:
+    paths = Paths.find(tmp_path)
+    made = [Erasure(f"e{number}", "record", "battles", "dpo", 0, (), "2026") for number in range(64)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda each: erase.remember(paths, [each]), made))
+    assert sorted(each.id for each in erase.remembered(paths)) == sorted(each.id for each in made)
+
+
+@pytest.mark.parametrize("name", ["{}", "../{0.name}", "dboms/../../{0.name}", "dboms", "state/heads.jsonl", 7])
+def test_no_file_but_the_stores_own_is_ever_removed(place: Place, tmp_path: Path, name: str | int) -> None:
+    """No leaf covers which files are still to be removed: whoever writes to the database could name any."""
+    precious = tmp_path / "precious"
+    precious.write_text("of somebody else")
+    with place.open() as store:
+        store.erase.subject(NAME)
+        listed = json.dumps([name.format(precious) if isinstance(name, str) else name])
+        store.write(lambda tx: tx.execute(sql("UPDATE erasures SET files = :listed"), listed=listed))
+    with place.open() as store:
+        assert precious.read_text() == "of somebody else"
+        assert (place.home / "state" / "heads.jsonl").exists()
+        report = store.verify.run(lock=False)
+        assert (report.verdict, report.findings[0].table) == (Verdict.TAMPERED, "erasures")
+
+
+def test_a_locked_store_keeps_its_files_as_they_are_found(place: Place) -> None:
+    with place.open() as store:
+        store.write(lambda tx: erase._by_name(tx, NAME, who="dpo", ns="main"))  # the commit, and no more
+        store.lockdown.lock(reason="somebody was here")
+    with place.open() as store:
+        assert (place.home / "dboms" / "dbom_mine.json").exists()
+        assert len(store.read(erasures.due)) == 1
 
 
 # --- backups -----------------------------------------------------------------------------------------------------

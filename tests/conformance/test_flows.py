@@ -124,6 +124,7 @@ class Flows(OnStore):
             (errors.AlreadyExistsError, lambda: store.flows.start("trader", dfid="mine")),
             (errors.InvalidInputError, lambda: store.flows.transition(dfid, "HAPPY")),
             (errors.InvalidInputError, lambda: store.flows.list(since="yesterday")),
+            (errors.InvalidInputError, lambda: store.flows.list(status="BOGUS")),
         ):
             with pytest.raises(error):
                 call()

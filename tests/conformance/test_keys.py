@@ -21,6 +21,7 @@ from holdfast.evidence.keyfiles import KeyFolder, MemoryKeys
 from holdfast.evidence.opening import add_key
 from holdfast.model.keys import Role
 from holdfast.model.verdicts import Verdict
+from holdfast.upkeep import offline
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
 
 _TAKE_BACK = sql("UPDATE keyring SET revoked_from = NULL WHERE keyid = :keyid")
@@ -352,6 +353,18 @@ def test_a_rotated_log_key_signs_heads_at_once_and_after_a_restart(tmp_path: Pat
         sound(store)
 
 
+def test_a_key_that_cannot_be_put_in_place_is_not_left_lying_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(errors.ReadOnlyError):
+        KeyFolder(tmp_path).ensure("judge")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_key_files_are_for_the_owner_alone_and_a_loosened_one_is_refused(tmp_path: Path) -> None:
     with sync.open(tmp_path) as store:
         submit(store)
@@ -395,6 +408,33 @@ def test_a_judge_may_bring_a_key_of_another_kind(tmp_path: Path, alg: keys.Alg) 
         text = submit(store)
         assert json.loads(text)["sigma_judge"].startswith(f"dsse:{alg}:")
         assert store.dbom.verify(text).verdict is Verdict.VALID
+
+
+def test_a_root_key_that_never_came_in_signs_no_trust(tmp_path: Path) -> None:
+    """Its file is left by an attempt that failed: with it, nobody could check a bundle any more."""
+    with sync.open(tmp_path) as store:
+        submit(store)
+        with pytest.raises(errors.ReadOnlyError):
+            store.keys.init_root(recovery=tmp_path / "no such folder" / "recovery.txt")
+        assert keyfile(tmp_path, "root.pem").exists()
+        assert trust.parse(store.keys.trust().text.encode()).signed_by == "log"
+        assert offline.check(store.bundle.export("b")).verdict is Verdict.VALID
+        store.keys.init_root(recovery=tmp_path / "recovery.txt")
+        assert trust.parse(store.keys.trust().text.encode()).signed_by == "root"
+        keyfile(tmp_path, "root.pem").unlink()
+        keyfile(tmp_path, "log.pem").unlink()
+        with pytest.raises(errors.UnknownKeyError):
+            store.keys.trust()
+
+
+def test_a_recovery_that_would_be_written_over_is_refused_before_a_key_is_made(tmp_path: Path) -> None:
+    (tmp_path / "recovery.txt").write_text("something else")
+    with sync.open(tmp_path) as store:
+        with pytest.raises(errors.AlreadyExistsError):
+            store.keys.init_root(recovery=tmp_path / "recovery.txt")
+        with pytest.raises(errors.InvalidInputError, match="by rotation only"):
+            store.keys.statement("root")
+        assert not keyfile(tmp_path, "root.pem").exists()
 
 
 def test_a_lost_root_key_comes_back_from_its_recovery(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from holdfast import errors, sync
 from holdfast.crypto import keys
 from holdfast.db import Tx, sql
 from holdfast.evidence import keys as ring
-from holdfast.evidence import trust
+from holdfast.evidence import statements, tree, trust
 from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.evidence.opening import KEYRING
+from holdfast.evidence.opening import KEYRING, add_key
+from holdfast.evidence.statements import KeyStatement
 from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import lockdown, notify, unlock
+from holdfast.upkeep import alarm, lockdown, notify, unlock
+from tests.conformance.places import settled
 from tests.conformance.stores import asking, attack, attack_server, behind, submit
 
 _PUT = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, 'x', :now)")
@@ -164,6 +166,66 @@ def test_notifiers_are_told_and_a_broken_one_does_not_matter(home: Path) -> None
     assert [(alert.lockdown, alert.verdict) for alert in told] == [(locked.id, "TAMPERED")]
 
 
+# --- the operator's question -------------------------------------------------------------------------------------
+
+_BUDGET = sql("SELECT count(*) FROM escalation_budget")
+
+
+def test_a_lockdown_is_an_escalation_that_only_root_answers(place: tuple[Path, str | None]) -> None:
+    home, url = place
+    with sync.open(home, url) as store:
+        locked = store.lockdown.lock(reason="a stolen laptop")
+        [asked] = store.escalations.pending().escalations
+        assert (asked.dfid, asked.agent_id, asked.impact) == (locked.id, alarm.AGENT, "HIGH_IMPACT")
+        assert asked.reason == "LOCKDOWN: a stolen laptop"
+        assert (asked.context["verdict"], asked.context["findings"]) == ("TAMPERED", 1)
+        assert store.flows.get(locked.id).status == "WAITING_ESCALATION"
+        with pytest.raises(errors.LockedError):
+            store.escalations.resolve(asked.id, "APPROVED", by="me")
+        store.lockdown.unlock(sign(home, store.lockdown.statement(reason="the laptop was found")))
+        answered = store.escalations.get(asked.id)
+        assert (answered.status, answered.resolved_by) == ("APPROVED", "root")
+        assert answered.comment == "the laptop was found"
+        assert store.flows.get(locked.id).status == "COMPLETED"
+        assert store.escalations.pending().escalations == ()
+        assert store.read(lambda tx: tx.all(_BUDGET)) == [(0,)]
+        settled(store)
+        assert store.verify.run(full=True).findings == []
+
+
+def test_each_lockdown_asks_anew_and_a_second_finding_does_not(home: Path) -> None:
+    with sync.open(home) as store:
+        for number in range(2):
+            store.lockdown.lock(reason="try")
+            store.lockdown.lock(reason="again")
+            [asked] = store.escalations.pending().escalations
+            assert asked.reason == "LOCKDOWN: try"
+            store.lockdown.unlock(sign(home, store.lockdown.statement(reason=f"done {number}")))
+        assert store.verify.run(full=True).findings == []
+
+
+def test_a_runtime_that_is_damaged_stops_neither_the_lockdown_nor_its_end(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    attack(home, "DROP TABLE escalation_requests")
+    with sync.open(home) as store:
+        locked = store.lockdown.lock(reason="try")
+        assert "escalation not written: no such table" in caplog.text
+        assert asking(home)("SELECT id FROM lockdowns") == [(locked.id,)]
+        store.lockdown.unlock(sign(home, store.lockdown.statement(reason="done")))
+        store.write(lambda tx: put(tx, "k"))
+
+
+def test_where_the_log_is_in_doubt_nothing_is_asked_in_the_store(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = (home / "kernel.db").read_bytes()
+    with sync.open(home) as store:
+        submit(store, "later", 0.9)
+    (home / "kernel.db").write_bytes(before)
+    with sync.open(home) as store:
+        assert store.escalations.pending().escalations == ()
+        assert "escalation not written: the log itself is in doubt" in caplog.text
+
+
 # --- who notices -------------------------------------------------------------------------------------------------
 
 _OTHER = """
@@ -260,6 +322,13 @@ def test_a_log_in_doubt_is_not_written_on(home: Path) -> None:
             submit(store, "more", 0.9)
     assert asking(home)("SELECT size FROM log_state") == [size]
     assert (home / "state" / "heads.jsonl").read_bytes() == heads
+
+
+def test_a_log_whose_leaves_do_not_give_a_kept_head_is_not_written_on(home: Path) -> None:
+    attack(home, "UPDATE log_leaves SET leaf = replace(leaf, '\"v\":1', '\"v\":2') WHERE idx = 3")
+    with sync.open(home) as store:
+        assert store.run(lockdown.status(store.context)) is not None
+    assert asking(home)("SELECT count(*) FROM lockdowns") == [(0,)]
 
 
 def test_a_database_that_cannot_be_opened_is_reported_and_locked(home: Path) -> None:
@@ -380,6 +449,23 @@ def test_nor_if_leaf_and_tree_were_forged_with_it(tmp_path: Path) -> None:
     (home / "state" / "heads.jsonl").unlink()
     with sync.open(home) as store, pytest.raises(errors.ProofError):
         store.lockdown.unlock(unlock.sign(draft, stranger).decode())
+
+
+def test_nor_does_a_second_root_that_only_the_log_vouches_for(place: tuple[Path, str | None]) -> None:
+    """Whoever holds the log key, or may write to a server's log_pending, gets a leaf; root's word he does not get."""
+    home, url = place
+    stranger = keys.generate("ed25519")
+    with sync.open(home, url) as store:
+        origin, now = store.read(lambda tx: (tree.state(tx).origin, tx.now))
+        said = KeyStatement("introduce", "root", stranger.public, origin, now)
+        text = statements.sign(said.encode(), stranger)
+        store.write(lambda tx: add_key(tx, "root", stranger.public, statement=text))
+        settled(store)
+        store.lockdown.lock(reason="try")
+        draft = store.lockdown.statement(reason="let me in")
+        with pytest.raises(errors.ProofError):
+            store.lockdown.unlock(unlock.sign(draft.encode(), stranger).decode())
+        store.lockdown.unlock(sign(home, draft))
 
 
 def test_a_revoked_root_does_not_count(home: Path) -> None:

@@ -1,6 +1,7 @@
 """Sagas: a dirty flow stays dirty until it is undone; on every backend."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,6 +112,15 @@ def _dirty(store: sync.Holdfast) -> str:
     store.sagas.mark_dirty(dfid, "pay", {"paid": 7})
     store.flows.transition(dfid, "FAILED")
     return dfid
+
+
+def test_dirty_flows_are_told_when_the_store_is_opened_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with sync.open(tmp_path) as store:
+        store.agents.register("trader", version="1.0.0")
+        _dirty(store)
+    assert "dirty" not in caplog.text
+    sync.open(tmp_path).close()
+    assert "1 flows failed half way and are still dirty" in caplog.text
 
 
 class TestSqlite(OnSqlite, Sagas):

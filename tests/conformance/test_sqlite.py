@@ -20,7 +20,7 @@ import pytest
 from holdfast import errors, sync
 from holdfast.db import Database, Tx, open_database, sql
 from holdfast.db.sqlite import APPLICATION_IDS, FORMAT, check_file, link
-from holdfast.db.sqlite.files import WAL_KEPT_BYTES, checksums
+from holdfast.db.sqlite.files import WAL_KEPT_BYTES, checksums, connect
 from holdfast.db.tx import NOTHING
 from holdfast.faces import AsyncFace, SyncFace
 from holdfast.testing.schema import (
@@ -218,6 +218,12 @@ def _snapshot(path: Path) -> apsw.Connection:
     connection.execute("BEGIN")
     connection.execute("SELECT count(*) FROM counters").fetchall()
     return connection
+
+
+@pytest.mark.parametrize("name", ["kept.db", None])
+def test_a_join_is_not_planned_anew_for_other_parameters(tmp_path: Path, name: str | None) -> None:
+    with closing(connect(tmp_path / name if name else None, busy_s=1)) as connection:
+        assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1
 
 
 def test_a_scan_paused_between_pages_does_not_keep_the_log_from_being_reset(db: Database, tmp_path: Path) -> None:
@@ -446,7 +452,7 @@ def test_a_flipped_bit_that_sqlite_itself_cannot_see_is_named_by_the_check(tmp_p
     page = _damage(target)
     with closing(apsw.Connection(str(target))) as plain:
         assert plain.pragma("integrity_check") == "ok"
-    assert check_file(target) == [f"page {page} is damaged"]
+    assert check_file(target) == [f"page {page} is damaged (table entries)"]
 
 
 def test_the_check_of_a_whole_store_names_the_damaged_page(tmp_path: Path) -> None:
@@ -455,7 +461,7 @@ def test_the_check_of_a_whole_store_names_the_damaged_page(tmp_path: Path) -> No
         store.write(lambda tx: tx.execute(_FACT, key="note", value=_MARKER, now=tx.now))
     assert sync.check(home=tmp_path).ok
     page = _damage(path)
-    assert sync.check(home=tmp_path).findings == [f"page {page} is damaged"]
+    assert sync.check(home=tmp_path).findings == [f"page {page} is damaged (table store_facts)"]
 
 
 _FACT = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, :value, :now)")

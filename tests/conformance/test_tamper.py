@@ -8,6 +8,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,7 +21,9 @@ from holdfast.evidence.battles import BATTLES
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Report
+from tests.conformance.places import settled
 from tests.conformance.stores import asking, attack, attack_server, behind, copy, populate, submit
+from tests.servers import Postgres
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +79,10 @@ ROWS = {
     ],
     "leaf edited": ["UPDATE log_leaves SET leaf = replace(leaf, '\"ver\":1', '\"ver\":2') WHERE idx = 9"],
     "leaf deleted": ["DELETE FROM log_leaves WHERE idx = 9"],
+    "deleted, its leaf filed under another record": [
+        "UPDATE log_leaves SET id = 'x', ver = 7 WHERE id = (SELECT leaf_id FROM battles WHERE id = 3)",
+        "DELETE FROM battles WHERE id = 3",
+    ],
     "leaves swapped in the log": [
         "UPDATE log_leaves SET idx = -1 WHERE idx = 9",
         "UPDATE log_leaves SET idx = 9 WHERE idx = 10",
@@ -92,6 +99,38 @@ def test_a_row_that_was_tampered_with_is_named(home: Path, name: str) -> None:
         report = verify(home, full=full)
         assert report.verdict.locks if "leaf" in name or "log" in name else report.verdict is Verdict.TAMPERED
         assert all(finding.place and finding.what and finding.remedy for finding in report.findings)
+
+
+ODD = {
+    "battles": ("battle_id", "raw_result", "dbom_hash", "ns", "dbom", "timestamp", "leaf_id"),
+    "keyring": ("keyid", "public", "statement", "leaf_id"),
+    "log_leaves": ("id", "leaf"),
+    "log_state": ("origin", "head"),
+    "subjects": ("handle", "ns"),
+}
+
+
+@pytest.mark.parametrize(("table", "column"), [(table, column) for table in ODD for column in ODD[table]])
+def test_a_text_that_was_made_bytes_is_tampering_and_no_defect(home: Path, table: str, column: str) -> None:
+    """SQLite keeps a value of any type in any column, and its own integrity check does not mind."""
+    attack(home, f"UPDATE {table} SET {column} = CAST({column} AS BLOB)")
+    for full in (False, True):
+        assert verify(home, full=full).verdict.locks
+
+
+@pytest.mark.parametrize(
+    "change", ["frontier = 'text'", "size = 'text'", "size = -1", "size = 1 << 62", "frontier = x'00'", "head = 7"]
+)
+def test_a_state_of_the_log_that_cannot_be_is_tampering_and_no_defect(home: Path, change: str) -> None:
+    attack(home, f"UPDATE log_state SET {change}")
+    for full in (False, True):
+        assert verify(home, full=full).verdict.locks
+
+
+def test_a_salt_of_another_type_is_named_with_its_row(home: Path) -> None:
+    attack(home, "UPDATE battles SET leaf_salt = 'text' WHERE id = 3")
+    finding = verify(home).findings[0]
+    assert (finding.table, finding.row) == ("battles", "3")
 
 
 def test_a_row_written_past_holdfast_without_a_leaf_is_unlogged(home: Path) -> None:
@@ -117,6 +156,43 @@ def test_an_old_version_of_a_row_that_is_put_back_is_found(home: Path, tmp_path:
     report = verify(tmp_path / "new")
     assert report.verdict is Verdict.TAMPERED
     assert "version 1 of the row was put back" in report.findings[0].what
+
+
+def test_nor_does_it_help_to_file_the_newer_leaf_elsewhere(home: Path) -> None:
+    """The revocation of the first judge is taken back, and its leaf kept, word for word, where nobody looks it up."""
+    with behind(home) as connection:
+        [keyid, statement, leaf_id] = next(
+            connection.execute("SELECT keyid, statement, leaf_id FROM keyring WHERE revoked_from IS NOT NULL")
+        )
+        connection.execute("UPDATE log_leaves SET id = 'x' WHERE id = ? AND ver = 2", (leaf_id,))
+        connection.execute(
+            "UPDATE keyring SET revoked_from = NULL, statement = ?, leaf_ver = 1 WHERE keyid = ?",
+            (statement.split("\n")[0], keyid),
+        )
+    for full in (False, True):
+        found = [finding.what for finding in verify(home, full=full).findings if finding.table == "log"]
+        assert any("filed under another record" in what for what in found)
+
+
+@pytest.mark.parametrize("index", [-1, 10_000])
+def test_a_row_added_with_a_fitting_leaf_outside_the_log_is_found(home: Path, index: int) -> None:
+    handle, columns = "019a0000-0000-7000-8000-000000000000", ", ".join(BATTLES.columns)
+    with behind(home) as connection:
+        row = dict(zip(BATTLES.columns, next(connection.execute(f"SELECT {columns} FROM battles")), strict=True))
+        row |= {"id": 999, "battle_id": "forged", "dbom": None, "legacy": "{}"}
+        digest = BATTLES.commit(bytes(16), row)
+        leaf = (
+            f'{{"h":"{digest}","id":"{handle}","ns":"main","p":"battles/1","t":"legacy_import","ts":"","v":1,"ver":1}}'
+        )
+        connection.execute("INSERT INTO log_leaves VALUES (?, ?, 1, ?)", (index, handle, leaf))
+        marks = ", ".join("?" * len(row))
+        connection.execute(
+            f"INSERT INTO battles ({columns}, leaf_id, leaf_ver, leaf_salt) VALUES ({marks}, ?, 1, ?)",
+            (*row.values(), handle, bytes(16)),
+        )
+    for full in (False, True):
+        report = verify(home, full=full)
+        assert (report.verdict, report.findings[0].row) == (Verdict.TAMPERED, str(index))
 
 
 # --- row and leaf, and the tree with them ------------------------------------------------------------------------
@@ -178,6 +254,19 @@ def test_a_head_re_signed_with_another_key_is_found(home: Path) -> None:
     assert any("head" in finding.what for finding in report.findings)
 
 
+def test_a_head_re_signed_with_a_revoked_key_is_found_and_proves_no_dbom(home: Path) -> None:
+    with sync.open(home) as store:
+        old = KeyFolder(home / "config" / "keys").load("log")
+        store.keys.rotate("log")
+        store.keys.revoke(old.keyid)
+        submit(store, "later", 0.9)
+        assert store.dbom.verify(home / "dboms" / "dbom_later.json").verdict is Verdict.VALID
+    regrow(home, signed_by(old))
+    assert verify(home).verdict is Verdict.TAMPERED
+    with sync.open(home) as store:
+        assert store.dbom.verify(home / "dboms" / "dbom_later.json").verdict is Verdict.TAMPERED
+
+
 def test_a_key_put_into_the_keyring_for_it_is_found_too(home: Path) -> None:
     stranger = keys.generate("ed25519")
     with behind(home) as connection:
@@ -199,6 +288,17 @@ def test_a_rewriting_thief_of_the_log_key_is_found_only_by_a_head_kept_elsewhere
     assert verify(home).verdict is Verdict.TAMPERED  # but the judge's signature is not the log's to forge
 
 
+def test_a_thief_of_the_log_key_who_takes_the_dbom_away_is_found_without_a_kept_head(home: Path) -> None:
+    """A row without a DBOM is one that was imported, and its leaf says whether it was."""
+    rewrite(home, "dbom = NULL, score = 0.99")
+    regrow(home, thief(home))
+    forget_heads(home)
+    (home / "dboms" / "dbom_b2.json").unlink()
+    report = verify(home, full=True)
+    assert report.verdict is Verdict.TAMPERED
+    assert [(each.row, each.what) for each in report.findings] == [("3", "the DBOM of a signed decision is gone")]
+
+
 def test_a_forged_tree_is_not_signed_by_the_next_commit(home: Path) -> None:
     """Otherwise the store's own key would vouch for the forgery; the opening looks before anything is appended."""
     rewrite(home, "breakdown = 'another explanation'")
@@ -207,6 +307,18 @@ def test_a_forged_tree_is_not_signed_by_the_next_commit(home: Path) -> None:
     with sync.open(home) as store, pytest.raises(errors.LockedError):
         submit(store, "next", 0.5)
     assert verify(home, full=True).verdict.locks
+
+
+def test_nor_by_a_store_that_was_open_all_the_while(home: Path) -> None:
+    """A right edge and a head that fit each other are not enough to go on from: a log key must have signed."""
+    with sync.open(home) as store:
+        submit(store, "before", 0.5)
+        rewrite(home, "breakdown = 'another explanation'")
+        regrow(home, signed_by(keys.generate("ed25519")))
+        with pytest.raises(errors.ProofError, match="newest head does not hold"):
+            submit(store, "next", 0.5)
+    forget_heads(home)
+    assert verify(home).verdict is Verdict.TAMPERED
 
 
 def test_a_thief_of_the_log_key_who_keeps_to_what_no_judge_signed_is_not_found_without_a_kept_head(home: Path) -> None:
@@ -269,6 +381,34 @@ def test_a_crudely_cut_tail_is_found_from_the_file_alone(home: Path) -> None:
     assert verify(home).verdict is Verdict.TAMPERED
 
 
+EVERYTHING = ("log_state", "log_leaves", "keyring", "battles", "subjects")
+
+
+@pytest.mark.parametrize("tables", [EVERYTHING[:1], EVERYTHING], ids=["state", "everything"])
+def test_a_log_that_is_gone_is_not_begun_anew_under_its_name(home: Path, tables: tuple[str, ...]) -> None:
+    kept = (home / "state" / "heads.jsonl").read_text()
+    forget = "UPDATE schema_migrations SET leaf_id = NULL, leaf_ver = NULL, leaf_salt = NULL"
+    attack(home, *(f"DELETE FROM {table}" for table in tables), forget)
+    with pytest.raises(errors.CorruptError, match="the log of this store is gone"):
+        sync.open(home)
+    assert verify(home).verdict is Verdict.TAMPERED
+    assert (home / "state" / "heads.jsonl").read_text() == kept
+
+
+def test_a_store_in_the_place_of_another_says_so(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (home / "kernel.db").unlink()
+    with sync.open(home) as store:
+        assert "another store was here before" in caplog.text
+        assert any("heads of other stores" in each for each in store.verify.run(lock=False).not_checked)
+
+
+@pytest.mark.parametrize("change", ["UPDATE store_facts SET value = 'other' WHERE key = 'store_id'", "DELETE FROM {}"])
+def test_a_store_under_another_name_than_its_log_is_found(home: Path, change: str) -> None:
+    attack(home, change.format("store_facts"))
+    report = verify(home)
+    assert (report.verdict, report.findings[0].table) == (Verdict.TAMPERED, "store_facts")
+
+
 # --- answers that lie --------------------------------------------------------------------------------------------
 
 
@@ -296,6 +436,13 @@ SCHEMA = {
     "index added": "CREATE INDEX extra ON battles (score)",
     "index dropped": "DROP INDEX idx_battles_battle_id",
     "trigger added": "CREATE TRIGGER quiet AFTER INSERT ON battles BEGIN DELETE FROM battles WHERE id = new.id; END",
+    "trigger added under a name like the statistics'": (
+        "CREATE TRIGGER sqlite§stat AFTER INSERT ON battles BEGIN DELETE FROM battles WHERE id = new.id; END"
+    ),
+    "trigger added under a name of SQLite's own": (
+        "INSERT INTO sqlite_schema VALUES ('trigger', 'sqlite_stat9', 'battles', 0, 'CREATE TRIGGER sqlite_stat9"
+        " AFTER INSERT ON battles BEGIN DELETE FROM battles WHERE id = new.id; END')"
+    ),
     "view added": "CREATE VIEW seen AS SELECT 1",
     "column added": "ALTER TABLE battles ADD COLUMN note TEXT",
     "check removed": "UPDATE sqlite_schema SET sql = replace(sql, 'CHECK (id = 1)', '') WHERE name = 'log_state'",
@@ -364,12 +511,47 @@ def test_a_flipped_byte_anywhere_in_the_database_file_is_found(home: Path, seed:
     report = verify(home)
     assert report.verdict is Verdict.TAMPERED, at
     assert report.findings[0].file == str(path)
+    assert not [each.what for each in report.findings if "SELECT" in each.what]
+
+
+def test_a_damaged_page_is_told_by_its_table_and_not_by_a_query(home: Path) -> None:
+    ask = asking(home)
+    offset, page = ask("SELECT pgoffset, pageno FROM dbstat WHERE name = 'battles' AND pagetype = 'leaf'")[0]
+    data = bytearray((home / "kernel.db").read_bytes())
+    data[offset + 2000] ^= 1
+    (home / "kernel.db").write_bytes(data)
+    told = verify(home).findings
+    assert (told[0].verdict, told[0].what) == (
+        Verdict.TAMPERED,
+        f"integrity check: page {page} is damaged (table battles)",
+    )
+    cut = [each for each in told if "cannot be read to the end (a page is damaged)" in each.what]
+    assert cut
+    assert all("battles" in each.table for each in cut)
+
+
+def test_a_missing_table_is_named_and_ends_one_check_only(home: Path) -> None:
+    attack(home, "DROP TABLE decision_feedback_trajectory")
+    told = verify(home).findings
+    assert [each.what for each in told if each.table == "decision_feedback_trajectory"] == [
+        "rows: cannot be read to the end (a table or column is missing)"
+    ]
+    assert not [each.what for each in told if "SELECT" in each.what]
+
+
+def test_a_missing_table_without_which_nothing_opens_is_named_too(home: Path) -> None:
+    attack(home, "DROP TABLE erasures")
+    [told] = verify(home).findings
+    assert (told.verdict, told.table) == (Verdict.TAMPERED, "erasures")
+    assert told.what == "the store cannot be opened: a table or column is missing"
 
 
 # --- PostgreSQL --------------------------------------------------------------------------------------------------
 
 SERVER = {name: ROWS[name] for name in ("edited", "results swapped", "leaves swapped", "deleted", "deleted key")}
 SERVER |= {name: ROWS[name] for name in ("added with the leaf of another", "leaf edited", "leaf deleted")}
+SERVER["leaf filed elsewhere"] = ROWS["deleted, its leaf filed under another record"]
+SERVER |= {name: ROWS[name] for name in ("added with a leaf of nobody", "added before all others", "edited by a space")}
 SERVER |= {
     "salt edited": ["UPDATE battles SET leaf_salt = decode(repeat('00', 16), 'hex') WHERE id = 3"],
     "table added": ["CREATE TABLE extra (a int)"],
@@ -377,9 +559,16 @@ SERVER |= {
         "CREATE FUNCTION quiet() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
         "CREATE TRIGGER quiet BEFORE INSERT ON battles FOR EACH ROW EXECUTE FUNCTION quiet()",
     ],
+    "trigger added under the name of the connections' table": [
+        "CREATE FUNCTION commit_marks() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        "CREATE TRIGGER commit_marks BEFORE INSERT ON battles FOR EACH ROW EXECUTE FUNCTION commit_marks()",
+    ],
+    "table no longer durable": ["ALTER TABLE battles SET UNLOGGED"],
     "index dropped": ["DROP INDEX idx_battles_battle_id"],
     "check removed": ["ALTER TABLE log_state DROP CONSTRAINT log_state_id_check"],
     "column added": ["ALTER TABLE battles ADD COLUMN note TEXT"],
+    "view added": ["CREATE VIEW seen AS SELECT 1"],
+    "index added": ["CREATE INDEX extra ON battles (score)"],
     "tail cut crudely": ["DELETE FROM battles WHERE id > 5", "DELETE FROM log_leaves WHERE idx > 12"],
 }
 
@@ -393,6 +582,53 @@ def test_tampering_on_a_server_is_found(tmp_path: Path, postgres_url: str, name:
     assert (honest.verdict, honest.findings) == (Verdict.VALID, [])
     attack_server(postgres_url, *SERVER[name])
     assert sync.verify(home, postgres_url, lock=False).verdict.locks
+
+
+def test_leaves_swapped_in_the_log_of_a_server_are_found_by_a_full_run(tmp_path: Path, postgres_url: str) -> None:
+    with sync.open(tmp_path / "home", postgres_url) as store:
+        populate(store, 6)
+    attack_server(postgres_url, *ROWS["leaves swapped in the log"])
+    assert sync.verify(tmp_path / "home", postgres_url, full=True, lock=False).verdict.locks
+
+
+def test_a_head_re_signed_with_another_key_on_a_server_is_found(tmp_path: Path, postgres_url: str) -> None:
+    with sync.open(tmp_path / "home", postgres_url) as store:
+        submit(store, "b", 0.5)
+        settled(store)
+        said = store.log.head().checkpoint
+    head = signed_by(keys.generate("ed25519"))(said)
+    attack_server(postgres_url, f"UPDATE log_state SET head = '{head}'")
+    report = sync.verify(tmp_path / "home", postgres_url, lock=False)
+    assert report.verdict is Verdict.TAMPERED
+    assert any("head" in finding.what for finding in report.findings)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_dbom_file_beside_a_server_that_was_tampered_with_is_named(
+    tmp_path: Path, postgres_url: str, name: str
+) -> None:
+    home = tmp_path / "home"
+    with sync.open(home, postgres_url) as store:
+        for battle_id in ("b3", "b4"):
+            submit(store, battle_id, 0.03)
+    path = home / "dboms" / "dbom_b3.json"
+    FILES[name](path)
+    report = sync.verify(home, postgres_url, lock=False)
+    assert (report.verdict, report.findings[0].file) == (Verdict.TAMPERED, str(path))
+
+
+def test_yesterdays_database_on_a_server_is_found_by_a_head_kept_elsewhere(
+    tmp_path: Path, postgres: Postgres, postgres_url: str
+) -> None:
+    home, name = tmp_path / "home", urlsplit(postgres_url).path.strip("/")
+    with sync.open(home, postgres_url) as store:
+        submit(store, "b", 0.5)
+    postgres.sql(f"CREATE DATABASE {name}_old TEMPLATE {name}")
+    with sync.open(home, postgres_url) as store:
+        submit(store, "later", 0.9)
+    postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
+    postgres.sql(f"ALTER DATABASE {name}_old RENAME TO {name}")
+    assert sync.verify(home, postgres_url, lock=False).verdict is Verdict.ROLLED_BACK
 
 
 def test_a_cut_tail_on_a_server_is_found_by_a_head_kept_elsewhere(tmp_path: Path, postgres_url: str) -> None:

@@ -1,11 +1,7 @@
 """npm `@atproto/repo` verifies what we export and refuses it damaged; we verify what it writes."""
 
-import json
 import random
-import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,12 +11,11 @@ from holdfast.crypto import commit as commits
 from holdfast.crypto.cid import CID
 from holdfast.crypto.commit import Commit
 from holdfast.errors import FormatError
+from tests.interop.npm import Node
 
 PACKAGE = "@atproto/repo@0.9.1"
-INSTALL_S, RUN_S = 180, 60
 
 SCRIPT = """
-const fs = require("node:fs");
 const repo = require("@atproto/repo");
 const { P256Keypair } = require("@atproto/crypto");
 const { parseCid } = require("@atproto/lex-data");
@@ -55,47 +50,12 @@ const write = async (path, count) => {
 };
 
 const calls = { verdict, root, write };
-(async () => {
-  const answers = [];
-  for (const [name, ...args] of JSON.parse(fs.readFileSync(process.argv[2]))) answers.push(await calls[name](...args));
-  console.log(JSON.stringify(answers));
-})();
 """
-
-
-class Node:
-    """A folder with the package in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def run(self, *calls: list[Any]) -> list[Any]:
-        """The answers of the library to some calls, in one process."""
-        asked = self.folder / "calls.json"
-        asked.write_text(json.dumps(calls))
-        done = subprocess.run(
-            ["node", "ask.cjs", str(asked)], cwd=self.folder, capture_output=True, text=True, timeout=RUN_S, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return list(json.loads(done.stdout))
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    """Install the package into a temporary folder; skip with the reason where that cannot be."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        pytest.skip("no npm or node on the path")
-    folder = tmp_path_factory.mktemp("atproto")
-    (folder / "package.json").write_text('{"private": true}')
-    (folder / "ask.cjs").write_text(SCRIPT)
-    command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", PACKAGE]
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_S, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"npm install took more than {INSTALL_S} s: no network?")
-    if done.returncode != 0:
-        pytest.skip(f"npm install failed: {done.stderr.strip()[-300:]}")
-    return Node(folder)
+    return Node(tmp_path_factory.mktemp("atproto"), SCRIPT, PACKAGE)
 
 
 KEY = keys.generate()

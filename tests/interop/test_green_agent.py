@@ -109,7 +109,29 @@ def test_all_hundred_of_tier_one_are_verified_and_every_signature_is_unsigned(st
     report = store.verify.run(full=True, lock=False)
     assert report.verdict is Verdict.UNSIGNED
     assert {each.verdict for each in report.findings} == {Verdict.UNSIGNED}
-    assert len(report.findings) + report.left_off == 128
+    rows = sum(count for verdicts in REAL.values() for count in verdicts.values())
+    assert len(report.findings) + report.left_off == report.checked["unsigned"] == rows
+
+
+@pytest.mark.parametrize("settle", [True, False], ids=["settled", "at once"])
+def test_imported_rows_without_a_dbom_are_unsigned_and_never_valid_or_tampered(
+    store: sync.Holdfast, tmp_path: Path, settle: bool
+) -> None:
+    source = make(tmp_path / "battles.db", CURRENT, add("with", '{"run": 1}'), add("without", '{"run": 2}'))
+    write_dbom(tmp_path / "given", "with", '{"run": 1}')
+    store.battles.submit({}, battle_id="ours", score=1)
+    store.imports.green_agent(source, dboms=tmp_path / "given")
+    if settle:
+        settled(store)
+    report = store.verify.run()
+    unsigned = [each for each in report.findings if each.verdict is Verdict.UNSIGNED]
+    assert (report.verdict, report.checked["unsigned"], report.locked) == (Verdict.UNSIGNED, 2, None)
+    assert {(each.table, each.row, each.what.split(":")[0]) for each in unsigned} == {
+        ("battles", "2", "imported with a simulated signature"),
+        ("battles", "3", "imported without a DBOM"),
+    }
+    assert report.verdict.exit_code == 10
+    assert store.dbom.verify(tmp_path / "given" / "dbom_with.json").verdict is Verdict.UNSIGNED
 
 
 def test_dbom_files_are_taken_over_byte_for_byte(tmp_path: Path) -> None:

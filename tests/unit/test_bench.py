@@ -2,14 +2,18 @@
 
 import importlib.util
 import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from bench import BENCHMARKS, report
+from bench import BENCHMARKS, growth, plot, report, whole
 from bench.__main__ import main, parser
 from bench.goals import Goal, judge
 from bench.harness import Contestant, Meter, Options, Race, Result, Sample, Spread, compare, rate, run_race
 from bench.workload import SCHEMA, Statements, plain, positional
+from holdfast.runtime import checks
 
 
 def result(name: str, *rates: float, callers: int = 1) -> Result:
@@ -122,10 +126,35 @@ def test_callers_must_be_counts(text: str) -> None:
 
 def test_peers_bind_every_parameter_of_every_statement() -> None:
     made = Statements()
-    for text, parameters in (*made.txn(7), *made.unit(7)):
+    for text, parameters in (*made.txn(7), *made.unit(7), *made.logged(7)):
         assert ":" not in text
         assert text.count("?") == len(parameters)
-    assert len(made.unit(7)) == 8
+    assert len(made.unit(7)) == len(made.logged(7)) == 8
+
+
+def test_the_ceiling_of_a_whole_decision_replays_what_the_runtime_asks() -> None:
+    first, second, *_ = whole.record(1)
+    assert [text for text, _ in first] == [text for text, _ in second]
+    assert len(first) == 19
+    assert not any("log_" in text for text, _ in first)
+    assert all(len(set(re.findall(r"\?\d+", text))) == len(parameters) for text, parameters in first)
+
+
+def test_a_plot_shows_every_point_with_its_spread() -> None:
+    drawn = plot.svg("a < b", "flows", [("1,000", Spread(1, 1, 1)), ("10,000", Spread(1.1, 0.9, 2.5))])
+    root = ElementTree.fromstring(drawn)
+    words = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"a < b", "flows", "1,000", "10,000", "1.00", "1.10"} <= set(words)
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}circle"))) == 2
+
+
+def test_a_store_is_given_a_past_with_a_whole_log(tmp_path: Path) -> None:
+    growth.fill(str(tmp_path), 300)
+    with whole.opened(str(tmp_path)) as store:
+        assert store.log.audit(full=True).findings == []
+        assert store.log.head().checkpoint.size >= 1_500
+        store.write(lambda tx: whole.decide(tx, 1))
+        assert store.read(lambda tx: checks.flows(tx))[0] == []
 
 
 def test_peers_get_the_same_tables() -> None:

@@ -2,9 +2,11 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
@@ -85,6 +87,9 @@ def test_an_envelope_is_exported(tmp_path: Path) -> None:
     envelope = json.loads((tmp_path / "b-1.dsse.json").read_text())
     assert envelope["payloadType"] == "application/vnd.in-toto+json"
     assert json.loads(run("dbom", "export", "b-1").stdout) == envelope
+    bundle = json.loads(run("dbom", "export", "b-1", "--format", "sigstore").stdout)
+    assert (bundle["dsseEnvelope"], bundle["verificationMaterial"]["publicKey"]) == (envelope, {"hint": judge()})
+    run("dbom", "export", "b-1", "--format", "pdf", code=2)
 
 
 def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: Path) -> None:
@@ -99,6 +104,21 @@ def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: 
     assert json.loads((tmp_path / "trust.json").read_text())["payloadType"] == "application/vnd.holdfast.trust+json"
     run("keys", "rotate", "nobody", code=2)
     run("keys", "revoke", "ffffffff", code=3)
+
+
+def test_a_rotated_key_is_shown_with_the_index_of_its_leaf() -> None:
+    submit()
+    made = parsed("keys", "rotate", "log")
+    [listed] = [key for key in parsed("keys", "list") if key["keyid"] == made["keyid"]]
+    assert made["index"] == listed["index"] > 0
+    assert " -" not in run("keys", "rotate", "judge").stdout
+
+
+def test_the_example_of_log_prove_names_a_whole_leaf_and_such_a_one_is_proven() -> None:
+    leaf_id = submit()["leaf_id"]
+    example = run("log", "prove", "--help").stdout.split("Example: holdfast log prove ")[1].split()[0]
+    assert len(example) == len(leaf_id)
+    assert leaf_id in parsed("log", "prove", leaf_id)["leaf"]
 
 
 def test_an_offline_root_signs_elsewhere(home: Path, tmp_path: Path) -> None:
@@ -135,6 +155,21 @@ def test_a_green_agent_is_imported_and_its_vectors_spread() -> None:
     found = parsed("dbom", "spread", "--threshold", "0.95")
     assert (found["count"], found["dim"]) == (28, 384)
     run("dbom", "spread")
+
+
+def test_dirs_database_is_imported_and_what_was_kept_is_listed(tmp_path: Path) -> None:
+    with closing(apsw.Connection(str(tmp_path / "dir.db"))) as connection:
+        connection.execute("CREATE TABLE agent_registry (agent_id TEXT PRIMARY KEY, contract JSON, status TEXT)")
+        connection.execute("INSERT INTO agent_registry VALUES ('trader', '{}', 'ACTIVE'), ('', '{}', 'ACTIVE')")
+    dry = parsed("import", "dir", "dir.db", "--dry-run")
+    assert (dry["total"], dry["verdicts"], dry["done"]) == (2, {"KEPT": 1, "TAKEN": 1}, {})
+    assert parsed("import", "dir", "dir.db")["done"] == {"imported": 2}
+    assert parsed("import", "dir", "dir.db")["done"] == {"known": 2}
+    [kept] = parsed("import", "list", "--verdict", "KEPT")["records"]
+    assert (kept["source_table"], kept["beside"]["agent_id"]) == ("agent_registry", "")
+    run("import", "list")
+    assert parsed("verify")["verdict"] == "VALID"
+    run("import", "dir", "none.db", code=3)
 
 
 @pytest.mark.parametrize("noun", ["battles", "dbom", "keys", "import"])

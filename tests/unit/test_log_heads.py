@@ -1,5 +1,7 @@
 """The high-water file: whole lines, the largest head of every log, thinned, shared."""
 
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -68,6 +70,32 @@ def test_a_torn_line_is_not_counted_and_swallows_nothing(tmp_path: Path) -> None
     marks.publish(head(6))
     marks.flush()
     assert sizes(marks) == [5, 6]
+
+
+def test_a_disk_that_takes_only_a_part_at_a_time_gets_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: whole(file, data[:7]))
+    marks = HighWater(tmp_path / "heads.jsonl")
+    marks.publish(head(5))
+    assert sizes(marks) == [5]
+
+
+def test_a_thinning_that_fails_loses_no_head_and_fills_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(heads, "_MOST_BYTES", 100)
+    marks = HighWater(tmp_path / "heads.jsonl")
+    marks.publish(head(1))
+    monkeypatch.setattr(os, "replace", full)
+    for size in (2, 3, 4):
+        marks._waiting = head(size)
+        with pytest.raises(UnavailableError):
+            marks.flush()
+    assert sizes(marks) == [1, 2, 3, 4]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_what_is_no_head_is_not_counted(tmp_path: Path) -> None:

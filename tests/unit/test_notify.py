@@ -2,72 +2,26 @@
 
 import json
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from holdfast.upkeep import notify
 from holdfast.upkeep.notify import Alert, LogNotifier, Notifier, Poster, Signal, Telegram, Webhook
+from tests.receiver import Receiver
 
 ALERT = Alert("store-1", "lock-1", "TAMPERED", "table battles row 3: edited", "2026-01-31T12:00:00.000000Z", 2)
 FAST = Poster(timeout_s=0.3, attempts=3, pause_s=0.01)
 SECRET = "s3cret-t0ken"
 
 
-class Server:
-    """A real HTTP server; `answers` are given in turn, the last one for ever."""
-
-    def __init__(self, *answers: int | Callable[[BaseHTTPRequestHandler], None]) -> None:
-        self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        self.answers = list(answers)
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("content-length", 0)))
-                outer.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-                answer = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
-                if callable(answer):
-                    answer(self)
-                else:
-                    self.send_response(answer)
-                    self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Quiet."""
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., Server]]:
-    made: list[Server] = []
-
-    def make(*answers: Any) -> Server:
-        made.append(Server(*answers))
-        return made[-1]
-
-    yield make
-    for server in made:
-        server.close()
-
-
 def outcome(notifier: Notifier, deadline_s: float = 5.0) -> str:
     return notify.broadcast([notifier], ALERT, deadline_s=deadline_s)[notifier.name]
 
 
-def test_a_webhook_carries_the_alert_signed_over_its_body(serve: Callable[..., Server]) -> None:
+def test_a_webhook_carries_the_alert_signed_over_its_body(serve: Callable[..., Receiver]) -> None:
     server = serve(204)
     assert outcome(Webhook(server.url + "/hook", SECRET, FAST)) == "delivered"
     [(path, headers, body)] = server.requests
@@ -78,13 +32,13 @@ def test_a_webhook_carries_the_alert_signed_over_its_body(serve: Callable[..., S
     assert SECRET.encode() not in body
 
 
-def test_a_webhook_without_a_secret_has_no_signature(serve: Callable[..., Server]) -> None:
+def test_a_webhook_without_a_secret_has_no_signature(serve: Callable[..., Receiver]) -> None:
     server = serve(200)
     assert outcome(Webhook(server.url, poster=FAST)) == "delivered"
     assert notify.SIGNATURE.lower() not in server.requests[0][1]
 
 
-def test_telegram_gets_its_bot_call(serve: Callable[..., Server]) -> None:
+def test_telegram_gets_its_bot_call(serve: Callable[..., Receiver]) -> None:
     server = serve(200)
     assert outcome(Telegram(SECRET, "42", server.url + "/", FAST)) == "delivered"
     [(path, _, body)] = server.requests
@@ -92,7 +46,7 @@ def test_telegram_gets_its_bot_call(serve: Callable[..., Server]) -> None:
     assert json.loads(body) == {"chat_id": "42", "text": ALERT.text()}
 
 
-def test_signal_gets_its_rest_call(serve: Callable[..., Server]) -> None:
+def test_signal_gets_its_rest_call(serve: Callable[..., Receiver]) -> None:
     server = serve(201)
     assert outcome(Signal(server.url, "+4912", ("+4934", "group.x"), FAST)) == "delivered"
     [(path, _, body)] = server.requests
@@ -102,21 +56,21 @@ def test_signal_gets_its_rest_call(serve: Callable[..., Server]) -> None:
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
-def test_what_may_pass_is_tried_again(serve: Callable[..., Server], status: int) -> None:
+def test_what_may_pass_is_tried_again(serve: Callable[..., Receiver], status: int) -> None:
     server = serve(status, status, 200)
     assert outcome(Webhook(server.url, poster=FAST)) == "delivered"
     assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("status", [500, 429])
-def test_attempts_are_bounded(serve: Callable[..., Server], status: int) -> None:
+def test_attempts_are_bounded(serve: Callable[..., Receiver], status: int) -> None:
     server = serve(status)
     assert outcome(Webhook(server.url, poster=FAST)) == f"answered {status}"
     assert len(server.requests) == FAST.attempts
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 404])
-def test_a_final_answer_is_not_asked_for_again(serve: Callable[..., Server], status: int) -> None:
+def test_a_final_answer_is_not_asked_for_again(serve: Callable[..., Receiver], status: int) -> None:
     server = serve(status)
     assert outcome(Webhook(server.url, poster=FAST)) == f"answered {status}"
     assert len(server.requests) == 1
@@ -138,19 +92,19 @@ def drop(handler: BaseHTTPRequestHandler) -> None:
     handler.connection.close()
 
 
-def test_a_server_that_hangs_times_out(serve: Callable[..., Server]) -> None:
+def test_a_server_that_hangs_times_out(serve: Callable[..., Receiver]) -> None:
     began = time.monotonic()
     assert outcome(Webhook(serve(hang).url, poster=FAST)).startswith("no answer (")
     assert time.monotonic() - began < 1.9
 
 
-def test_a_server_that_drips_ends_with_the_deadline(serve: Callable[..., Server]) -> None:
+def test_a_server_that_drips_ends_with_the_deadline(serve: Callable[..., Receiver]) -> None:
     began = time.monotonic()
     assert outcome(Webhook(serve(drip).url, poster=FAST), deadline_s=0.5) == "no answer within the deadline"
     assert time.monotonic() - began < 2
 
 
-def test_a_server_that_hangs_up_is_tried_again(serve: Callable[..., Server]) -> None:
+def test_a_server_that_hangs_up_is_tried_again(serve: Callable[..., Receiver]) -> None:
     server = serve(drop, 200)
     assert outcome(Webhook(server.url, poster=FAST)) == "delivered"
 
@@ -165,7 +119,7 @@ def test_an_address_that_cannot_be_used_is_an_outcome_and_no_error(url: str) -> 
     assert outcome(Webhook(url, poster=FAST)) != "delivered"
 
 
-def test_one_that_fails_does_not_hold_up_the_others(serve: Callable[..., Server]) -> None:
+def test_one_that_fails_does_not_hold_up_the_others(serve: Callable[..., Receiver]) -> None:
     class Broken:
         name = "broken"
 
@@ -178,7 +132,7 @@ def test_one_that_fails_does_not_hold_up_the_others(serve: Callable[..., Server]
 
 
 def test_no_secret_reaches_logs_outcomes_or_reprs(
-    serve: Callable[..., Server], caplog: pytest.LogCaptureFixture
+    serve: Callable[..., Receiver], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Everything any library logs while an alert is sent, at any level."""
     caplog.set_level(logging.DEBUG)

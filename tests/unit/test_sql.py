@@ -171,3 +171,18 @@ def test_a_binder_gives_a_tuple_in_order_and_misses_nothing(names: tuple[str, ..
     if names:
         with pytest.raises(KeyError):
             bind({})
+
+
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [
+        ("SELECT a FROM t", ("t",)),
+        ("SELECT (SELECT max(x) FROM u) FROM t JOIN u ON u.id = t.id", ("u", "t")),
+        ("INSERT INTO t (a) VALUES (:a) ON CONFLICT (a) DO UPDATE SET a = excluded.a", ("t",)),
+        ("UPDATE t SET a = :a WHERE b IN (SELECT b FROM u)", ("t", "u")),
+        ("DELETE FROM t", ("t",)),
+        ("PRAGMA user_version", ()),
+    ],
+)
+def test_a_query_names_its_tables(text: str, tables: tuple[str, ...]) -> None:
+    assert Query(text, text, "here", 0).tables == tables

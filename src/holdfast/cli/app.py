@@ -19,6 +19,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from holdfast.cli import (
+    agents,
+    audit,
     backup,
     battles,
     bundle,
@@ -26,13 +28,19 @@ from holdfast.cli import (
     db,
     dbom,
     erase,
+    escalations,
+    flows,
     imports,
     init,
     keys,
+    locks,
     log,
     render,
     restore,
+    retention,
+    sagas,
     status,
+    sweep,
     unlock,
     verify,
     witness,
@@ -135,6 +143,13 @@ def root(
 
 for noun in (init, status, verify, unlock, restore):
     app.add_typer(noun.app)
+app.add_typer(agents.app, name="agents")
+app.add_typer(flows.app, name="flows")
+app.add_typer(escalations.app, name="escalations")
+app.add_typer(audit.app, name="audit")
+app.add_typer(locks.app, name="locks")
+app.add_typer(sagas.app, name="sagas")
+app.add_typer(sweep.app, name="sweep")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 app.add_typer(witness.app, name="witness")
@@ -144,6 +159,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(imports.app, name="import")
 app.add_typer(backup.app, name="backup")
 app.add_typer(erase.app, name="erase")
+app.add_typer(retention.app, name="retention")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(unlock.lockdown, name="lockdown")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.call import Call, command, options
+from holdfast.cli.call import AfterNumber, Call, Limit, Namespace, Since, command, options
 from holdfast.errors import FormatError, NotFoundError, UnavailableError
 from holdfast.model.battles import Battle, BattlePage
 
@@ -18,7 +18,6 @@ app.callback()(options)
 
 BattleId = Annotated[str, typer.Argument(metavar="BATTLE_ID", help="The battle's id.")]
 RowId = Annotated[int | None, typer.Option("--id", help="The row, where a battle has several; else the newest.")]
-Namespace = Annotated[str, typer.Option("--ns", help="The namespace.")]
 
 
 @command(app, example="holdfast battles submit result.json --battle-id b-1 --score 0.87")
@@ -54,13 +53,13 @@ def list(
     call: Call,
     *,
     battle_id: Annotated[str | None, typer.Option("--battle-id", help="Only this battle.")] = None,
-    since: Annotated[str | None, typer.Option("--since", help="From this time on.")] = None,
+    since: Since = None,
     until: Annotated[str | None, typer.Option("--until", help="Before this time.")] = None,
     min_score: Annotated[float | None, typer.Option("--min-score", help="This score or more.")] = None,
     max_score: Annotated[float | None, typer.Option("--max-score", help="This score or less.")] = None,
     imported: Annotated[bool | None, typer.Option("--imported/--own", help="Only imported ones, or only ours.")] = None,
-    after: Annotated[int, typer.Option("--after", help="The `next` of the page before.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", help="How many, at most.")] = 100,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
     ns: Namespace = "main",
 ) -> BattlePage:
     """List evaluations in the order they came, a page at a time."""

@@ -4,7 +4,10 @@ A handler is a plain function of a `Call` that returns a value; `command` gives 
 value. The options may stand before or after any part of the command; the one nearest to the end counts.
 """
 
+import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +17,7 @@ import typer
 
 from holdfast import sync
 from holdfast.cli import render
+from holdfast.errors import InvalidInputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,6 +31,13 @@ Url = Annotated[
     typer.Option("--url", metavar="URL", help="Use this database (or HOLDFAST_DATABASE_URL)."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+# What many commands take, each in its own place.
+Namespace = Annotated[str, typer.Option("--ns", help="The namespace.")]
+Limit = Annotated[int, typer.Option("--limit", help="How many, at most.")]
+After = Annotated[str, typer.Option("--after", help="The `next` of the page before.")]
+AfterNumber = Annotated[int, typer.Option("--after", help="The `next` of the page before.")]
+Since = Annotated[str | None, typer.Option("--since", help="From this time on.")]
 
 
 @dataclass(frozen=True)
@@ -58,9 +69,9 @@ def options(ctx: typer.Context, home: Home = None, url: Url = None, as_json: Jso
 
 
 def command(
-    app: typer.Typer, *, example: str, exit_code: Callable[[Any], int] = lambda _: 0
+    app: typer.Typer, *, example: str, exit_code: Callable[[Any], int] = lambda _: 0, draw: render.Draw | None = None
 ) -> Callable[[Callable[Concatenate[Call, P], R]], Callable[Concatenate[Call, P], R]]:
-    """Register a handler under its own name; `exit_code` is read off its value."""
+    """Register a handler under its own name; `exit_code` is read off its value, `draw` shows it to people."""
 
     def register(handler: Callable[Concatenate[Call, P], R]) -> Callable[Concatenate[Call, P], R]:
         shared = inspect.signature(options).parameters
@@ -68,7 +79,7 @@ def command(
         def run(**given: Any) -> None:
             call = options(**{name: given.pop(name) for name in shared})
             value = handler(call, **given)  # type: ignore[call-arg]
-            render.show(value, call.as_json)
+            render.show(value, call.as_json, draw)
             raise typer.Exit(exit_code(value))
 
         _, *own = inspect.signature(handler).parameters.values()
@@ -80,3 +91,20 @@ def command(
         return handler
 
     return register
+
+
+def find_function(name: str) -> Callable[..., Any]:
+    """A function by `module:function`, also from the working folder."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise InvalidInputError("a function is named module:function", function=name)
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInputError(f"there is no function {name}: {error}", function=name) from error
+    finally:
+        sys.path.pop(0)
+    if not callable(found):
+        raise InvalidInputError(f"{name} is not a function", function=name)
+    return found  # type: ignore[no-any-return]

@@ -1,16 +1,13 @@
 """`holdfast dbom`: signed decision records."""
 
-import importlib
-import os
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from holdfast.cli.battles import BattleId, Namespace, RowId
-from holdfast.cli.call import Call, command, options
-from holdfast.errors import InvalidInputError, UnavailableError
+from holdfast.cli.battles import BattleId, RowId
+from holdfast.cli.call import Call, Namespace, command, find_function, options
+from holdfast.errors import UnavailableError
 from holdfast.evidence.context import Embedder
 from holdfast.model.battles import Bom, DbomChecked, Repaired
 from holdfast.model.spread import Spread
@@ -45,12 +42,16 @@ def export(
     call: Call,
     battle_id: BattleId,
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the envelope; stdout without it.")] = None,
+    *,
+    format: Annotated[
+        Literal["dsse", "sigstore"], typer.Option("--format", help="A DSSE envelope, or a Sigstore bundle of it.")
+    ] = "dsse",
     row: RowId = None,
     ns: Namespace = "main",
 ) -> Any:
-    """Export a DBOM as a DSSE envelope (an in-toto attestation); needs no private key."""
+    """Export a DBOM as a DSSE envelope (an in-toto attestation) or a Sigstore bundle; needs no private key."""
     with call.open() as store:
-        return written(store.dbom.envelope(battle_id, id=row, ns=ns), out)
+        return written(store.dbom.envelope(battle_id, id=row, ns=ns, format=format), out)
 
 
 @command(app, example="holdfast dbom repair --full")
@@ -89,27 +90,9 @@ def check_intent(
     ns: Namespace = "main",
 ) -> IntentCheck:
     """Embed the stored tasks again and compare with the recorded vectors; exits with 20 if any drifted."""
-    function = find_embedder(embedder)
+    function: Embedder = find_function(embedder)
     with call.open() as store:
         return store.dbom.check_intent(function, battle_id=battle_id, ns=ns, at_least=at_least)
-
-
-def find_embedder(name: str) -> Embedder:
-    """A function by `module:function`, also from the working folder."""
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        raise InvalidInputError("an embedder is named module:function", embedder=name)
-    sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInputError(f"there is no embedder {name}: {error}", embedder=name) from error
-    finally:
-        sys.path.pop(0)
-    if not callable(found):
-        raise InvalidInputError(f"{name} is not a function", embedder=name)
-    embedder: Embedder = found
-    return embedder
 
 
 def written(text: str, out: Path | None) -> Any:

@@ -10,9 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from holdfast.cli.battles import Namespace
-from holdfast.cli.call import Call, command, options
-from holdfast.model.imports import Imported
+from holdfast.cli.call import Call, Namespace, command, options
+from holdfast.model.imports import Imported, ImportPage, Takeover
 
 app = typer.Typer(
     help="Import other programs' data.",
@@ -33,6 +32,33 @@ def green_agent(
     """Import a Green Agent's battles: every row, each with a verdict; doing it again changes nothing."""
     with call.open() as store, _bar() as progress:
         return store.imports.green_agent(source, dboms=dboms, dry_run=dry_run, ns=ns, progress=progress)
+
+
+@command(app, example="holdfast import dir dir.db --dry-run")
+def dir(
+    call: Call,
+    source: Annotated[Path, typer.Argument(metavar="DIR_DB", help="DIR's SQLite database.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what each row is.")] = False,
+    ns: Namespace = "main",
+) -> Takeover:
+    """Import a database of the Decision Intelligence Runtime: every row, each with a verdict; twice changes nothing."""
+    with call.open() as store, _bar() as progress:
+        return store.imports.dir(source, dry_run=dry_run, ns=ns, progress=progress)
+
+
+@command(app, example="holdfast import list --verdict KEPT")
+def list(
+    call: Call,
+    *,
+    verdict: Annotated[str | None, typer.Option("--verdict", help="Only TAKEN, ADAPTED or KEPT.")] = None,
+    table: Annotated[str | None, typer.Option("--table", help="Only rows of this table of the source.")] = None,
+    after: Annotated[int, typer.Option("--after", help="The `next` of the page before.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", help="How many, at most.")] = 100,
+    ns: Namespace = "main",
+) -> ImportPage:
+    """What imports found of each row, and the values that its own row here does not hold as they were."""
+    with call.open() as store:
+        return store.imports.list(verdict=verdict, table=table, ns=ns, after=after, limit=limit)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def list(call: Call) -> builtins.list[dict[str, Any]]:
 def rotate(call: Call, role: RoleName) -> dict[str, Any]:
     """Replace the key of a role; the old one signs the new one in and is kept, what it signed stays good."""
     with call.open() as store:
-        made = _short(store.keys.rotate(_role(role)))
+        made = _known(store.keys.rotate(_role(role)))
     return {**made, "next": "holdfast keys export-root --recovery FILE"} if role == "root" else made
 
 
@@ -125,12 +125,17 @@ def import_statement(
     """Carry out a signed statement: admit, rotate or revoke a key."""
     text = read(file)
     with call.open() as store:
-        return _short(store.keys.import_statement(text))
+        return _known(store.keys.get(store.keys.import_statement(text).keyid))
 
 
 def _short(key: Key) -> dict[str, Any]:
     named = ("keyid", "role", "alg", "index", "revoked_from", "added_at")
     return {name: getattr(key, name) for name in named}
+
+
+def _known(key: Key) -> dict[str, Any]:
+    """A key that just came in: on a server its leaf may wait for an index yet."""
+    return {name: value for name, value in _short(key).items() if value is not None}
 
 
 def _role(name: str) -> Role:

@@ -30,10 +30,12 @@ def head(call: Call) -> dict[str, Any]:
     return {**_plain(signed), "pending": waiting, "keys": [key.encode() for key in keys]}
 
 
-@command(app, example="holdfast log prove 0198a7c2-9c1e-7a3b --out key.tlog-proof")
+@command(app, example="holdfast log prove 0198a7c2-9c1e-7a3b-8f00-5d2c6e1b4a97 --out b-1.tlog-proof")
 def prove(
     call: Call,
-    leaf_id: Annotated[str, typer.Argument(help="The handle of a record's leaf.")],
+    leaf_id: Annotated[
+        str, typer.Argument(help="The handle of a record's leaf: its whole `leaf_id`, as in `battles show`.")
+    ],
     ver: Annotated[int | None, typer.Option("--ver", help="That version of the record; the newest without it.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write a .tlog-proof file.")] = None,
 ) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 import typer
@@ -20,16 +20,21 @@ from holdfast.model.status import Status
 
 _BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 _CANNOT_WRITE = 74  # EX_IOERR of sysexits.h, like 70 for a defect
+_WORDS = {True: "yes", False: "no", None: "-"}
 
 
-def show(value: Any, as_json: bool) -> None:
+Draw = Callable[[Any], Text]
+"""Shows a plain value to people in a way of its own."""
+
+
+def show(value: Any, as_json: bool, draw: Draw | None = None) -> None:
     """Print a result: anything with `to_dict`, or plain mappings, lists and scalars."""
     plain = value.to_dict() if hasattr(value, "to_dict") else value
     if as_json:
         # Escaped to ASCII: valid whatever the encoding of the terminal, and for names that are not Unicode.
         _write(sys.stdout, json.dumps(plain, indent=2, default=str) + "\n")
     else:
-        _print(sys.stdout, _table(plain))
+        _print(sys.stdout, (draw or _table)(plain))
 
 
 def greet(status: Status) -> None:
@@ -67,7 +72,7 @@ def _table(value: Any) -> Text:
         return lines
     if isinstance(value, list | tuple):
         return Text("\n").join(_table(item) for item in value)
-    return Text(_scalar(value) + "\n")
+    return Text(words(value) + "\n")
 
 
 def _rows(value: Mapping[Any, Any], indent: str = "") -> Iterator[tuple[str, str]]:
@@ -77,17 +82,17 @@ def _rows(value: Mapping[Any, Any], indent: str = "") -> Iterator[tuple[str, str
             yield label, ""
             yield from _rows(item, indent + "  ")
         elif isinstance(item, list | tuple) and item:
-            yield label, "\n".join(_scalar(part) for part in item)
+            yield label, "\n".join(words(part) for part in item)
         else:
-            yield label, _scalar(item)
+            yield label, words(item)
 
 
-def _scalar(value: Any) -> str:
+def words(value: Any) -> str:
+    """A value on one line, unless its own text has several; no control characters."""
     if isinstance(value, Mapping) and value:
-        return ", ".join(f"{_scalar(name)}={_scalar(item)}" for name, item in value.items())
-    words = {True: "yes", False: "no", None: "-"}
+        return ", ".join(f"{words(name)}={words(item)}" for name, item in value.items())
     if value is None or isinstance(value, bool):
-        return words[value]
+        return _WORDS[value]
     return _visible(str(value)) if value not in ([], (), {}) else "none"
 
 

@@ -1,6 +1,7 @@
 """Files, copied and removed with care: hashed on the way, durable when a call returns, errors typed."""
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -45,6 +46,18 @@ def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         os.fsync(file.fileno())
     os.replace(aside, path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else, thread or process, is past this point with the same lock file."""
+    make_folder(path.parent)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def make_folder(folder: Path) -> None:
@@ -121,6 +134,9 @@ def remove_tree(folder: Path) -> None:
 def shred(path: Path) -> None:
     """Overwrite a file and remove it; on copy-on-write disks the overwriting reaches only new blocks."""
     try:
+        if path.is_symlink():  # what it leads to is not ours
+            path.unlink()
+            return
         with path.open("r+b") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)

@@ -139,6 +139,19 @@ def get(tx: Tx, handle: str) -> Subject:
     return Subject(*row)
 
 
+_LIVES = sql(
+    "SELECT erased_at FROM subjects WHERE handle = :handle",
+    postgres="SELECT erased_at FROM subjects WHERE handle = :handle FOR SHARE",
+)
+
+
+def check_alive(tx: Tx, handle: str) -> None:
+    """ErasedError if the subject was erased since it was labelled: nothing new may carry its handle."""
+    row = tx.one(_LIVES, handle=handle)
+    if row is None or row[0] is not None:
+        raise ErasedError("the subject was erased meanwhile", subject=handle)
+
+
 # --- keys on their way into and out of backups -------------------------------------------------------------------
 
 _FORGET_KEYS = sql("UPDATE subjects SET key = NULL, name_hash = NULL WHERE key IS NOT NULL OR name_hash IS NOT NULL")

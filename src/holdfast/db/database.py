@@ -40,6 +40,10 @@ class Backend(Protocol):
         """The database's own integrity check; empty if sound."""
         ...
 
+    def compact(self) -> None:
+        """Give free space back to the system; others get on meanwhile. Harmless if repeated, or where there is none."""
+        ...
+
     def disown(self) -> None:
         """In the child of a fork: see that nothing of the parent's is touched."""
         ...

@@ -34,6 +34,7 @@ _ASKED = frozenset(
 _QUOTED = re.compile(r"'(?:[^']|'')*'")
 _TEMPORARY = re.compile(r"\b(CREATE(\s+OR\s+REPLACE|\s+LOCAL|\s+GLOBAL)*|INTO)\s+(TEMP|TEMPORARY)\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
+_TABLES = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?!SET\b)([a-z]\w*)", re.IGNORECASE)
 
 
 class Query:
@@ -51,6 +52,11 @@ class Query:
         self.where: Final = where
         self.number: Final = number
         self.bind: Final = binder(names)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """What it reads and writes, by name, for messages to people."""
+        return tuple(dict.fromkeys(_TABLES.findall(self.sqlite or self.postgres)))
 
     def __repr__(self) -> str:
         return f"<Query {self.where}: {' '.join((self.sqlite or self.postgres).split())[:80]}>"

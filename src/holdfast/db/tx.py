@@ -79,10 +79,6 @@ class Tx(ABC):
         """Run a statement and answer how many rows it touched."""
 
     @abstractmethod
-    def all(self, query: Query, /, **params: Any) -> list[Row]:
-        """Every row of a query."""
-
-    @abstractmethod
     def many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
         """Run one statement for each set of parameters; no answer."""
 
@@ -112,9 +108,17 @@ class Tx(ABC):
     def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
         """One statement of `ask`."""
 
+    @abstractmethod
+    def fetch(self, query: Query, params: Mapping[str, Any], /) -> list[Row]:
+        """Every row of a query whose parameters are gathered already: what `all` and `one` are made of."""
+
+    def all(self, query: Query, /, **params: Any) -> list[Row]:
+        """Every row of a query."""
+        return self.fetch(query, params)
+
     def one(self, query: Query, /, **params: Any) -> Row | None:
         """The only row of a query, or None."""
-        rows = self.all(query, **params)
+        rows = self.fetch(query, params)
         assert len(rows) <= 1, f"{query} gave {len(rows)} rows where one was promised"
         return rows[0] if rows else None
 

@@ -2,6 +2,8 @@
 
 Rules:
 - A full audit believes no stored hash: leaf hashes, tiles, stems, frontier, root and signature all have to come out.
+- No leaf lies outside the tree, and each is filed under the record and version it names.
+- It walks over leaves that are there: a size that was forged cannot make it walk for ever.
 - It walks in pages; no snapshot is held longer than one page takes, memory is bounded, writers go on meanwhile.
 - What was appended during the walk is audited too: the last page and the state are read in one snapshot.
 - Every head kept elsewhere must be a head of this very tree: one that is larger says ROLLED_BACK, another root FORKED.
@@ -13,12 +15,14 @@ from typing import NamedTuple
 
 from holdfast.crypto import checkpoint, frontier
 from holdfast.crypto.checkpoint import SignedCheckpoint
+from holdfast.crypto.lines import MAX_SIZE
 from holdfast.crypto.vkey import VerifierKey
-from holdfast.db import Call, Database, Tx, Work, ask
+from holdfast.db import Call, Database, Tx, Work, ask, sql
 from holdfast.db.sql import sql_postgres
 from holdfast.errors import FormatError, ProofError
 from holdfast.evidence import log, tree
 from holdfast.evidence.context import Context
+from holdfast.evidence.replay import Replay
 from holdfast.evidence.walk import Flaws, Walk
 from holdfast.model.log import Audited
 from holdfast.model.verdicts import Verdict
@@ -43,10 +47,16 @@ class _State(NamedTuple):
     counted: list[Verdict | None]
     pending: int
     stuck: list[int]
+    stray: list[int]
 
 
 _STUCK = sql_postgres(
     "SELECT l.idx FROM log_pending p JOIN log_leaves l ON l.id = p.id AND l.ver = p.ver ORDER BY l.idx LIMIT 100"
+)
+
+_STRAY = sql(
+    "SELECT s.idx FROM (SELECT idx FROM log_leaves WHERE idx < 0"
+    " UNION ALL SELECT idx FROM log_leaves WHERE idx >= :size) s ORDER BY s.idx LIMIT 100"
 )
 
 
@@ -60,7 +70,8 @@ def _read(tx: Tx, kept: Sequence[SignedCheckpoint]) -> _State:
     names = {"size": said.size, "origin": said.origin} if said else {}
     counted = [log.counted(tx, each) for each in kept]
     stuck = [row[0] for row in tx.all(_STUCK)] if tx.dialect == "postgres" else []
-    return _State(state, head, log.verifiers(tx, **names), counted, log.pending(tx), stuck)  # type: ignore[arg-type]
+    stray = [row[0] for row in tx.all(_STRAY, size=state.size)]
+    return _State(state, head, log.verifiers(tx, **names), counted, log.pending(tx), stuck, stray)  # type: ignore[arg-type]
 
 
 def glance(database: Database, kept: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
@@ -84,7 +95,7 @@ def glance(database: Database, kept: Sequence[SignedCheckpoint], progress: Progr
 def walk(database: Database, kept: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
     """The full audit."""
     flaws = Flaws()
-    walked = Walk(database, flaws, [head.checkpoint.size for head in kept])
+    walked = Walk(database, flaws, [head.checkpoint.size for head in kept], most=_most(database))
     found = walked.run(lambda tx: _read(tx, kept), progress)
     state, tree_now = found.state, walked.replay.frontier()
     whole = state.frontier == tree_now.to_bytes()
@@ -93,7 +104,7 @@ def walk(database: Database, kept: Sequence[SignedCheckpoint], progress: Progres
     if found.head and (found.head.checkpoint.size, found.head.checkpoint.root) != (tree_now.size, tree_now.root()):
         flaws.add(None, f"the signed head of size {found.head.checkpoint.size} is not that of these leaves")
     _check_state(found, flaws)
-    _check_kept(kept, found, {} if not whole else walked.replay.roots, flaws)
+    _check_kept(kept, found, walked.replay, flaws, whole=whole)
     return flaws.outcome(full=True, size=state.size, pending=found.pending, kept=len(kept))
 
 
@@ -102,6 +113,8 @@ def _check_state(found: _State, flaws: Flaws) -> None:
     state, head = found.state, found.head
     for index in found.stuck:
         flaws.add(index, "a second leaf of this record and version waits, which can never be logged")
+    for index in found.stray:
+        flaws.add(index, "the leaf lies outside the log")
     try:
         edge = frontier.from_bytes(state.frontier)
         if edge.size != state.size:
@@ -117,14 +130,25 @@ def _check_state(found: _State, flaws: Flaws) -> None:
         flaws.add(None, f"the head does not hold: {error}")
 
 
-def _check_kept(kept: Sequence[SignedCheckpoint], found: _State, roots: dict[int, bytes], flaws: Flaws) -> None:
+_COUNT = sql("SELECT count(*) FROM log_leaves")
+
+
+def _most(database: Database) -> int:
+    """How many leaves to walk at the most: as many as are there, where the size itself is in doubt."""
+    flaws = Flaws()
+    _check_state(database.read(lambda tx: _read(tx, [])).result(), flaws)
+    return int(database.read(lambda tx: tx.all(_COUNT)[0][0]).result()) if flaws.found else MAX_SIZE
+
+
+def _check_kept(kept: Sequence[SignedCheckpoint], found: _State, replay: Replay, flaws: Flaws, *, whole: bool) -> None:
     """Every kept head against the root recomputed at its size; a log that is not whole proves no fork."""
+    size = min(found.state.size, replay.size)
     for head, counts in zip(kept, found.counted, strict=True):
         said = head.checkpoint
         if counts is None:
             continue
-        if counts is Verdict.ROLLED_BACK or said.size > found.state.size:
-            what = f"a head of size {said.size} was kept, this log has {found.state.size}"
+        if counts is Verdict.ROLLED_BACK or said.size > size:
+            what = f"a head of size {said.size} was kept, this log has {size}"
             flaws.add(None, what, Verdict.ROLLED_BACK)
-        elif roots and roots[said.size] != said.root:
+        elif whole and replay.roots[said.size] != said.root:
             flaws.add(None, f"the head of size {said.size} that was kept is not one of this log", Verdict.FORKED)

@@ -7,6 +7,7 @@ Rules:
 - A second submit for a battle_id is a new row and a new DBOM; none is ever lost.
 - The intent vector comes from the caller or the configured embedder; without either it is empty, never invented.
 - The result of a labelled subject is sealed before it is hashed; breakdown and vector are inside the seal.
+- Nothing is recorded of a subject that was erased since its result was sealed: no erasure would find it again.
 - The judge's key is in the log before the first leaf it signed for.
 """
 
@@ -17,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.content import sealing
 from holdfast.crypto import attest, dbom
 from holdfast.crypto.dbom import Fields
 from holdfast.crypto.keys import Signer
@@ -117,6 +119,8 @@ def _record(tx: Tx, draft: Draft, signed: str, keyid: str) -> Battle | None:
     if not keys.standing(tx, keyid, "judge"):
         return None
     _check_free(tx, draft.ns, draft.battle_id)
+    if draft.subject is not None:  # sealed in a transaction before this one
+        sealing.check_alive(tx, draft.subject)
     return add(
         tx,
         "dbom",

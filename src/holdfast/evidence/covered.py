@@ -5,7 +5,8 @@
 Rules:
 - The projection holds the row's key, so that no row can pass for another.
 - A row carries `leaf_id`, `leaf_ver` and `leaf_salt`; versions of a record count 1, 2, 3 … under one handle.
-- A record leaves its table only by erasure; then its newest leaf is of type `erasure`, under the record's own handle.
+- A record leaves its table by erasure, then its newest leaf is of type `erasure`, under the record's own handle; or by
+  retention, then a pruning names its handle.
 - A table that ever had another list of columns names its older projections too.
 """
 

@@ -12,12 +12,11 @@ Rules:
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from holdfast.crypto import attest, canonical, dbom, dsse, merkle, tlog_proof
+from holdfast.crypto import attest, canonical, dbom, dsse, merkle, sigstore, tlog_proof
 from holdfast.crypto.attest import LegacySigma
 from holdfast.crypto.dbom import Dbom
-from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.db import Call, Read, Tx, Work, ask, sql
 from holdfast.errors import FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
 from holdfast.evidence import battles, keys, log
@@ -42,9 +41,17 @@ def get(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> Bom
     return Bom(battle.id, battle.battle_id, battle.dbom)
 
 
-def envelope(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> str:
-    """The DSSE envelope of a signed DBOM (an in-toto attestation), made without any private key."""
-    return dsse.encode(attest.to_envelope(dbom.parse(get(tx, battle_id, id=id, ns=ns).text.encode()))).decode()
+_FORMATS: Final = {"dsse": dsse.encode, "sigstore": sigstore.encode}
+
+
+def envelope(
+    tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN, format: Literal["dsse", "sigstore"] = "dsse"
+) -> str:
+    """The DSSE envelope of a signed DBOM (an in-toto attestation), or a Sigstore bundle of it; needs no private key."""
+    if format not in _FORMATS:
+        raise InvalidInputError(f"no format {format!r}; there are {', '.join(_FORMATS)}", format=format)
+    signed = attest.to_envelope(dbom.parse(get(tx, battle_id, id=id, ns=ns).text.encode()))
+    return _FORMATS[format](signed).decode()
 
 
 def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
@@ -147,7 +154,7 @@ def _legacy(tx: Tx, found: Dbom, row: Battle | None) -> DbomChecked:
     if wrong := differs(row, found):
         return _say(Verdict.TAMPERED, wrong, found, row)
     verdict, why, index = logged(tx, row, "legacy_import")
-    if verdict is Verdict.VALID:
+    if verdict.sound:
         verdict, why = Verdict.UNSIGNED, "imported with a simulated signature, which proves nothing"
     return _say(verdict, why, found, row, index=index)
 
@@ -170,7 +177,9 @@ def logged(tx: Tx, row: Battle, kind: str) -> tuple[Verdict, str, int | None]:
     """Whether a row's leaf stands in the log as a leaf of that kind, under a head of a log key."""
     try:
         proof = log.prove(tx, row.leaf_id, ver=row.leaf_ver)
-    except NotFoundError:
+    except NotFoundError as error:
+        if not error.fields.get("pending"):
+            return Verdict.TAMPERED, "the row names a leaf that the log does not have", None
         return Verdict.PENDING, "recorded, and not under a signed head yet", None
     leaf: Any = canonical.loads(proof.extra)
     salt = tx.one(_SALT, id=row.id)
@@ -178,10 +187,10 @@ def logged(tx: Tx, row: Battle, kind: str) -> tuple[Verdict, str, int | None]:
     content = {column: getattr(row, column) for column in BATTLES.columns}
     if leaf["t"] != kind or leaf["h"] != BATTLES.commit(bytes(salt[0] or b""), content):
         return Verdict.TAMPERED, "the row is not the one its leaf commits to", proof.index
-    origin = proof.head.checkpoint.origin
-    ring = [VerifierKey(origin, ED25519, keys.public(key)) for key in keys.list(tx, role="log")]
+    head = proof.head.checkpoint
+    able = log.verifiers(tx, size=head.size, origin=head.origin)
     try:
-        tlog_proof.verify(proof, merkle.leaf_hash(proof.extra), origin=origin, log_keys=ring)
+        tlog_proof.verify(proof, merkle.leaf_hash(proof.extra), origin=head.origin, log_keys=able)
     except ProofError as error:
         return Verdict.TAMPERED, f"the log does not hold: {error.message}", proof.index
     return Verdict.VALID, "signed by a judge, recorded, and in the log", proof.index

@@ -79,6 +79,16 @@ def folder_of(dboms: Path, ns: str) -> Path:
     return dboms if ns == MAIN else dboms / ns
 
 
+def owners(dboms: Path, path: Path) -> list[tuple[str, str]]:
+    """The battles (`ns`, `battle_id`) whose file that may be by its name: its newest DBOM's, or an earlier one's."""
+    if not path.is_relative_to(dboms):
+        return []
+    ns = MAIN if path.parent == dboms else path.parent.name
+    stem = path.name.removeprefix("dbom_").removesuffix(".json")
+    battle_id, _, number = stem.rpartition(".")
+    return [(ns, stem), (ns, battle_id)] if number.isdigit() and battle_id else [(ns, stem)]
+
+
 _OF_BATTLE = sql(
     "SELECT id, dbom FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom IS NOT NULL ORDER BY id"
 )

@@ -4,13 +4,16 @@ Rules:
 - An erased record's newest leaf is of type `erasure`, under the record's own handle; its row and salt are gone.
 - The erasure itself is a row with a leaf of its own, which names the handles of everything that went.
 - A subject's leaf commits to handle and times only: no name, no hash, no key; its tombstone is the next version.
+- No leaf covers `files`, so what stands there is believed only where it names a file of the store's own folders.
 """
 
 import json
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from holdfast.content import sealing
 from holdfast.db import Tx, sql
+from holdfast.errors import FormatError
 from holdfast.evidence import covered, leaves
 from holdfast.evidence.erasable import Removed
 from holdfast.evidence.leaves import Projection
@@ -21,6 +24,7 @@ ERASURES: Final = Projection("erasures", 1, ("id", "kind", "target", "who", "cou
 covered.register(SUBJECTS, kinds=("key",), key="handle")
 covered.register(ERASURES, kinds=("erasure",), key="id")
 
+_FOLDERS: Final = ("dboms", "blobs", "images")
 _SUBJECT = sql("SELECT handle, ns, created_at, erased_at, leaf_id, leaf_ver FROM subjects WHERE handle = :handle")
 _STAMP = sql(
     "UPDATE subjects SET leaf_id = :leaf_id, leaf_ver = :leaf_ver, leaf_salt = :leaf_salt WHERE handle = :handle"
@@ -87,8 +91,11 @@ def history(tx: Tx) -> list[Erasure]:
 
 def _erasure(row: tuple[object, ...]) -> Erasure:
     key, kind, target, who, count, handles, moment, files = row
-    listed = tuple(json.loads(str(handles))), tuple(json.loads(str(files)))
-    return Erasure(str(key), str(kind), str(target), str(who), int(str(count)), listed[0], str(moment), listed[1])
+    try:
+        listed = tuple(json.loads(str(handles))), tuple(json.loads(str(files)))
+        return Erasure(str(key), str(kind), str(target), str(who), int(str(count)), listed[0], str(moment), listed[1])
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"the erasure {key} is not what Holdfast writes", id=str(key)) from error
 
 
 class Due(NamedTuple):
@@ -103,8 +110,30 @@ _DONE = sql("UPDATE erasures SET files = '[]' WHERE id = :id")
 
 
 def due(tx: Tx) -> list[Due]:
-    """What a crash between commit and removal left to do."""
-    return [Due(key, tuple(json.loads(files))) for key, files in tx.all(_DUE)]
+    """What a crash between commit and removal left to do; never a file outside the store's own folders."""
+    found = ((key, _names(files)) for key, files in tx.all(_DUE))
+    return [Due(key, names) for key, names in found if names is not None]
+
+
+def odd(tx: Tx) -> list[str]:
+    """Erasures whose list of files Holdfast did not write."""
+    return [str(key) for key, files in tx.all(_DUE) if _names(files) is None]
+
+
+def _names(text: object) -> tuple[str, ...] | None:
+    """The files of an erasure, relative to the data folder; None where one of them cannot be the store's."""
+    try:
+        names = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return tuple(names) if isinstance(names, list) and all(map(_is_ours, names)) else None
+
+
+def _is_ours(name: object) -> bool:
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    path = PurePosixPath(name)
+    return len(path.parts) > 1 and path.parts[0] in _FOLDERS and ".." not in path.parts
 
 
 def done(tx: Tx, erasure_id: str) -> None:

@@ -12,7 +12,6 @@ Rules:
 import fcntl
 import json
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -58,13 +57,15 @@ class HighWater:
                 end = os.fstat(file).st_size
                 if end and os.pread(file, 1, end - 1) != b"\n":
                     line = "\n" + line  # a torn line is ended, or it would swallow this one
-                os.write(file, line.encode())
+                _write(file, line.encode())
                 os.fsync(file)
-                if os.fstat(file).st_size > _MOST_BYTES:
+                if not end:
+                    _sync(self.path.parent)  # or the file itself may be gone after a power cut
+                self._waiting, self._written = "", time.monotonic()
+                if end > _MOST_BYTES:
                     self._thin()
         except OSError as error:
             raise UnavailableError(f"cannot keep the log head in {self.path}: {error.strerror}") from error
-        self._waiting, self._written = "", time.monotonic()
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -73,11 +74,9 @@ class HighWater:
             file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                if os.fstat(file).st_ino == self.path.stat().st_ino:
+                if _is_at(file, self.path):
                     yield file
                     return
-            except FileNotFoundError:
-                pass
             finally:
                 os.close(file)
 
@@ -88,12 +87,13 @@ class HighWater:
         older, recent = lines[:-_RECENT], lines[-_RECENT:]
         step = max(1, -(-len(older) // _OLDER))
         kept = [line for number, line in enumerate(older) if number % step == 0 or line in largest] + recent
-        handle, name = tempfile.mkstemp(prefix=".heads-", dir=self.path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        spare = self.path.with_name(f".{self.path.name}.new")  # one name: nobody else is here, and a crash leaves one
+        with open(spare, "w", encoding="utf-8", opener=_private) as file:
             file.write("".join(f"{line}\n" for line in kept))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, self.path)
+        os.replace(spare, self.path)
+        _sync(self.path.parent)
 
     def kept(self) -> list[SignedCheckpoint]:
         """Every head in the file, oldest first; a torn last line is left out."""
@@ -111,6 +111,31 @@ class HighWater:
             return []
         except OSError as error:
             raise UnavailableError(f"cannot read {self.path}: {error}") from error
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        return os.fstat(file).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
+def _write(file: int, data: bytes) -> None:
+    """All of it, or an error: a disk that is nearly full takes a part and says nothing."""
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _size(head: str, newest: str) -> int:

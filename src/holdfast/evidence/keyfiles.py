@@ -186,13 +186,15 @@ class KeyFolder:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=self.folder)
-            with os.fdopen(handle, "wb") as file:
-                file.write(key.to_pem(self._passphrase))
-                file.flush()
-                os.fsync(file.fileno())
-            with suppress(FileExistsError):  # another process was first; its key counts
-                os.link(name, path)
-            os.unlink(name)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(key.to_pem(self._passphrase))
+                    file.flush()
+                    os.fsync(file.fileno())
+                with suppress(FileExistsError):  # another process was first; its key counts
+                    os.link(name, path)
+            finally:
+                os.unlink(name)  # a secret is not left lying about
             self._sync()
         except OSError as error:
             raise ReadOnlyError(f"cannot write keys to {self.folder}: {error.strerror}") from error

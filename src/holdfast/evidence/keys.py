@@ -136,9 +136,9 @@ def rotate(context: Context, role: Role) -> Work[Key]:
         by = old if action == "rotate" else (yield from _root(context, new.keyid))
         said = yield from ask(Read(lambda tx: _say(tx, action, role, new.public, previous=old.keyid)))
         text: str = yield from ask(Call(lambda: statements.sign(said.encode(), by)))
-        found = yield from ask(Write(lambda tx: import_statement(tx, text)))
+        yield from ask(Write(lambda tx: import_statement(tx, text)))
     yield from settle(context)
-    return found
+    return (yield from ask(Read(lambda tx: get(tx, new.keyid))))  # with the index of its leaf, if it is logged by now
 
 
 def settle(context: Context) -> Work[builtins.list[str]]:
@@ -182,6 +182,8 @@ def revocation(tx: Tx, keyid: str, *, from_index: int | None = None) -> Signed:
 def statement(context: Context, role: Role) -> Work[Signed]:
     """The statement that admits this machine's key of a role, not signed yet: for a root key kept elsewhere."""
     _check_role(role)
+    if role == "root":
+        raise InvalidInputError("a root key follows another by rotation only: `holdfast keys rotate root`", role=role)
     signer: Signer = yield from ask(Call(lambda: context.keys.ensure(role)))
     said = yield from ask(Read(lambda tx: _say(tx, "admit", role, signer.public)))
     return Signed(said.encode().decode(), "statement", "")

@@ -11,7 +11,7 @@ Rules:
 - A row and its leaf are written in one transaction (`stamp`), so state and evidence commit together or not at all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.crypto import canonical
 from holdfast.db import Tx
-from holdfast.db.sql import sql_postgres
+from holdfast.db.sql import binder, sql_postgres
 from holdfast.errors import InvalidInputError
 
 TOPIC: Final = "leaf"
@@ -30,6 +30,7 @@ TYPES: Final = frozenset(
 )
 _SALT_BYTES = 16
 _MOST_BYTES = 1024
+_ID_AT = len('{"h":"",') + 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,17 @@ class Projection:
     columns: tuple[str, ...]
     name: str = field(init=False)
     """As it stands in a leaf."""
-    _keys: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
+    _values: Callable[[Mapping[str, Any]], tuple[Any, ...]] = field(init=False, repr=False, compare=False)
+    _form: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         assert len(set(self.columns)) == len(self.columns) > 0, "a projection names each of its columns once"
         assert all(column.isascii() for column in self.columns), "in ASCII, whose order is that of JCS"
+        assert all(column.isidentifier() for column in self.columns), "by words that need no quoting"
         object.__setattr__(self, "name", f"{self.table}/{self.version}")
-        ordered = [(column, f",{_quote(column)}:") for column in sorted(self.columns)]
-        object.__setattr__(self, "_keys", tuple(ordered))
+        ordered = tuple(sorted(self.columns))
+        object.__setattr__(self, "_values", binder(ordered))
+        object.__setattr__(self, "_form", "{" + ",".join(f'"{column}":%s' for column in ordered) + "}")
 
     def commit(self, salt: bytes, row: Mapping[str, Any]) -> str:
         """The commitment to a row, in hex."""
@@ -56,12 +60,12 @@ class Projection:
 
     def content(self, row: Mapping[str, Any]) -> bytes:
         """The canonical bytes of a row: what `canonical.dumps` gives, with all that is known beforehand done once."""
-        text = ""
-        for column, key in self._keys:
-            value = row[column]
-            text += key + (_quote(value) if type(value) is str else _rare(value))
+        values = [
+            _quote(value) if type(value) is str else "null" if value is None else _rare(value)
+            for value in self._values(row)
+        ]
         try:
-            return f"{{{text[1:]}}}".encode()
+            return (self._form % tuple(values)).encode()
         except UnicodeEncodeError as error:
             raise InvalidInputError(f"no canonical JSON: {error}", table=self.table) from error
 
@@ -104,6 +108,13 @@ def _middle(ns: str, projection: str, kind: str) -> str:
     return f'","ns":{canonical.quote(ns)},"p":{canonical.quote(projection)},"t":"{kind}","ts":"'
 
 
+def is_filed(text: object, handle: object, ver: object) -> bool:
+    """Whether a leaf stands under its own handle and version: what finds it by these must not be led astray."""
+    if not isinstance(text, str) or not isinstance(handle, str):
+        return False
+    return text.startswith(f'"id":"{handle}","ns":', _ID_AT) and text.endswith(f',"ver":{ver}}}')
+
+
 # A version that is in the tree already is refused here, where its operation can still fail, as by the tree on SQLite.
 _PENDING = sql_postgres(
     "INSERT INTO log_pending (id, ver, leaf) SELECT CAST(:id AS TEXT), CAST(:ver AS BIGINT), CAST(:leaf AS TEXT)"
@@ -123,6 +134,6 @@ def append(tx: Tx, leaf: Leaf) -> None:
 
 def _rare(value: Any) -> str:
     """A column that is not text: bytes as hex; what JCS cannot carry is refused there."""
-    if value is None:
-        return "null"
+    if type(value) is int and -canonical.MAX_INT <= value <= canonical.MAX_INT:
+        return str(value)
     return canonical.dumps(value.hex() if isinstance(value, bytes) else value).decode()

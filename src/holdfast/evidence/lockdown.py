@@ -116,8 +116,10 @@ def write_flag(path: Path, locked: Locked) -> None:
             os.fsync(file.fileno())
         os.replace(name, path)
         folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as error:
         raise UnavailableError(f"cannot write the flag {path}: {error.strerror}", path=str(path)) from error
 

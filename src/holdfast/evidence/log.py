@@ -5,13 +5,16 @@ Rules:
 - A head is shown to anybody only once it is durable (`Log.publish`).
 - On PostgreSQL leaves wait in `log_pending`; the elected sequencer integrates every committed one (sequencer.py).
 - Without a log key of the store's keyring no head is signed: SQLite refuses to log, PostgreSQL leaves it to others.
+- Every process notices at its next head that the keyring has changed (`Log.look`): a successor signs from there on, a
+  revoked key signs nothing.
 - A log that is behind, or beside, a head that was kept elsewhere is never taken for the same log (`continuity`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
-from holdfast.crypto import checkpoint, frontier, keys, tiles
+from holdfast.crypto import checkpoint, frontier, tiles
 from holdfast.crypto.checkpoint import Checkpoint, SignedCheckpoint
 from holdfast.crypto.keys import Signer
 from holdfast.crypto.note import NoteSignature
@@ -23,17 +26,27 @@ from holdfast.db.sql import sql_postgres
 from holdfast.errors import BadKeyError, FormatError, NotFoundError
 from holdfast.evidence import leaves, restores
 from holdfast.evidence import tree as trees
+from holdfast.evidence.keyfiles import Keys
 from holdfast.evidence.tree import Grower
 from holdfast.model.verdicts import Verdict
 
 HEAD: Final = "head"
+verifiers = trees.verifiers
+
+_HELD = sql("SELECT keyid, revoked_from, leaf_id FROM keyring WHERE role = 'log'")
+
+
+def held(tx: Tx) -> dict[str, tuple[int | None, str]]:
+    """The log keys of the keyring: from which leaf on each does not count, and the handle of its own leaf."""
+    return {keyid: (revoked_from, leaf_id) for keyid, revoked_from, leaf_id in tx.all(_HELD)}
 
 
 class Log:
-    """What signs heads: the hooks of one open store."""
+    """What signs heads: the hooks of one open store. Without `keys` it keeps to the signer it was given."""
 
-    def __init__(self, signer: Signer | None, publish: Callable[[str], None]) -> None:
-        self._signer, self._publish = signer, publish
+    def __init__(self, signer: Signer | None, publish: Callable[[str], None], keys: Keys | None = None) -> None:
+        self._signer, self._publish, self._keys = signer, publish, keys
+        self._held: dict[str, tuple[int | None, str]] = {}
         self._name: VerifierKey | None = None
         self._grower = Grower()
         self.continuity = Verdict.VALID
@@ -50,6 +63,19 @@ class Log:
         """From the next head on, this key signs."""
         self._signer = signer
 
+    def look(self, tx: Tx) -> None:
+        """If the keyring has changed, let this home's newest key that counts there sign from here on, or none.
+
+        A key that comes in with this very head does not sign it, unless it is the first: nobody admits himself.
+        """
+        if self._keys is None or (now := held(tx)) == self._held:
+            return
+        fresh = {handle for handle, ver, _ in tx.notes.get(leaves.TOPIC, ()) if ver == 1}
+        older = {keyid: key for keyid, key in now.items() if key[1] not in fresh} or now
+        known = [*_newest(self._keys), *([self._signer] if self._signer else [])]
+        self._signer = next((key for key in known if older.get(key.keyid, (0,))[0] is None), None)
+        self._held = now if older == now else {}  # else they are looked at again
+
     def sign(self, head: Checkpoint) -> str:
         """A head as a signed note: what `checkpoint.sign` makes, the key's id computed once."""
         signer, name = self._signer, self._name
@@ -64,12 +90,21 @@ class Log:
         """Before commit: the group's leaves become part of the tree, under one signed head."""
         fresh = tx.notes.get(leaves.TOPIC)
         if fresh:
+            self.look(tx)
             tx.note(HEAD, self._grower.integrate(tx, fresh, self.sign))
 
     def publish(self, notes: Notes) -> None:
         """After commit: the head is durable and may be shown."""
         for head in notes.get(HEAD, ()):
             self._publish(head)
+
+
+def _newest(keys: Keys) -> Iterator[Signer]:
+    """The log keys of this home: a successor that waits first, since it may become the current one meanwhile."""
+    for find in (keys.prepared, keys.load):
+        with suppress(NotFoundError):
+            if (key := find("log")) is not None:
+                yield key
 
 
 def head(tx: Tx) -> SignedCheckpoint:
@@ -91,17 +126,6 @@ def seen(tx: Tx) -> str | None:
     except FormatError:
         return None
     return now.head if signed.checkpoint.size == now.size else None
-
-
-_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log' ORDER BY keyid")
-
-
-def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> tuple[VerifierKey, ...]:
-    """The keys whose signature under a head of that size (the newest) counts: those not revoked before it."""
-    now = trees.state(tx)
-    at, name = now.size if size is None else size, now.origin if origin is None else origin
-    found = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
-    return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)
 
 
 _FIND = sql("SELECT idx, leaf FROM log_leaves WHERE id = :id AND ver = :ver")
@@ -176,15 +200,15 @@ def continuity(tx: Tx, kept: SignedCheckpoint | None) -> Verdict:
 def counted(tx: Tx, kept: SignedCheckpoint) -> Verdict | None:
     """VALID if a kept head has to be one of this tree, None if it says nothing of it, ROLLED_BACK by its origin."""
     then = kept.checkpoint
-    reach, (store, restored) = restores.reach(tx), _generation(trees.state(tx).origin)
+    reach, (store, restored) = restores.reach(tx), generation(trees.state(tx).origin)
     if then.origin in reach:
         end = reach[then.origin]
         return Verdict.VALID if end is None or then.size <= end else None
-    theirs, number = _generation(then.origin)
+    theirs, number = generation(then.origin)
     return Verdict.ROLLED_BACK if theirs == store and number > restored else None
 
 
-def _generation(origin: str) -> tuple[str, int]:
+def generation(origin: str) -> tuple[str, int]:
     """Which store an origin names, and after how many restores."""
     *store, last = origin.split("/")
     return ("/".join(store), int(last)) if len(store) > 1 and last.isdecimal() else (origin, 0)

@@ -4,12 +4,14 @@ import logging
 from collections.abc import Callable, Collection
 
 from holdfast.crypto.checkpoint import SignedCheckpoint
-from holdfast.crypto.keys import PublicKey, Signer
+from holdfast.crypto.keys import PublicKey
 from holdfast.db import Database, Tx, sql
 from holdfast.db.migrate import TOPIC as MIGRATED
+from holdfast.errors import CorruptError
 from holdfast.evidence import covered, erasures, leaves, tree
+from holdfast.evidence.keyfiles import Keys
 from holdfast.evidence.leaves import Projection
-from holdfast.evidence.log import HEAD, Log, continuity, seen
+from holdfast.evidence.log import HEAD, Log, continuity, generation, held, seen
 from holdfast.evidence.sequencer import Sequencer
 from holdfast.model.verdicts import worst
 
@@ -23,16 +25,22 @@ covered.register(SCHEMA, kinds=("schema",), key="name")
 
 def start(
     database: Database,
-    signer: Signer,
+    keys: Keys,
     store_id: str,
     publish: Callable[[str], None],
     kept: Collection[SignedCheckpoint] = (),
 ) -> Log:
     """Register the log's hooks; a new store's first leaves are its log key and its schema.
 
-    If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so.
+    If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so. A log that is
+    gone altogether is a CorruptError: begun anew under its old name it would be a second history.
     """
-    log = Log(signer, publish)
+    signer, origin = keys.ensure("log"), f"holdfast/{store_id}"
+    log = Log(signer, publish, keys)
+    known = [each.checkpoint for each in kept if generation(each.checkpoint.origin)[0] == origin]
+    if known and not database.read(tree.begun).result():
+        size = max(each.size for each in known)
+        raise CorruptError(f"the log of this store is gone; a head of size {size} was kept here", origin=origin)
     database.hooks.before_commit += [erasures.log_subjects, _log_migrations]
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
@@ -40,7 +48,7 @@ def start(
     log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in kept)).result()
     if not log.continuity.sound:
         return log
-    database.write(lambda tx: _begin(tx, log, signer.public, f"holdfast/{store_id}"), ungated=True).result()
+    database.write(lambda tx: _begin(tx, log, signer.public, origin), ungated=True).result()
     if not log.signs:
         _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
     head = database.read(seen).result()
@@ -53,7 +61,6 @@ def start(
     return log
 
 
-_KNOWN = sql("SELECT keyid, revoked_from FROM keyring WHERE role = 'log'")
 _UNLOGGED = sql("SELECT name, sha256, applied_at FROM schema_migrations WHERE leaf_id IS NULL ORDER BY name")
 
 
@@ -61,11 +68,9 @@ def _begin(tx: Tx, log: Log, key: PublicKey, origin: str) -> None:
     """Begin the log if it is new; a key that may not sign its heads is put away before anything is logged."""
     tree.begin(tx, origin)
     tree.lock(tx)  # of two processes that begin at once, the second sees what the first has done
-    known: dict[str, int | None] = dict(tx.all(_KNOWN))
-    if known and known.get(key.keyid, 0) is not None:
-        log.use(None)
-    if not known:
+    if not held(tx):
         add_key(tx, "log", key, statement="first")
+    log.look(tx)
     for name, digest, moment in tx.all(_UNLOGGED):
         _log_migration(tx, name, digest, moment)
 

@@ -55,6 +55,7 @@ def sequence(tx: Tx, log: Log, grower: Grower, *, most: int = _MOST) -> int | No
     before = lock(tx)
     texts = [row[0].encode() for row in tx.all(_MOVE, most=most, size=before.size)]
     if texts:
+        log.look(tx)  # after the move: a key whose revocation is among these leaves does not sign them
         tx.note(HEAD, grower.grow(tx, before, texts, log.sign))
     return len(texts)
 

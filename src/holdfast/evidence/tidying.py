@@ -3,7 +3,8 @@
 Rules:
 - A rotation whose leaf is in the log ends with its file; a log key without a leaf is registered.
 - A row whose DBOM file is missing gets it.
-- A store that cannot be tidied opens all the same and says so in the log: the rows are what counts.
+- A store that cannot be tidied opens all the same and says so in the log, once: the rows are what counts. Closing says
+  it in a whisper, since a file that could not be written was told of at that moment.
 """
 
 import logging
@@ -28,14 +29,14 @@ def at_opening(context: Context) -> None:
 def at_closing(context: Context) -> None:
     """Note up to where DBOM files are complete; write those that could not be written before."""
     if battles.files(context) is not None:
-        _try(context, dbom.repair(context), "DBOM files could not be repaired")
+        _try(context, dbom.repair(context), "DBOM files could not be repaired", level=logging.INFO)
 
 
-def _try(context: Context, work: Work[Any], what: str) -> None:
+def _try(context: Context, work: Work[Any], what: str, *, level: int = logging.WARNING) -> None:
     try:
         _drive(context, work)
     except HoldfastError as error:
-        _log.warning("%s: %s", what, error)
+        _log.log(level, "%s: %s", what, error)
 
 
 def _drive(context: Context, work: Work[T]) -> T:

@@ -4,15 +4,17 @@ Rules:
 - Size and frontier are read from the database inside the transaction that grows them, never kept in memory.
 - What a `Grower` remembers of the open tile counts only under the very frontier that the database holds: a frontier
   commits to every leaf, so another process, a roll-back or a restored file can never make it lie.
+- A tree that grew elsewhere is gone on with only under a head that a log key of the keyring signed.
 - Full tiles are written once and never change; partial ones are made from leaves and stems when asked for.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from holdfast.crypto import checkpoint, frontier, merkle, tiles
+from holdfast.crypto import checkpoint, frontier, keys, merkle, tiles
 from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.crypto.tiles import WIDTH, Bundle, Tile
+from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.db import Tx, sql
 from holdfast.errors import InvalidInputError, NotFoundError, ProofError
 from holdfast.evidence.leaves import Leaf
@@ -102,7 +104,7 @@ class Grower:
     def grow(self, tx: Tx, before: State, texts: Sequence[bytes], sign: Sign) -> str:
         """The same where the leaves stand in `log_leaves` already, from `before.size` on."""
         if (before.frontier, before.head) != self._own:  # another process grew it, or somebody forged it
-            _refuse_forged(before)
+            _refuse_forged(tx, before)
         hashes = merkle.leaf_hashes(texts)
         growth = frontier.append(frontier.from_bytes(before.frontier), hashes)
         grown = growth.frontier
@@ -137,13 +139,32 @@ class Grower:
         return row[whole * WIDTH :]
 
 
-def _refuse_forged(before: State) -> None:
-    """Never sign over a right edge that is not the one under the newest head."""
+def _refuse_forged(tx: Tx, before: State) -> None:
+    """Never sign over a right edge that is not the one under the newest head, nor on a head no log key has signed.
+
+    A key that was revoked counts here: its last head is what the first one under its successor goes on from.
+    """
     if not before.head and not before.size:
         return
-    signed = checkpoint.parse(before.head.encode()).checkpoint
-    if (signed.size, signed.root) != (before.size, frontier.from_bytes(before.frontier).root()):
+    signed = checkpoint.parse(before.head.encode())
+    said = signed.checkpoint
+    if (said.size, said.root) != (before.size, frontier.from_bytes(before.frontier).root()):
         raise ProofError("the log's right edge is not the one under its newest head: run `holdfast verify`")
+    try:
+        checkpoint.verify(signed, origin=said.origin, log_keys=verifiers(tx, size=0, origin=said.origin))
+    except ProofError as error:
+        raise ProofError(f"the log's newest head does not hold ({error.message}): run `holdfast verify`") from error
+
+
+_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log' ORDER BY keyid")
+
+
+def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> tuple[VerifierKey, ...]:
+    """The keys whose signature under a head of that size (the newest) counts: those not revoked before it."""
+    now = state(tx)
+    at, name = now.size if size is None else size, now.origin if origin is None else origin
+    found = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
+    return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)
 
 
 def _seal_stems(tx: Tx, tile: Tile) -> None:

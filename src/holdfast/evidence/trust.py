@@ -3,12 +3,13 @@
 Rules:
 - A root key is shown as a recovery when it is made, once; kept offline, only that recovery brings it back.
 - `trust.json` is a DSSE envelope; root signs it, or while there is no root the log key, and the reader is told which.
-- A key that nobody who may do so brought in is left out.
+- A key that nobody who may do so brought in is left out, and signs no trust file.
 - A reader who knows the root key brings it along: then nothing but root's signature counts.
 """
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +18,14 @@ from holdfast.crypto import canonical, dsse, keys
 from holdfast.crypto.dsse import Envelope
 from holdfast.crypto.keys import PublicKey, Signer
 from holdfast.db import Call, Read, Tx, Work, Write, ask
-from holdfast.errors import AlreadyExistsError, FormatError, NotFoundError, ProofError, ReadOnlyError
+from holdfast.errors import (
+    AlreadyExistsError,
+    FormatError,
+    NotFoundError,
+    ProofError,
+    ReadOnlyError,
+    UnknownKeyError,
+)
 from holdfast.evidence import keys as ring
 from holdfast.evidence import statements, tree
 from holdfast.evidence.context import Context
@@ -34,6 +42,8 @@ def init_root(context: Context, *, recovery: Path | None = None, offline: bool =
     if found:
         raise AlreadyExistsError("this store has a root key", keyid=found[0].keyid)
     yield from ask(Write(lambda _: None))  # a locked store refuses here, before any file is made
+    if recovery is not None and recovery.exists():
+        raise AlreadyExistsError(f"{recovery} exists already", path=str(recovery))
     key: Signer = yield from ask(Call(lambda: keys.generate("ed25519") if offline else context.keys.ensure("root")))
     text = statements.to_recovery(key) if isinstance(key, keys.PrivateKey) else ""
     if recovery is not None:
@@ -78,19 +88,29 @@ def sign_statement(payload: str, *, recovery: str) -> str:
 
 def trust(context: Context) -> Work[Signed]:
     """Every key with its role and validity, signed by root, or by the log key while there is no root at hand."""
-    payload: bytes = yield from ask(Read(_document))
+    payload, known = yield from ask(Read(lambda tx: (_document(tx), _able(tx))))
     signer: Signer
     role: Role
-    signer, role = yield from ask(Call(lambda: _signer(context)))
+    signer, role = yield from ask(Call(lambda: _signer(context, known)))
     envelope: Envelope = yield from ask(Call(lambda: dsse.sign(PAYLOAD_TYPE, payload, signer)))
     return Signed(dsse.encode(envelope).decode(), "trust", role)
 
 
-def _signer(context: Context) -> tuple[Signer, Role]:
-    try:
-        return context.keys.load("root"), "root"
-    except NotFoundError:
-        return context.keys.load("log"), "log"
+def _able(tx: Tx) -> set[str]:
+    """The keys that may sign it: one that the reader does not find in it, or finds revoked, would prove nothing."""
+    flawed = ring.flaws(tx)
+    return {key.keyid for key in ring.list(tx) if key.revoked_from is None and key.keyid not in flawed}
+
+
+def _signer(context: Context, able: set[str]) -> tuple[Signer, Role]:
+    """Root where it is here, else the log key; a file that is no key of this store is passed over."""
+    roles: tuple[Role, ...] = ("root", "log")
+    for role in roles:
+        with suppress(NotFoundError):
+            signer = context.keys.load(role)
+            if signer.keyid in able:
+                return signer, role
+    raise UnknownKeyError("neither a root key nor a log key of this store is here to sign its trust file")
 
 
 def _document(tx: Tx) -> bytes:
@@ -175,6 +195,8 @@ def _keys(value: Any) -> dict[str, TrustedKey]:
         key = keys.load_public_pem(each["public"].encode())
         if key.keyid != each["keyid"] or each["role"] not in ("judge", "memory", "log", "root"):
             raise FormatError("trust file: a key is not what it is called", keyid=key.keyid)
+        if any(type(each[name]) not in (int, type(None)) for name in ("from", "until")):
+            raise FormatError("trust file: where a key counts is no index of a log", keyid=key.keyid)
         found[key.keyid] = TrustedKey(each["role"], key, each["from"], each["until"])
     return found
 

@@ -3,6 +3,7 @@
 Rules:
 - Reading runs beside hashing: a page comes as one row, and is hashed on another core where there is one.
 - A page that does not come out is read again row by row, to say which leaf it is.
+- A leaf is filed under the handle and version it names: whoever finds leaves by these is not led astray.
 - What a read gives may have been made twice (a lost connection); nothing is fed to the replay inside a transaction.
 """
 
@@ -10,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.crypto import merkle
+from holdfast.crypto.lines import MAX_SIZE
 from holdfast.crypto.tiles import FULL, HASH, WIDTH
 from holdfast.db import Database, Row, Tx, sql
 from holdfast.evidence import tree
@@ -58,11 +60,21 @@ class _Page:
     width: int
     text: str
     tiles: dict[int, bytes]
+    misfiled: list[int]
 
 
 _PAGE = sql(
     "SELECT string_agg(leaf, '\n')"
     " FROM (SELECT leaf FROM log_leaves WHERE idx >= :first AND idx < :end ORDER BY idx) page"
+)
+# `leaves.is_filed`, by the database: SQLite stores a value of any type in any column, and tells them apart.
+_MISFILED = sql(
+    "SELECT idx FROM log_leaves WHERE idx >= :first AND idx < :end AND (typeof(leaf) <> 'text' OR typeof(id) <> 'text'"
+    """ OR substr(leaf, 73, length(id) + 13) <> '"id":"' || id || '","ns":'"""
+    """ OR substr(leaf, -length(ver) - 8) <> ',"ver":' || ver || '}') ORDER BY idx LIMIT 100""",
+    postgres="SELECT idx FROM log_leaves WHERE idx >= :first AND idx < :end"
+    """ AND (substr(leaf, 73, length(id) + 13) <> '"id":"' || id || '","ns":'"""
+    """ OR right(leaf, length(ver::text) + 8) <> ',"ver":' || ver || '}') ORDER BY idx LIMIT 100""",
 )
 _TILES = sql("SELECT idx, hashes FROM log_tiles WHERE level = :level AND idx >= :first AND idx < :end ORDER BY idx")
 
@@ -71,7 +83,8 @@ def _read(tx: Tx, first: int, width: int) -> _Page:
     row = tx.one(_PAGE, first=first, end=first + width)
     assert row is not None, "an aggregate always has a row"
     found = tx.all(_TILES, level=0, first=first // WIDTH, end=-(-(first + width) // WIDTH))
-    return _Page(first, width, row[0] or "", dict(found))
+    misfiled = [index for (index,) in tx.all(_MISFILED, first=first, end=first + width)]
+    return _Page(first, width, row[0] or "", dict(found), misfiled)
 
 
 class _Rest(NamedTuple):
@@ -80,21 +93,19 @@ class _Rest(NamedTuple):
     page: _Page
     stems: list[Row]
     tiles: dict[int, int]
-    stray: list[Row]
 
 
 _STEMS = sql("SELECT level, idx, hash FROM log_stems ORDER BY level, idx")
 _COUNTS = sql("SELECT level, count(*) FROM log_tiles GROUP BY level ORDER BY level")
-_STRAY = sql("SELECT idx FROM log_leaves WHERE idx < 0 OR idx >= :size ORDER BY idx LIMIT 100")
 _TILE = sql("SELECT hashes FROM log_tiles WHERE level = :level AND idx = :idx")
-_ROWS = sql("SELECT idx, id, ver, leaf FROM log_leaves WHERE idx >= :first AND idx < :end ORDER BY idx")
+_ROWS = sql("SELECT idx, leaf FROM log_leaves WHERE idx >= :first AND idx < :end ORDER BY idx")
 
 
 class Walk:
-    """One walk over the log of a database."""
+    """One walk over the log of a database, over `most` leaves at the most."""
 
-    def __init__(self, database: Database, flaws: Flaws, sizes: Sequence[int]) -> None:
-        self._database, self._flaws = database, flaws
+    def __init__(self, database: Database, flaws: Flaws, sizes: Sequence[int], *, most: int = MAX_SIZE) -> None:
+        self._database, self._flaws, self._most = database, flaws, most
         self.replay = Replay(sizes)
 
     def run(self, last: Callable[[Tx], T], progress: Callable[[int, int], None] | None) -> T:
@@ -112,7 +123,7 @@ class Walk:
 
     def _pages(self) -> Iterator[int]:
         """Whole pages, while the next ones are being read and hashed; says each time how large the log was."""
-        size = self._database.read(lambda tx: tree.state(tx).size).result()
+        size = min(self._most, self._database.read(lambda tx: tree.state(tx).size).result())
         firsts = iter(range(self.replay.size, size - PAGE + 1, PAGE))
         out: deque[_Page] = deque()
         with Hashers(1 if size - self.replay.size < _WORTH_HELPERS else None) as hashers:
@@ -132,6 +143,8 @@ class Walk:
     def _check(self, page: _Page, found: Digests) -> None:
         """One page: its leaf hashes against its tiles, and the tiles above that it fills."""
         (hashes, roots), end = found, page.first + page.width
+        for index in page.misfiled:
+            self._flaws.add(index, "the leaf is filed under another record or version than its own")
         stored = [page.tiles.get(number, b"") for number in range(page.first // WIDTH, end // WIDTH)]
         if len(hashes) != page.width * HASH or hashes[: len(stored) * FULL] != b"".join(stored):
             hashes = self._look_closer(page, stored)
@@ -146,7 +159,7 @@ class Walk:
         """Something on this page is wrong: say what, and go on with what its leaves say."""
         end = page.first + page.width
         read = self._database.read(lambda tx: tx.all(_ROWS, first=page.first, end=end))
-        rows = {row[0]: row for row in read.result()}
+        rows: dict[int, Any] = dict(read.result())
         found: list[bytes] = []
         for index in range(page.first, end):
             tile = stored[number] if (number := (index - page.first) // WIDTH) < len(stored) else b""
@@ -156,28 +169,24 @@ class Walk:
                 self._flaws.add(index, "the leaf is missing")
                 found.append(known if len(known) == HASH else merkle.leaf_hash(b""))
                 continue
-            _, leaf_id, ver, leaf = rows[index]
+            leaf = rows[index]
             data = leaf.encode() if isinstance(leaf, str) else bytes(leaf)
             found.append(merkle.leaf_hash(data))
             if number < len(stored) and found[-1] != known:
                 self._flaws.add(index, "the leaf is not the one in its tile")
-            if f'","id":"{leaf_id}",' not in str(leaf) or not str(leaf).endswith(f',"ver":{ver}}}'):
-                self._flaws.add(index, "the leaf is filed under another record or version than its own")
         return b"".join(found)
 
     def _rest(self, tx: Tx) -> _Rest | None:
         """What is left; None if that is more than a page."""
-        size, done = tree.state(tx).size, self.replay.size
+        size, done = min(self._most, tree.state(tx).size), self.replay.size
         if size - done >= PAGE:
             return None
         page = _read(tx, done, max(0, size - done))
-        return _Rest(page, tx.all(_STEMS), dict(tx.all(_COUNTS)), tx.all(_STRAY, size=size))
+        return _Rest(page, tx.all(_STEMS), dict(tx.all(_COUNTS)))
 
     def _finish(self, rest: _Rest) -> None:
-        """The last page, the loose stems, and that nothing stands beside the tree."""
+        """The last page, the loose stems, and how many tiles there are."""
         self._check(rest.page, digest(rest.page.text.encode()) if rest.page.text else (b"", b""))
-        for (index,) in rest.stray:
-            self._flaws.add(index, "the leaf lies outside the log")
         expected = {(stem.level, stem.index): stem.hash for stem in self.replay.stems()}
         found = {(level, index): digest for level, index, digest in rest.stems}
         for level, index in sorted(expected.keys() | found.keys()):

@@ -6,7 +6,7 @@ that answers bit by bit (`stream`). A `Noun` declares, once for both, which oper
 
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace, refuse_running_loop
-from holdfast.faces.verbs import Face, Hears, Noun, Reads, Runs, RunsWith, StreamsWith, Writes
+from holdfast.faces.verbs import Face, Hears, Noun, Reads, Runs, RunsWith, StreamsWith, Writes, within
 
 __all__ = [
     "AsyncFace",
@@ -20,4 +20,5 @@ __all__ = [
     "SyncFace",
     "Writes",
     "refuse_running_loop",
+    "within",
 ]

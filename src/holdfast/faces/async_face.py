@@ -21,8 +21,8 @@ T = TypeVar("T")
 class AsyncFace:
     """Runs operations for coroutines; one per database is enough for any number of loops."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
+    def __init__(self, database: Database, ns: str | None = None) -> None:
+        self.database, self.ns = database, ns
         self._boxes: dict[asyncio.AbstractEventLoop, LoopBox] = {}
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> "asyncio.Future[T]":

@@ -22,8 +22,8 @@ _PEEK_S = 0.02
 class SyncFace:
     """Runs operations for threads; refuses to block a running event loop."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
+    def __init__(self, database: Database, ns: str | None = None) -> None:
+        self.database, self.ns = database, ns
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> T:
         """Run a function of a transaction; returns once the work is durable."""

@@ -5,16 +5,21 @@
 
 A noun of the async face answers with awaitables, a noun of the sync face with the values themselves; streams with
 async and with plain iterators. Type checkers and `inspect.signature` see the operation without its `tx`.
+
+On a store that was opened for one namespace, verbs work in that one; those that know no namespace are duties of the
+whole store, and are refused.
 """
 
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdfast.db.effects import Stream, Work
 from holdfast.db.tx import Refused, Tx
+from holdfast.errors import NamespaceError
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace
 
@@ -33,6 +38,18 @@ class Noun(Generic[Face]):
     def held(self) -> Any:
         """What `RunsWith` hands on: the store's context, or what the noun stands for."""
         return self._face.context  # type: ignore[union-attr]
+
+    @property
+    def ns(self) -> str | None:
+        """The namespace that its verbs are held to: the one that the store was opened for, if it was for one."""
+        return self._face.ns
+
+
+def within(face: AsyncFace | SyncFace, given: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a call, in the namespace that the store was opened for, if it was for one."""
+    if face.ns is not None and given.setdefault("ns", face.ns) != face.ns:
+        raise NamespaceError(f"the store is open for the namespace {face.ns} only", ns=face.ns)
+    return given
 
 
 class Verb(ABC, Generic[P, T]):
@@ -57,6 +74,19 @@ class Verb(ABC, Generic[P, T]):
     @abstractmethod
     def bind(self, noun: Any) -> Callable[..., Any]:
         """What runs the operation on the noun's store."""
+
+    def scoped(self, noun: Any) -> Callable[..., Any]:
+        """The operation as the noun's store may use it."""
+        fn = self.fn
+        if noun.ns is None:
+            return fn
+        if "ns" not in inspect.signature(fn).parameters:
+            return partial(_refuse, noun.ns)
+        return lambda *args, **kwargs: fn(*args, **within(noun._face, kwargs))
+
+
+def _refuse(ns: str, *_: Any, **__: Any) -> Any:
+    raise NamespaceError(f"a duty of the whole store, which is open for the namespace {ns} only", ns=ns)
 
 
 class Bound:
@@ -95,7 +125,7 @@ class Writes(Verb[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call is a transaction that writes."""
-        fn, write = self.fn, noun._face.write
+        fn, write = self.scoped(noun), noun._face.write
         return lambda *args, **kwargs: write(lambda tx: fn(tx, *args, **kwargs))
 
 
@@ -109,7 +139,7 @@ class Reads(Verb[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call reads one snapshot."""
-        fn, read = self.fn, noun._face.read
+        fn, read = self.scoped(noun), noun._face.read
         return lambda *args, **kwargs: read(lambda tx: fn(tx, *args, **kwargs))
 
 
@@ -121,7 +151,7 @@ class Runs(Verb[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call drives the work to its end."""
-        fn, run = self.fn, noun._face.run
+        fn, run = self.scoped(noun), noun._face.run
         return lambda *args, **kwargs: run(fn(*args, **kwargs))
 
 
@@ -135,7 +165,7 @@ class Hears(Verb[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call waits for its answer."""
-        fn, hear = self.fn, noun._face.hear
+        fn, hear = self.scoped(noun), noun._face.hear
         return lambda *args, **kwargs: hear(fn(noun.held, *args, **kwargs))
 
 
@@ -149,7 +179,7 @@ class RunsWith(Verb[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call drives the work to its end."""
-        fn, run = self.fn, noun._face.run
+        fn, run = self.scoped(noun), noun._face.run
         return lambda *args, **kwargs: run(fn(noun.held, *args, **kwargs))
 
 

@@ -3,9 +3,12 @@
 CREATED → RUNNING | CANCELLED; RUNNING → WAITING_ESCALATION | COMPLETED | FAILED | CANCELLED | COMPENSATING;
 WAITING_ESCALATION → RUNNING | FAILED | CANCELLED; FAILED | CANCELLED → COMPENSATING;
 COMPENSATING → COMPENSATED | FAILED. What has no arrow is an end.
+
+DIR has words of its own for the same life (`WORDS`). They are recorded as given; a word that is neither ours nor DIR's
+is a label, and moves nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,9 +32,56 @@ WORKED_ON: Final = frozenset({"RUNNING", "COMPENSATING"})
 """Where a worker must be alive, else the flow is an orphan."""
 
 
+DIR_WORDS: Final = {
+    **dict.fromkeys(("ACTIVE", "VALIDATING", "ACCEPTED", "EXECUTING"), "RUNNING"),
+    **dict.fromkeys(("PARTIAL_SUCCESS_DIRTY", "MAINTENANCE_MODE"), "COMPENSATING"),
+    "ESCALATED": "WAITING_ESCALATION",
+    "CLOSED": "COMPLETED",
+    "ABORTED": "FAILED",
+}
+WORDS: Final[Mapping[str, str]] = {**DIR_WORDS, **{status: status for status in STATUSES}}
+"""The status that a word stands for."""
+_ENDS: Final = {("COMPENSATING", "CLOSED"): "COMPENSATED", ("CREATED", "ABORTED"): "CANCELLED"}
+"""DIR has two words for an end, we have four."""
+
+
 def legal(before: str, after: str) -> bool:
     """Whether a flow may go from one status to the other."""
     return after in EDGES[before]
+
+
+def onward(before: str, word: str) -> str | None:
+    """The status that a word leads to from another; None for a label, which leads nowhere."""
+    return _ENDS.get((before, word), WORDS.get(word))
+
+
+def goes(before: str, word: str) -> bool:
+    """Whether a word may be said of a flow with that status: a label, a legal edge, or more of the same work."""
+    after = onward(before, word)
+    return after is None or legal(before, after) or (after == before and after not in TERMINAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What of a flow follows from its transitions."""
+
+    status: str
+    started_at: str | None
+    completed_at: str | None
+    updated_at: str
+
+
+def follow(created_at: str, moves: Iterable[tuple[str | None, str, str]]) -> Standing:
+    """Where transitions (from, to, when), in their order, lead a flow; each is believed where it says it comes from."""
+    status, started, completed, updated = "CREATED", None, None, created_at
+    for before, word, at in moves:
+        after = onward(WORDS.get(before or "", status), word)
+        updated = at
+        if after is None:
+            continue
+        status, completed = after, at if after in TERMINAL else None
+        started = at if after == "RUNNING" and started is None else started
+    return Standing(status, started, completed, updated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +178,17 @@ class Rerun(Value):
 
     flow: Flow
     error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan(Value):
+    """A flow whose worker is gone: who had it until when, and what it runs if that is a registered function."""
+
+    dfid: str
+    worker: str
+    expires_at: str
+    name: str | None
+    version: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Times are text: ISO-8601 UTC with microseconds and `Z`, the same bytes in both databases, in JSON and in hashes."""
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -20,6 +21,14 @@ def to_micros(text: str) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
+def utc(text: str) -> str:
+    """A moment as others write it, as it is stored here; without a zone it is UTC."""
+    moment = datetime.fromisoformat(text)
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return to_text((zoned - _EPOCH) // _MICROSECOND)
+
+
+@lru_cache(maxsize=256)  # all that is committed together has one moment, and most spans are the usual ones
 def later(text: str, seconds: float) -> str:
     """The moment that many seconds after the given one."""
     return to_text(to_micros(text) + round(seconds * 1_000_000))

@@ -27,6 +27,10 @@ class OpenFlow(Noun[Face]):
         return self._run
 
     @property
+    def ns(self) -> None:
+        """A flow in hand stays in its own namespace: its verbs need not be held to one."""
+
+    @property
     def dfid(self) -> str:
         """The flow's id."""
         return self._run.hand.dfid

@@ -12,7 +12,7 @@ from functools import partial, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from holdfast.errors import AlreadyExistsError, WrongColourError
-from holdfast.faces import AsyncFace, SyncFace
+from holdfast.faces import AsyncFace, SyncFace, within
 from holdfast.ops.block import OpenFlow
 from holdfast.runtime import decisions, rows
 from holdfast.runtime.decisions import Registered
@@ -39,7 +39,8 @@ class Decision(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Open a flow and run the function in it."""
         self.__signature__.bind(*args, **kwargs)
-        answer: Any = self._face.run(decisions.decide(self._registered, args, kwargs, **self._opening))
+        opening = within(self._face, {**self._opening})
+        answer: Any = self._face.run(decisions.decide(self._registered, args, kwargs, **opening))
         return answer  # type: ignore[no-any-return]
 
     def opening(self, agent: str | None = None, **opening: Any) -> "Decision[P, R]":

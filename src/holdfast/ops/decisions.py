@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
+from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes, within
 from holdfast.ops.block import Block, OpenFlow
 from holdfast.ops.decision import Decision, Registry, register
 from holdfast.runtime import (
@@ -26,6 +26,7 @@ from holdfast.runtime import (
     state,
     steps,
     sweeps,
+    timelines,
 )
 
 P = ParamSpec("P")
@@ -51,6 +52,8 @@ class Flows(Noun[Face]):
     tree = Reads(lineage.tree)
     list = Reads(lineage.list)
     transitions = Reads(lineage.transitions)
+    timeline = Reads(timelines.timeline)
+    orphans = Reads(leases.orphans)
     lease = Writes(leases.lease)
     heartbeat = Writes(leases.heartbeat)
     release = Writes(leases.release)
@@ -68,7 +71,7 @@ class Flows(Noun[Face]):
 
     def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> Block[Face]:
         """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
-        return Block(self._face, runs.enter(agent_id, resume=resume, **opening))
+        return Block(self._face, runs.enter(agent_id, resume=resume, **within(self._face, opening)))
 
 
 class Contexts(Noun[Face]):
@@ -99,6 +102,7 @@ class Audit(Noun[Face]):
     """What happened in flows."""
 
     record = Writes(audit.record)
+    get = Reads(audit.get)
     for_flow = Reads(audit.for_flow)
     search = Reads(audit.search)
 

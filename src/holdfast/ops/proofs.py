@@ -4,8 +4,8 @@ from typing import Generic
 
 from holdfast.evidence import audit, battles, dbom, keys, log, trust, witness
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
-from holdfast.upkeep import backup, bundle, erase, lockdown, spread, verify
-from holdfast.upkeep.importers import green_agent
+from holdfast.upkeep import backup, bundle, erase, lockdown, retention, spread, verify
+from holdfast.upkeep.importers import dir, green_agent, kept
 
 
 class Verify(Noun[Face]):
@@ -43,6 +43,14 @@ class Erase(Noun[Face]):
     subject = RunsWith(erase.subject)
     record = RunsWith(erase.record)
     list = Reads(erase.list)
+
+
+class Retention(Noun[Face]):
+    """What has had its time, removed; every proof stays whole."""
+
+    prune = RunsWith(retention.prune)
+    compact = RunsWith(retention.compact)
+    list = Reads(retention.list)
 
 
 class Battles(Noun[Face]):
@@ -85,6 +93,8 @@ class Imports(Noun[Face]):
     """Data of other programs, taken over as it is."""
 
     green_agent = RunsWith(green_agent.run)
+    dir = RunsWith(dir.run)
+    list = Reads(kept.list)
 
 
 class Log(Noun[Face]):
@@ -114,4 +124,5 @@ class Evidence(Generic[Face]):
         self.lockdown = Lockdown(face)
         self.backup = Backup(face)
         self.erase = Erase(face)
+        self.retention = Retention(face)
         self.imports = Imports(face)

@@ -3,7 +3,8 @@
 Rules:
 - A version outside the supported range is refused with VERSION_MISMATCH, and nothing is stored.
 - Registering again renews token and contract, and keeps state, budget, history and a suspension.
-- A token is 256 random bits, shown once, stored as a hash, compared in constant time.
+- A token is 256 random bits, shown once, stored as a hash, compared in constant time. One that another kernel made is
+  stored as it was given.
 - Only the kernel changes a status (`set_status`); every change is another leaf of the agent's record.
 """
 
@@ -39,6 +40,7 @@ AGENTS: Final = rows.register(
     key="agent_id",
 )
 _TOKEN_BYTES: Final = 32
+_HASHED: Final = "sha256:"
 
 _FIND = sql(
     "SELECT agent_id, contract, priority, status, agent_version, session_token, suspension_reason, registered_at,"
@@ -102,7 +104,7 @@ def _change(tx: Tx, known: Row, given: dict[str, Any]) -> Agent:
 
 def digest(token: str) -> str:
     """What is stored of a token."""
-    return "sha256:" + sha256(token.encode()).hexdigest()
+    return _HASHED + sha256(token.encode()).hexdigest()
 
 
 def set_status(tx: Tx, agent_id: str, status: str, *, reason: str | None = None, ns: str = MAIN) -> Agent:
@@ -115,6 +117,12 @@ def set_status(tx: Tx, agent_id: str, status: str, *, reason: str | None = None,
 def get(tx: Tx, agent_id: str, *, ns: str = MAIN) -> Agent:
     """One agent."""
     return _agent(dict(zip(AGENTS.columns, _known(tx, agent_id, ns), strict=False)))
+
+
+def token(tx: Tx, agent_id: str, *, ns: str = MAIN) -> str | None:
+    """What is stored of an agent's token: the hash of one of ours, another kernel's own as it was given."""
+    stored: str | None = _known(tx, agent_id, ns)[5]
+    return stored
 
 
 def _known(tx: Tx, agent_id: str, ns: str) -> Row:
@@ -130,7 +138,8 @@ def authenticate(tx: Tx, agent_id: str, token: str, *, ns: str = MAIN) -> Agent:
         raise InvalidInputError("a token is a text")
     row = tx.one(_FIND, agent_id=agent_id)
     stored = row[5] if row is not None and row[9] == ns and row[5] else digest("")
-    same = hmac.compare_digest(stored.encode(), digest(token).encode())
+    hashed = stored if stored.startswith(_HASHED) else digest(stored)
+    same = hmac.compare_digest(hashed.encode(), digest(token).encode())
     if row is None or row[9] != ns or not same or not token:
         raise AuthenticationError("agent and token do not belong together", agent_id=agent_id)
     return _agent(dict(zip(AGENTS.columns, row, strict=False)))

@@ -5,6 +5,7 @@ Rules:
 - Every event has a leaf of its own.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.db import Row, Tx
@@ -56,15 +57,34 @@ def record(
     """Add an event to a flow."""
     rows.name("event_type", event_type)
     rows.one_of("severity", severity, SEVERITIES)
-    text = rows.dump({} if detail is None else detail)
+    said = {"severity": severity, "correlation_id": correlation_id, "causation_id": causation_id}
+    said |= {"step_id": step_id, "state": state, "detail_json": rows.dump({} if detail is None else detail)}
+    return write(tx, dfid, said | {"event_type": event_type}, ns=ns)
+
+
+def write(tx: Tx, dfid: str, said: Mapping[str, Any], *, ns: str) -> AuditEvent:
+    """Write an event in full, in columns; `said` may name another root than the flow's."""
     flow = tx.one(_ROOT, dfid=dfid, ns=ns)
     if flow is None:
         raise NotFoundError(f"there is no flow {dfid}", dfid=dfid)
-    row = {"id": flow[1], "dfid": dfid, "root_dfid": flow[0], "event_type": event_type, "severity": severity}
-    row |= {"correlation_id": correlation_id, "causation_id": causation_id, "step_id": step_id, "state": state}
-    row |= {"detail_json": text, "created_at": tx.now, "ns": ns}
+    known = {"id": flow[1], "dfid": dfid, "root_dfid": flow[0], "created_at": tx.now, "ns": ns}
+    row = {**dict.fromkeys(AUDIT.columns), **known, **said}
     rows.add(tx, _ADD, "audit", AUDIT, row)
     return _event(tuple(row.values()))
+
+
+_GET = sql(
+    "SELECT id, dfid, root_dfid, event_type, severity, correlation_id, causation_id, step_id, state, detail_json,"
+    " created_at, ns FROM decision_audit_events WHERE id = :id AND ns = :ns"
+)
+
+
+def get(tx: Tx, id: int, *, ns: str = MAIN) -> AuditEvent:
+    """One event."""
+    row = tx.one(_GET, id=id, ns=ns)
+    if row is None:
+        raise NotFoundError(f"there is no event {id}", id=id)
+    return _event(row)
 
 
 _FOR_FLOW = sql(

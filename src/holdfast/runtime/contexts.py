@@ -19,14 +19,14 @@ CONTEXT: Final = rows.register(
     kind="context",
     key="dfid",
 )
-_SHELF: Final = Shelf(
+SHELF: Final = Shelf(
     kind="context",
     key="dfid",
     owner="flow",
     projection=CONTEXT,
-    exists=sql("SELECT 1 FROM decision_flows WHERE dfid = :key AND ns = :ns"),
     find=sql(
-        "SELECT data, version, updated_at, leaf_id, leaf_ver, taken_at FROM flow_context WHERE dfid = :key AND ns = :ns"
+        "SELECT c.data, c.version, c.updated_at, c.leaf_id, c.leaf_ver, c.taken_at FROM decision_flows f"
+        " LEFT JOIN flow_context c ON c.dfid = f.dfid AND c.ns = f.ns WHERE f.dfid = :key AND f.ns = :ns"
     ),
     add=sql(
         "INSERT INTO flow_context (dfid, data, version, updated_at, taken_at, ns, leaf_id, leaf_ver, leaf_salt)"
@@ -42,17 +42,17 @@ _SHELF: Final = Shelf(
 
 def put(tx: Tx, dfid: str, data: Any, *, ns: str = MAIN) -> Document:
     """Give a flow its context, whatever it had before."""
-    return documents.put(tx, _SHELF, dfid, rows.dump(data), expected=None, ns=ns, taken_at=None)
+    return documents.put(tx, SHELF, dfid, rows.dump(data), expected=None, ns=ns, taken_at=None)
 
 
 def update(tx: Tx, dfid: str, data: Any, *, expected_version: int, ns: str = MAIN) -> Document:
     """Replace the context that was read as that version; 0 means there was none."""
-    return documents.put(tx, _SHELF, dfid, rows.dump(data), expected=expected_version, ns=ns, taken_at=None)
+    return documents.put(tx, SHELF, dfid, rows.dump(data), expected=expected_version, ns=ns, taken_at=None)
 
 
 def read(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
     """The context of a flow."""
-    row = documents.find(tx, _SHELF, dfid, ns)
+    row = documents.find(tx, SHELF, dfid, ns)
     if row[5] is not None:
         raise ContextTakenError(f"the context of flow {dfid} was taken at {row[5]}", dfid=dfid, taken_at=row[5])
     return documents.shown(dfid, row)
@@ -62,7 +62,7 @@ def take(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
     """Read the context for the only time."""
     rows.alone(tx, f"flow:{dfid}")
     document = read(tx, dfid, ns=ns)
-    text, version, updated, leaf_id, leaf_ver, _ = documents.find(tx, _SHELF, dfid, ns)
+    text, version, updated, leaf_id, leaf_ver, _ = documents.find(tx, SHELF, dfid, ns)
     row = {"dfid": dfid, "data": text, "version": version, "updated_at": updated, "taken_at": tx.now, "ns": ns}
-    rows.change(tx, _SHELF.change, "context", CONTEXT, row, leaf_id=leaf_id, leaf_ver=leaf_ver)
+    rows.change(tx, SHELF.change, "context", CONTEXT, row, leaf_id=leaf_id, leaf_ver=leaf_ver)
     return document

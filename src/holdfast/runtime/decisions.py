@@ -95,5 +95,5 @@ def _again(decision: Registered, run: Run, called: Called) -> Work[Rerun]:
 
 def _left(tx: Tx, registry: Mapping[str, Registered], limit: int, ns: str) -> tuple[Flow, ...]:
     known = {(decision.name, decision.version) for decision in registry.values()}
-    others = [dfid for dfid, *of in leases.orphans(tx, ns=ns) if tuple(of) not in known]
+    others = [one.dfid for one in leases.orphans(tx, ns=ns) if (one.name, one.version) not in known]
     return tuple(flows.get(tx, dfid, ns=ns) for dfid in others[:limit])

@@ -3,7 +3,8 @@
 Rules:
 - A version grows by one with every write, and every version is a leaf.
 - `update` writes only over the version that was read; else StaleVersionError, and nothing changes.
-- The snapshot id is the first 16 hex digits of SHA-256 of the canonical JSON, which is the stored text.
+- The snapshot id is the first 16 hex digits of SHA-256 of the canonical JSON, in whatever text the value is stored; of
+  the text itself where the value has no canonical JSON.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from holdfast.crypto import canonical
 from holdfast.db import Query, Row, Tx
-from holdfast.errors import NotFoundError, StaleVersionError
+from holdfast.errors import InvalidInputError, NotFoundError, StaleVersionError
 from holdfast.evidence.leaves import Projection
 from holdfast.model.records import Document
 from holdfast.runtime import rows
@@ -19,14 +20,16 @@ from holdfast.runtime import rows
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """A table of documents: `find` gives data, version, updated_at, leaf_id, leaf_ver and what else there is."""
+    """A table of documents: `find` gives data, version, updated_at, leaf_id, leaf_ver and what else there is.
+
+    A row of NULLs says that the owner has no document, no row that there is no owner.
+    """
 
     kind: str
     key: str
     owner: str
     """What the key names: "flow" or "agent"."""
     projection: Projection
-    exists: Query
     find: Query
     add: Query
     change: Query
@@ -36,15 +39,15 @@ def put(tx: Tx, shelf: Shelf, key: str, text: str, *, expected: int | None, ns: 
     """Write the next version; over `expected` only, if that is given."""
     rows.alone(tx, f"{shelf.owner}:{key}")
     known = tx.one(shelf.find, key=key, ns=ns)
-    version = 0 if known is None else known[1]
+    if known is None:
+        raise NotFoundError(f"there is no {shelf.owner} {key}", key=key)
+    version = known[1] or 0
     if expected is not None and expected != version:
         raise StaleVersionError(
             f"version {expected} was to be replaced, but it is {version} now", expected=expected, version=version
         )
     row = {shelf.key: key, "data": text, "version": version + 1, "updated_at": tx.now, "ns": ns, **more}
-    if known is None:
-        if tx.one(shelf.exists, key=key, ns=ns) is None:
-            raise NotFoundError(f"there is no {shelf.owner} {key}", key=key)
+    if not version:
         rows.add(tx, shelf.add, shelf.kind, shelf.projection, row)
     else:
         rows.change(tx, shelf.change, shelf.kind, shelf.projection, row, leaf_id=known[3], leaf_ver=known[4])
@@ -54,13 +57,19 @@ def put(tx: Tx, shelf: Shelf, key: str, text: str, *, expected: int | None, ns: 
 def find(tx: Tx, shelf: Shelf, key: str, ns: str) -> Row:
     """The row of a document that must be there."""
     row = tx.one(shelf.find, key=key, ns=ns)
-    if row is None:
+    if row is None or row[0] is None:
         raise NotFoundError(f"nothing is kept for {shelf.owner} {key}", key=key)
     return row
 
 
 def shown(key: str, row: Row) -> Document:
     """A row as a value."""
-    text: str = row[0]
-    snapshot = canonical.sha256_hex(text.encode())[:16]
-    return Document(key, rows.load(text), row[1], row[2], snapshot)
+    value = rows.load(row[0])
+    return Document(key, value, row[1], row[2], canonical.sha256_hex(_canonical(row[0], value))[:16])
+
+
+def _canonical(text: str, value: Any) -> bytes:
+    try:
+        return canonical.dumps(value)
+    except InvalidInputError:  # another kernel's text may hold numbers that JCS has not
+        return text.encode()

@@ -62,7 +62,7 @@ def request(
     ns: str = MAIN,
 ) -> Escalation | Refused:
     """Ask a person about a running flow; without an answer by the deadline the default is taken."""
-    row = _question(tx, reason, context, proposal, impact=impact, on_deadline=on_deadline)
+    row = _question(reason, context, proposal, impact=impact, on_deadline=on_deadline)
     row["deadline"] = _deadline(tx, deadline, deadline_s)
     flow = flows.hold(tx, dfid, ns=ns)
     if flow.status != "RUNNING":
@@ -85,7 +85,7 @@ def request(
 
 def alert(tx: Tx, dfid: str, *, reason: str, context: Any = None, proposal: Any = None, ns: str = MAIN) -> Escalation:
     """The kernel asks: that costs the agent nothing, and moves the flow only if it is running."""
-    row = _question(tx, reason, context, proposal)
+    row = _question(reason, context, proposal)
     flow = flows.hold(tx, dfid, ns=ns)
     asked = _write(tx, flow, row | {"opened_by": "kernel"})
     if flow.status == "RUNNING":
@@ -94,13 +94,12 @@ def alert(tx: Tx, dfid: str, *, reason: str, context: Any = None, proposal: Any 
 
 
 def _question(
-    tx: Tx, reason: str, context: Any, proposal: Any, *, impact: str = "HIGH_IMPACT", on_deadline: str = "reject"
+    reason: str, context: Any, proposal: Any, *, impact: str = "HIGH_IMPACT", on_deadline: str = "reject"
 ) -> dict[str, Any]:
     rows.one_of("impact", impact, IMPACTS)
     rows.one_of("on_deadline", on_deadline, frozenset(_DEFAULTS))
     texts = {"context_json": rows.dump(context or {}), "proposal_json": rows.dump(proposal or {})}
-    row = {"reason": reason, **texts, "impact": impact, "status": "PENDING", "created_at": tx.now}
-    return row | {"on_deadline": on_deadline, "opened_by": "agent"}
+    return {"reason": reason, **texts, "impact": impact, "on_deadline": on_deadline}
 
 
 def _deadline(tx: Tx, deadline: str | None, deadline_s: float | None) -> str | None:
@@ -114,10 +113,17 @@ def _deadline(tx: Tx, deadline: str | None, deadline_s: float | None) -> str | N
 _NEXT = rows.numbered("SELECT {id}", "escalation_requests")
 
 
+def ask(tx: Tx, dfid: str, said: dict[str, Any], *, ns: str) -> Escalation:
+    """Write a question in full, in columns; it spends nothing, and its flow stays where it is."""
+    return _write(tx, flows.hold(tx, dfid, ns=ns), said)
+
+
 def _write(tx: Tx, flow: Flow, row: dict[str, Any]) -> Escalation:
+    """Write a question that is open unless `row` says otherwise; it may name another agent than the flow's."""
     number = tx.one(_NEXT)
     assert number is not None
     about = {"id": number[0], "dfid": flow.dfid, "root_dfid": flow.root_dfid, "agent_id": flow.agent_id}
+    about |= {"status": "PENDING", "created_at": tx.now, "on_deadline": "reject", "opened_by": "agent"}
     asked = questions.write(tx, about | row | {"ns": flow.ns})
     tx.notify(f"escalations:{flow.ns}")
     return asked

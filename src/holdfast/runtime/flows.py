@@ -1,7 +1,7 @@
 """Decision flows: the root of every life cycle.
 
 Rules:
-- Only the legal edges of model/flows.py; any other is a typed error, and nothing is recorded.
+- Only the legal edges of model/flows.py, in our words or DIR's; any other is a typed error, and nothing is recorded.
 - A transition writes the status, one row of `flow_transitions` and one leaf, or nothing.
 - `started_at` is the first RUNNING, `completed_at` the end, `updated_at` the last transition.
 - A flow belongs to an ACTIVE agent when it is opened; a child has its parent's root.
@@ -15,7 +15,7 @@ from holdfast.db import Row, Tx, sql
 from holdfast.errors import AgentInactiveError, AlreadyExistsError, IllegalTransitionError, NotFoundError
 from holdfast.evidence.leaves import Projection
 from holdfast.model.agents import OPENS_FLOWS
-from holdfast.model.flows import STATUSES, TERMINAL, UNDOABLE, Flow, legal
+from holdfast.model.flows import DIR_WORDS, STATUSES, TERMINAL, UNDOABLE, WORDS, Flow, goes, legal, onward
 from holdfast.runtime import questions, rows
 from holdfast.runtime.rows import MAIN
 
@@ -74,14 +74,32 @@ def start(
         raise AgentInactiveError(
             f"agent {agent_id} is {agent[0]} and may not open flows", agent_id=agent_id, agent_status=agent[0]
         )
-    root = None if parent is None else get(tx, parent, ns=ns).root_dfid
     if dfid is not None and tx.one(_GET, dfid=rows.name("dfid", dfid)) is not None:
         raise AlreadyExistsError(f"there is a flow {dfid} already", dfid=dfid)
-    made = dfid or tx.new_id()
     by_type, by_id = created_by or (None, None)
-    row: dict[str, Any] = {"dfid": made, "root_dfid": root or made, "dfid_parent": parent, "agent_id": agent_id}
-    row |= {"flow_type": rows.name("flow_type", flow_type), "flow_version": flow_version}
-    row |= {"created_by_type": by_type, "created_by_id": by_id, "priority": priority, "created_at": tx.now, "ns": ns}
+    row: dict[str, Any] = {"flow_type": rows.name("flow_type", flow_type), "flow_version": flow_version}
+    row |= {"created_by_type": by_type, "created_by_id": by_id, "priority": priority}
+    return enter(tx, agent_id, dfid=dfid or tx.new_id(), parent=parent, ns=ns, **row)
+
+
+def enter(
+    tx: Tx,
+    agent_id: str,
+    *,
+    dfid: str,
+    parent: str | None = None,
+    flow_type: str = "DEFAULT",
+    flow_version: str = "1.0",
+    created_by_type: str | None = None,
+    created_by_id: str | None = None,
+    priority: int = 0,
+    ns: str,
+) -> Flow:
+    """Write a new flow; who may open one was asked before."""
+    root = dfid if parent is None else get(tx, parent, ns=ns).root_dfid
+    row: dict[str, Any] = {"dfid": dfid, "root_dfid": root, "dfid_parent": parent, "agent_id": agent_id}
+    row |= {"flow_type": flow_type, "flow_version": flow_version, "priority": priority, "created_at": tx.now, "ns": ns}
+    row |= {"created_by_type": created_by_type, "created_by_id": created_by_id}
     rows.add(tx, _ADD, "decision", FLOWS, row)
     return Flow(**row, status="CREATED", started_at=None, completed_at=None, updated_at=tx.now)
 
@@ -139,24 +157,63 @@ def transition(
 ) -> Flow:
     """Move a flow along a legal edge."""
     rows.one_of("status", to, STATUSES)
-    rows.alone(tx, f"flow:{dfid}")
-    held = _known(tx.one(_HOLD, dfid=dfid), dfid, ns)
-    status, started = held[6], held[10]
+    held = _held(tx, dfid, ns)
+    status = held[6]
     if not legal(status, to):
-        raise IllegalTransitionError(
-            f"a flow does not go from {status} to {to}", dfid=dfid, from_status=status, to_status=to
-        )
+        raise _illegal(dfid, status, to, at=status)
+    said = {"from_status": status, "to_status": to, "correlation_id": correlation_id, "causation_id": causation_id}
+    return _move(tx, held, to, said | {"root_dfid": held[1], "reason": reason})
+
+
+_LAST = sql("SELECT to_status FROM flow_transitions WHERE dfid = :dfid ORDER BY id DESC LIMIT 1")
+
+
+def record(tx: Tx, dfid: str, before: str, word: str, *, root: str | None = None, ns: str = MAIN) -> Flow:
+    """Move a flow in DIR's words, recorded as given; the first may say that the flow was under way before it came here.
+
+    `before` is where the flow stands, or IllegalTransitionError; a label moves nothing, wherever it comes from.
+    """
+    held = _held(tx, dfid, ns)
+    last = tx.one(_LAST, dfid=dfid)
+    status: str = held[6] if last is not None else DIR_WORDS.get(before) or held[6]
+    elsewhere = last is not None and last[0] in DIR_WORDS and last[0] != before
+    if before in WORDS and (elsewhere or WORDS[before] != status):
+        raise _illegal(dfid, before, word, at=last[0] if last else status)
+    if not goes(status, word):
+        raise _illegal(dfid, before, word, at=status)
+    said = {"from_status": before, "to_status": word, "root_dfid": root or held[1]}
+    said |= dict.fromkeys(("correlation_id", "causation_id", "reason"))
+    return _move(tx, held, onward(status, word) or held[6], said)
+
+
+def _held(tx: Tx, dfid: str, ns: str) -> Row:
+    """A flow that nobody else changes before this transaction ends, and the number of its next transition."""
+    rows.alone(tx, f"flow:{dfid}")
+    return _known(tx.one(_HOLD, dfid=dfid), dfid, ns)
+
+
+def _illegal(dfid: str, before: str, after: str, *, at: str) -> IllegalTransitionError:
+    told = "" if at == before else f", and it is {at}"
+    return IllegalTransitionError(
+        f"a flow does not go from {before} to {after}{told}", dfid=dfid, from_status=before, to_status=after
+    )
+
+
+def _move(tx: Tx, held: Row, to: str, said: dict[str, Any]) -> Flow:
+    """Write the status, and one transition in the words that were `said`; a label changes no status."""
+    dfid, status, started, ended, ns = held[0], held[6], held[10], held[11], held[14]
+    moved = to != status
     if to == "RUNNING" and started is None:
         started = tx.now
-    ended = tx.now if to in TERMINAL else None
-    move = {"dfid": dfid, "from_status": status, "to_status": to}
-    tx.execute(_MOVE, **move, started_at=started, completed_at=ended, now=tx.now, expect=1)
-    row: dict[str, Any] = {"id": held[15], "root_dfid": held[1], **move, "created_at": tx.now, "ns": ns}
-    row |= {"correlation_id": correlation_id, "causation_id": causation_id, "reason": reason}
+    if moved:
+        ended = tx.now if to in TERMINAL else None
+    times = {"started_at": started, "completed_at": ended, "now": tx.now}
+    tx.execute(_MOVE, dfid=dfid, from_status=status, to_status=to, **times, expect=1)
+    row = {"id": held[15], "dfid": dfid, **said, "created_at": tx.now, "ns": ns}
     rows.add(tx, _RECORD, "transition", TRANSITIONS, row)
-    if status == "WAITING_ESCALATION":
+    if moved and status == "WAITING_ESCALATION":
         questions.withdraw(tx, dfid, f"the flow went on to {to}")
-    if ended:
+    if moved and ended:
         close(tx, dfid, ns=ns, locks=to not in UNDOABLE or not to_undo(tx, dfid))
     return Flow(*(*held[:6], to, *held[7:10], started, ended, held[12], tx.now, ns))
 

@@ -59,18 +59,27 @@ def once(
     """Call `fn` unless it was called for this key before; its result, as JSON would give it back, either way."""
     rows.one_of("on_error", on_error, frozenset({"retry", "replay"}))
     rows.one_of("on_unknown", on_unknown, frozenset({"ask", "retry", "fail"}))
-    about = _Key(ns, rows.name("key", key), canonical.sha256_hex(canonical.dumps(request)))
-    claim = partial(_claim, about=about, ttl_s=ttl_s, lease_s=lease_s, again=on_unknown == "retry")
+    about = _about(key, request, ns)
+    found = yield from _turn(about, ttl_s=ttl_s, lease_s=lease_s, again=on_unknown == "retry")
+    if isinstance(found, str):
+        return (yield from _execute(about, found, fn, ttl_s, on_error))
+    return _replay(found)
+
+
+def _about(key: str, request: Any, ns: str) -> _Key:
+    return _Key(ns, rows.name("key", key), canonical.sha256_hex(canonical.dumps(request)))
+
+
+def _turn(about: _Key, *, ttl_s: float, lease_s: float, again: bool) -> Work[Entry | str]:
+    """The owner's name if the key is ours to execute, else what became of it, once those who execute have ended."""
+    claim = partial(_claim, about=about, ttl_s=ttl_s, lease_s=lease_s, again=again)
     while True:
         found: Entry | str | Refused | None = yield from ask(Write(claim))
         assert not isinstance(found, Refused), "the face raises it"
-        if isinstance(found, str):
-            return (yield from _execute(about, found, fn, ttl_s, on_error))
-        if found is None:  # it was freed between two looks
-            continue
-        if found.state in {"DONE", "FAILED"}:
-            return _replay(found)
-        yield Wait(f"idempotency:{ns}:{key}", found.expires_at)
+        if isinstance(found, str) or (found is not None and found.state in {"DONE", "FAILED"}):
+            return found
+        if found is not None:  # else it was freed between two looks
+            yield Wait(f"idempotency:{about.ns}:{about.key}", found.expires_at)
 
 
 def _replay(found: Entry) -> Any:
@@ -169,6 +178,34 @@ def _finish(
     if tx.count(_FINISH, **ended, expires=expires, ns=about.ns, key=about.key, owner=owner) != 1:
         raise LeaseLostError(f"key {about.key} was given to another caller meanwhile", key=about.key)
     tx.notify(f"idempotency:{about.ns}:{about.key}")
+
+
+# --- looking first and writing after: for a kernel that executes by itself ----------------------------------------
+
+
+def claim(key: str, *, ttl_s: float = TTL_S, lease_s: float = LEASE_S, ns: str = MAIN) -> Work[Entry | str]:
+    """What became of a key; or the mark of the one caller that is to execute now, and then to `keep` the result.
+
+    Others wait for that. Whoever does not keep anything within its lease is taken for gone, and the next one executes.
+    """
+    return (yield from _turn(_about(key, key, ns), ttl_s=ttl_s, lease_s=lease_s, again=True))
+
+
+_KEEP = sql(
+    "INSERT INTO idempotency_cache (idempotency_key, request_hash, result, created_at, expires_at, state, owner, ns)"
+    " VALUES (:key, :request_hash, :result, :now, :expires, 'DONE', :owner, :ns)"
+    " ON CONFLICT (ns, idempotency_key) DO UPDATE SET result = excluded.result, created_at = excluded.created_at,"
+    " expires_at = excluded.expires_at, state = 'DONE', owner = excluded.owner, error = NULL"
+    " WHERE excluded.owner = '' OR idempotency_cache.owner = excluded.owner"
+)
+
+
+def keep(tx: Tx, key: str, text: str, *, owner: str = "", ttl_s: float = TTL_S, ns: str = MAIN) -> bool:
+    """Keep a result as JSON text, unless its claim went to another caller meanwhile; without a claim it counts."""
+    about, expires = _about(key, key, ns), later(tx.now, rows.seconds("ttl_s", ttl_s, least=0.001))
+    kept = tx.count(_KEEP, **about._asdict(), result=text, now=tx.now, expires=expires, owner=owner) == 1
+    tx.notify(f"idempotency:{ns}:{key}")
+    return kept
 
 
 # --- looking, and settling what is unknown -----------------------------------------------------------------------

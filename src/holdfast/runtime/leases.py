@@ -9,9 +9,9 @@ Rules:
 
 from typing import Final
 
-from holdfast.db import Row, Tx, sql
+from holdfast.db import Tx, sql
 from holdfast.errors import ConflictError, FlowEndedError, LeaseLostError
-from holdfast.model.flows import WORKED_ON, Lease
+from holdfast.model.flows import WORKED_ON, Lease, Orphan
 from holdfast.model.times import later
 from holdfast.runtime import flows, rows
 from holdfast.runtime.rows import MAIN
@@ -73,15 +73,16 @@ def release(tx: Tx, dfid: str, token: int, *, ns: str = MAIN) -> bool:
 
 
 _ORPHANS = sql(
-    "SELECT l.dfid, c.name, c.version FROM decision_flows f JOIN flow_leases l ON l.dfid = f.dfid"
-    " LEFT JOIN flow_calls c ON c.dfid = f.dfid WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns"
-    " AND l.expires_at <= :now ORDER BY l.dfid LIMIT :limit"
+    "SELECT l.dfid, l.worker, l.expires_at, c.name, c.version FROM decision_flows f"
+    " JOIN flow_leases l ON l.dfid = f.dfid LEFT JOIN flow_calls c ON c.dfid = f.dfid"
+    " WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns AND l.expires_at <= :now"
+    " ORDER BY l.dfid LIMIT :limit"
 )
 
 
-def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 1_000) -> list[Row]:
-    """Flows that nobody has in hand any more, oldest first: id, and name and version of what they run."""
-    return tx.all(_ORPHANS, now=tx.now, ns=ns, limit=rows.limited(limit))
+def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 1_000) -> tuple[Orphan, ...]:
+    """Flows that nobody has in hand any more, oldest first; looking at them takes none in hand."""
+    return tuple(Orphan(*row) for row in tx.all(_ORPHANS, now=tx.now, ns=ns, limit=rows.limited(limit)))
 
 
 _ORPHANS_OF = sql(

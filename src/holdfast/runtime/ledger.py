@@ -4,6 +4,7 @@ Rules:
 - Rows are only added; the first write for a flow wins, and every later one is given the first.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.db import Row, Tx, sql
@@ -48,7 +49,12 @@ def append(
     ns: str = MAIN,
 ) -> LedgerEntry:
     """Commit a flow's intent; where there is one already, that one is given back."""
-    text = rows.dump(intent)
+    said = {"intent_payload": rows.dump(intent), "context_ref": context_ref, "evidence_hash": evidence_hash}
+    return commit(tx, dfid, said | {"signature": signature}, ns=ns)
+
+
+def commit(tx: Tx, dfid: str, said: Mapping[str, Any], *, ns: str) -> LedgerEntry:
+    """Commit an entry in full, in columns; `said` may name another agent and root than the flow's."""
     rows.alone(tx, f"flow:{dfid}")
     first = tx.one(_GET, dfid=dfid, ns=ns)
     if first is not None:
@@ -56,9 +62,8 @@ def append(
     flow = tx.one(_FLOW, dfid=dfid, ns=ns)
     if flow is None:
         raise NotFoundError(f"there is no flow {dfid}", dfid=dfid)
-    row = {"id": flow[2], "dfid": dfid, "root_dfid": flow[0], "agent_id": flow[1], "intent_payload": text}
-    row |= {"context_ref": context_ref, "evidence_hash": evidence_hash, "signature": signature}
-    row |= {"committed_at": tx.now, "ns": ns}
+    known = {"id": flow[2], "dfid": dfid, "root_dfid": flow[0], "agent_id": flow[1], "committed_at": tx.now, "ns": ns}
+    row = {**dict.fromkeys(LEDGER.columns), **known, **said}
     rows.add(tx, _ADD, "ledger", LEDGER, row)
     return _entry(tuple(row.values()))
 

@@ -4,7 +4,7 @@ import builtins
 
 from holdfast.db import Tx, sql
 from holdfast.errors import NotFoundError
-from holdfast.model.flows import Flow, FlowPage, FlowTree, Transition
+from holdfast.model.flows import STATUSES, Flow, FlowPage, FlowTree, Transition
 from holdfast.runtime import rows
 from holdfast.runtime.rows import BEGINNING, MAIN
 
@@ -17,18 +17,24 @@ _TREE = sql(
 
 def tree(tx: Tx, root: str, *, ns: str = MAIN) -> FlowTree:
     """A root flow and all that it delegated, in the order they were opened."""
-    children: dict[str | None, builtins.list[Flow]] = {}
-    for row in tx.all(_TREE, root=root, ns=ns):
-        children.setdefault(row[2], []).append(Flow(*row))
-    if None not in children:
+    found = [Flow(*row) for row in tx.all(_TREE, root=root, ns=ns)]
+    if all(flow.dfid != root for flow in found):
         raise NotFoundError(f"there is no root flow {root}", dfid=root)
-    order = [children[None][0]]
+    return branch(found, root)
+
+
+def branch(found: builtins.list[Flow], top: str) -> FlowTree:
+    """The tree below one of these flows."""
+    children: dict[str | None, builtins.list[Flow]] = {}
+    for flow in found:
+        children.setdefault(flow.dfid_parent, []).append(flow)
+    order = [flow for flow in found if flow.dfid == top]
     for flow in order:  # grows while it is walked: parents come before their children
         order += children.get(flow.dfid, ())
     made: dict[str, FlowTree] = {}
     for flow in reversed(order):
         made[flow.dfid] = FlowTree(flow, tuple(made[child.dfid] for child in children.get(flow.dfid, ())))
-    return made[root]
+    return made[top]
 
 
 _LIST = sql(
@@ -53,6 +59,8 @@ def list(
     limit: int = 100,
 ) -> FlowPage:
     """Flows by id, which is by age, a page at a time: pass `next` of a page as `after` for the one that follows."""
+    if status is not None:
+        rows.one_of("status", status, STATUSES)
     filters = {"status": status, "agent_id": agent_id, "flow_type": flow_type}
     moment = rows.moment("since", since)
     found = tx.all(_LIST, **filters, since=moment, ns=ns, after=after, limit=rows.limited(limit))

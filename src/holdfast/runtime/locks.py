@@ -9,6 +9,7 @@ Rules:
   deadline. Waiting holds no transaction open.
 - Every acquisition has a fencing token, greater than every earlier one of that resource, even after a release.
 - An ended flow acquires nothing.
+- Where only the caller knows the capacity (`reserve`), others must not hold more than the caller saw when it checked.
 """
 
 from collections.abc import Iterable, Mapping
@@ -113,9 +114,7 @@ def _check(tx: Tx, resource: str, dfid: str, amount: float, most: float | None, 
     fence, holders, out, exclusive, least, free_at, holder = row
     room = 0.0 if most is None else min(most, most if least is None else least)
     if holders and (most is None or exclusive or out + amount > room * _ROUNDING):
-        raise ContentionTimeoutError(
-            f"{resource} is held by flow {holder}", resource=resource, holder=holder, free_at=free_at, at=tx.now
-        )
+        raise _contention(resource, holder, free_at, tx.now)
     return int(fence)
 
 
@@ -154,6 +153,35 @@ def _take(tx: Tx, lock: Lock) -> Lock:
         expect=1,
     )
     return lock
+
+
+_UNKNOWN: Final = 1e300
+"""The capacity of a resource that only its user knows."""
+
+
+def reserve(
+    tx: Tx, dfid: str, resources: Mapping[str, float], *, seen: Mapping[str, float], ns: str = MAIN
+) -> tuple[Lock, ...]:
+    """Take amounts whose capacity the caller has checked; ContentionTimeoutError if others hold more than it has seen.
+
+    They are held until they are let go; an amount of zero lets go.
+    """
+    wanted = {resource: amount for resource, amount in resources.items() if amount != 0}
+    taken = try_acquire(tx, dfid, wanted, capacity=_UNKNOWN, ttl_s=None, ns=ns) if wanted else ()
+    for resource in wanted:
+        row = tx.one(_STANDING, ns=ns, resource_id=resource, dfid=dfid, now=tx.now)
+        assert row is not None, "an aggregate has one row"
+        if row[2] > seen.get(resource, 0.0) * _ROUNDING:
+            raise _contention(resource, row[6], row[5], tx.now)
+    for resource in resources.keys() - wanted.keys():
+        release(tx, dfid, resource, ns=ns)
+    return taken
+
+
+def _contention(resource: str, holder: str, free_at: str | None, now: str) -> ContentionTimeoutError:
+    return ContentionTimeoutError(
+        f"{resource} is held by flow {holder}", resource=resource, holder=holder, free_at=free_at, at=now
+    )
 
 
 _EXTEND = sql(

@@ -50,7 +50,7 @@ _SETTLE = sql(
 
 def settle(tx: Tx, known: Row, answer: dict[str, Any]) -> Escalation:
     """Answer a pending question; `known` is its row as `FIND` gave it to the one that holds its flow."""
-    whole = dict(zip(ESCALATIONS.columns, known, strict=False)) | answer | {"resolved_at": tx.now}
+    whole = dict(zip(ESCALATIONS.columns, known, strict=False)) | {"resolved_at": tx.now} | answer
     rows.change(tx, _SETTLE, "escalation", ESCALATIONS, whole, leaf_id=known[19], leaf_ver=known[20])
     tx.notify(f"escalation:{whole['id']}")
     return shown(tuple(whole.values()))
@@ -65,8 +65,15 @@ _PENDING = sql(
 
 def withdraw(tx: Tx, dfid: str, comment: str) -> None:
     """Nobody waits for the answer any more."""
-    for known in tx.all(_PENDING, dfid=dfid):
-        settle(tx, known, {"status": "CANCELLED", "resolved_by": "kernel", "comment": comment})
+    settle_all(tx, dfid, {"status": "CANCELLED", "resolved_by": "kernel", "comment": comment})
+
+
+def settle_all(tx: Tx, dfid: str, answer: dict[str, Any]) -> int:
+    """Answer every pending question of a flow alike; how many there were."""
+    pending = tx.all(_PENDING, dfid=dfid)
+    for known in pending:
+        settle(tx, known, answer)
+    return len(pending)
 
 
 def shown(row: Row) -> Escalation:

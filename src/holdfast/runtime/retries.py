@@ -84,6 +84,28 @@ def get(tx: Tx, dfid: str, *, ns: str = MAIN) -> Retry:
     return Retry(*row)
 
 
+_SET = sql(
+    "INSERT INTO intent_retry (dfid, rejection_count, updated_at, ns) VALUES (:dfid, :count, :now, :ns)"
+    " ON CONFLICT (dfid) DO UPDATE SET updated_at = :now, rejection_count = CASE WHEN :added > 0"
+    " THEN intent_retry.rejection_count + :added ELSE excluded.rejection_count END"
+)
+
+
+def count(tx: Tx, dfid: str, count: int, *, seen: int | None = None, ns: str = MAIN) -> None:
+    """Set the count of a flow; what was added to the one its caller had `seen` is added to what it is by now."""
+    rows.number("count", count, least=0)
+    added = 0 if seen is None else count - seen
+    tx.execute(_SET, dfid=dfid, count=count, added=added, now=tx.now, ns=ns, expect=1)
+
+
+_FORGET = sql("DELETE FROM intent_retry WHERE dfid = :dfid AND ns = :ns")
+
+
+def forget(tx: Tx, dfid: str, *, ns: str = MAIN) -> bool:
+    """Forget what was counted for a flow; whether there was anything."""
+    return tx.count(_FORGET, dfid=dfid, ns=ns) == 1
+
+
 def allowed(tx: Tx, dfid: str, *, ns: str = MAIN) -> bool:
     """Whether a flow may try now: it has not ended, has tries left, and is not backing off."""
     if flows.get(tx, dfid, ns=ns).ended:

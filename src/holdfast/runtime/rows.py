@@ -4,7 +4,8 @@ Rules:
 - A row and its leaf are written together (`add`, `change`); each version of a record is another leaf of its handle.
 - Work that reads before it writes is alone with what it read (`alone`): SQLite has one writer anyway, on PostgreSQL an
   advisory lock is held to the end of the transaction. Keys are taken in the order flow, agent, resources.
-- JSON is stored as its canonical text (RFC 8785); what has none is refused before anything is written.
+- JSON is stored as its canonical text (RFC 8785), or byte for byte as another kernel gave it; what is none is refused
+  before anything is written.
 """
 
 import json
@@ -25,6 +26,8 @@ from holdfast.model.times import to_micros, to_text
 T = TypeVar("T")
 
 MAIN: Final = "main"
+IMPORTED: Final = "legacy_import"
+"""The leaf of a row that was taken over from elsewhere: the log saw it arrive, not happen."""
 BEGINNING: Final = "0001-01-01T00:00:00.000000Z"
 """Before everything, where no moment is given."""
 _MOST_PAGE: Final = 1_000
@@ -50,7 +53,7 @@ def register(projection: Projection, *, kind: str, key: str, first: str | int = 
     """Name a table as being under the log, by its key; `first` lies before every key."""
     assert key in projection.columns, "the projection holds the row's key"
     RECORDS.append(Record(projection, kind, key, first))
-    covered.register(projection, kinds=(kind,), key=key, first=first)
+    covered.register(projection, kinds=(kind, IMPORTED), key=key, first=first)
     return projection
 
 
@@ -95,6 +98,20 @@ def alone(tx: Tx, key: str) -> None:
 def dump(value: Any) -> str:
     """A value as canonical JSON text; InvalidInputError where it has none."""
     return canonical.dumps(value).decode()
+
+
+def given(what: str, text: Any) -> str:
+    """A JSON text that somebody else wrote, to be kept byte for byte; InvalidInputError where it is none."""
+    try:
+        json.loads(text, parse_constant=_refuse)
+        text.encode()
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidInputError(f"{what} is no JSON: {error}", value=str(text)[:100]) from error
+    return str(text)
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
 
 
 def load(text: str | None) -> Any:

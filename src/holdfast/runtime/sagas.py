@@ -7,15 +7,18 @@ Rules:
   ALERT_HUMAN asks a person, and undoes nothing.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.db import Call, Row, Tx, Work, Write, ask, sql
+from holdfast.db import Call, Database, Row, Tx, Work, Write, ask, sql
 from holdfast.errors import CompensationFailedError, InvalidInputError, NotFoundError
 from holdfast.model.flows import Flow
 from holdfast.model.guards import STRATEGIES, Dirty
 from holdfast.runtime import audit, escalations, flows, leases, rows
 from holdfast.runtime.rows import MAIN
+
+_log = logging.getLogger("holdfast")
 
 _WORKING: Final = frozenset({"REVERT", "CLOSE_ALL"})
 
@@ -29,11 +32,16 @@ _MARK = sql(
 
 def mark_dirty(tx: Tx, dfid: str, step: str, partial_state: Any = None, *, ns: str = MAIN) -> Dirty:
     """Say that a flow failed at a step, with that much done."""
-    text = rows.dump(partial_state or {})
-    flows.hold(tx, dfid, ns=ns)
-    row = tx.one(_MARK, dfid=dfid, failed_step=rows.name("step", step), partial_state_json=text, now=tx.now, ns=ns)
-    assert row is not None, "an upsert has one row"
+    dirty = put(tx, dfid, rows.name("step", step), rows.dump(partial_state or {}), ns=ns)
     audit.record(tx, dfid, "SAGA_DIRTY", severity="ERROR", step_id=step, ns=ns)
+    return dirty
+
+
+def put(tx: Tx, dfid: str, step: str, text: str, *, ns: str) -> Dirty:
+    """Write that a flow is dirty, its partial state as JSON text."""
+    flows.hold(tx, dfid, ns=ns)
+    row = tx.one(_MARK, dfid=dfid, failed_step=step, partial_state_json=text, now=tx.now, ns=ns)
+    assert row is not None, "an upsert has one row"
     return _dirty(row)
 
 
@@ -46,6 +54,16 @@ _LIST = sql(
 def list_dirty(tx: Tx, *, ns: str = MAIN, after: str = "", limit: int = 100) -> tuple[Dirty, ...]:
     """Flows with something to undo, by id."""
     return tuple(_dirty(row) for row in tx.all(_LIST, ns=ns, after=after, limit=rows.limited(limit)))
+
+
+_COUNT = sql("SELECT count(*) FROM saga_dirty_state")
+
+
+def at_opening(database: Database) -> None:
+    """Flows that wait for somebody to undo what they did are not forgotten over a restart."""
+    [(dirty,)] = database.read(lambda tx: tx.all(_COUNT)).result()
+    if dirty:
+        _log.warning("%d flows failed half way and are still dirty: see `holdfast sagas list`", dirty)
 
 
 _GET = sql(
@@ -66,10 +84,17 @@ _CLEAR = sql("DELETE FROM saga_dirty_state WHERE dfid = :dfid AND ns = :ns")
 
 def clear(tx: Tx, dfid: str, *, by: str, ns: str = MAIN) -> bool:
     """Say that a flow has nothing more to undo; whether it was dirty. An ended one lets its locks go."""
+    if not drop(tx, dfid, ns=ns):
+        return False
+    audit.record(tx, dfid, "SAGA_CLEAN", detail={"by": by}, ns=ns)
+    return True
+
+
+def drop(tx: Tx, dfid: str, *, ns: str) -> bool:
+    """Write that a flow is clean; whether it was dirty."""
     flow = flows.hold(tx, dfid, ns=ns)
     if tx.count(_CLEAR, dfid=dfid, ns=ns) == 0:
         return False
-    audit.record(tx, dfid, "SAGA_CLEAN", detail={"by": by}, ns=ns)
     if flow.ended:
         flows.close(tx, dfid, ns=ns)
     return True

@@ -12,13 +12,15 @@ from holdfast.runtime.rows import MAIN
 STATE: Final = rows.register(
     Projection("agent_state", 1, ("agent_id", "data", "version", "updated_at", "ns")), kind="state", key="agent_id"
 )
-_SHELF: Final = Shelf(
+SHELF: Final = Shelf(
     kind="state",
     key="agent_id",
     owner="agent",
     projection=STATE,
-    exists=sql("SELECT 1 FROM agent_registry WHERE agent_id = :key AND ns = :ns"),
-    find=sql("SELECT data, version, updated_at, leaf_id, leaf_ver FROM agent_state WHERE agent_id = :key AND ns = :ns"),
+    find=sql(
+        "SELECT s.data, s.version, s.updated_at, s.leaf_id, s.leaf_ver FROM agent_registry a"
+        " LEFT JOIN agent_state s ON s.agent_id = a.agent_id AND s.ns = a.ns WHERE a.agent_id = :key AND a.ns = :ns"
+    ),
     add=sql(
         "INSERT INTO agent_state (agent_id, data, version, updated_at, ns, leaf_id, leaf_ver, leaf_salt)"
         " VALUES (:agent_id, :data, :version, :updated_at, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
@@ -33,14 +35,14 @@ _SHELF: Final = Shelf(
 
 def put(tx: Tx, agent_id: str, data: Any, *, ns: str = MAIN) -> Document:
     """Keep a value for an agent, whatever it had before."""
-    return documents.put(tx, _SHELF, agent_id, rows.dump(data), expected=None, ns=ns)
+    return documents.put(tx, SHELF, agent_id, rows.dump(data), expected=None, ns=ns)
 
 
 def update(tx: Tx, agent_id: str, data: Any, *, expected_version: int, ns: str = MAIN) -> Document:
     """Replace the state that was read as that version; 0 means there was none."""
-    return documents.put(tx, _SHELF, agent_id, rows.dump(data), expected=expected_version, ns=ns)
+    return documents.put(tx, SHELF, agent_id, rows.dump(data), expected=expected_version, ns=ns)
 
 
 def read(tx: Tx, agent_id: str, *, ns: str = MAIN) -> Document:
     """What is kept for an agent."""
-    return documents.shown(agent_id, documents.find(tx, _SHELF, agent_id, ns))
+    return documents.shown(agent_id, documents.find(tx, SHELF, agent_id, ns))

@@ -12,6 +12,7 @@ Rules:
 """
 
 import builtins
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -84,6 +85,10 @@ def _growing(target: Path) -> Iterator[Path]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (
+                os.fstat(handle).st_ino != partial.stat().st_ino
+            ):  # renamed meanwhile: what has its name now is another's
+                raise OSError(errno.EBUSY, "taken")
         except OSError as error:
             raise BusyError(f"another backup into {target} is under way", path=str(target)) from error
         for left in partial.iterdir():  # of a backup that was killed

@@ -67,6 +67,8 @@ def choose(folder: Path, *, index: int | None = None, time: str | None = None) -
         raise InvalidInputError(str(error), time=time) from error
     one = (folder / manifest.MANIFEST).is_file()
     found = [backup_of(folder, manifest.read(folder)[0], signer="", trust="")] if one else listed(folder)
+    if not found:
+        raise NotFoundError(f"there is no backup in {folder}", path=str(folder))
     fits = [
         each
         for each in found

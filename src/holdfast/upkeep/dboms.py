@@ -4,6 +4,7 @@ Rules:
 - The row's DBOM is of its battle, hashes its result, has its score and time, and a judge key that counted at its leaf
   signed it: so not even whoever holds the log key can change what was decided.
 - A legacy signature is UNSIGNED on an imported row, whose leaf says so; anywhere else it is a downgrade: TAMPERED.
+- An imported row without a DBOM is UNSIGNED too: nobody vouches for it. A decision that was signed keeps its DBOM.
 - Every DBOM has its file with exactly the row's text; edited, deleted or replaced ones are found.
 - A DBOM file that no row speaks of is UNLOGGED.
 - Files follow their rows a moment later: what looks wrong is looked at again before it counts.
@@ -39,7 +40,13 @@ _ROWS = sql(
     "SELECT b.id, b.ns, b.battle_id, b.raw_result, b.dbom_hash, b.dbom, l.idx, l.leaf, b.score, b.timestamp,"
     " CASE WHEN EXISTS (SELECT 1 FROM battles e WHERE e.ns = b.ns AND e.battle_id = b.battle_id AND e.id < b.id)"
     " THEN 0 ELSE 1 END FROM battles b"
-    " LEFT JOIN log_leaves l ON l.id = b.leaf_id AND l.ver = 1 WHERE b.id > :after ORDER BY b.id LIMIT :limit"
+    " LEFT JOIN log_leaves l ON l.id = b.leaf_id AND l.ver = 1 WHERE b.id > :after ORDER BY b.id LIMIT :limit",
+    # There a leaf may wait for the sequencer: an imported row must not pass for a downgrade meanwhile.
+    postgres="SELECT b.id, b.ns, b.battle_id, b.raw_result, b.dbom_hash, b.dbom, l.idx, coalesce(l.leaf, p.leaf),"
+    " b.score, b.timestamp,"
+    " CASE WHEN EXISTS (SELECT 1 FROM battles e WHERE e.ns = b.ns AND e.battle_id = b.battle_id AND e.id < b.id)"
+    " THEN 0 ELSE 1 END FROM battles b LEFT JOIN log_leaves l ON l.id = b.leaf_id AND l.ver = 1"
+    " LEFT JOIN log_pending p ON p.id = b.leaf_id AND p.ver = 1 WHERE b.id > :after ORDER BY b.id LIMIT :limit",
 )
 
 
@@ -51,6 +58,7 @@ def check(context: Context, found: Findings) -> Work[None]:
         rows, wrong = yield from read(context, lambda tx: _judge_page(tx, after, known))  # noqa: B023
         for finding in wrong:
             found.add(finding)
+            found.checked["unsigned"] += finding.verdict is Verdict.UNSIGNED
         yield from _files(context, rows, found)
         found.checked["DBOMs"] += sum(row[5] is not None for row in rows)
         found.tell("DBOMs", found.checked["DBOMs"])
@@ -62,30 +70,40 @@ def check(context: Context, found: Findings) -> Work[None]:
 
 def _judge_page(tx: Tx, after: int, known: dict[str, Key]) -> tuple[list[Row], list[Finding]]:
     rows = tx.all(_ROWS, after=after, limit=_PAGE)
-    judged = (judge(row, known) for row in rows if row[5] is not None)
+    judged = (judge(row, known) for row in rows)
     return rows, [finding for finding in judged if finding is not None]
 
 
 def judge(row: Row, known: dict[str, Key]) -> Finding | None:
     """What is wrong with the DBOM of a row, if anything."""
     index, imported = row[6], _IMPORTED in (row[7] or "")
-
-    def finding(verdict: Verdict, what: str, remedy: str = RESTORE) -> Finding:
-        return Finding(verdict, what, remedy, table="battles", row=str(row[0]))
-
+    if row[5] is None:
+        return _lacking(row, imported)
     try:
         key = _signer(row, known)
     except (FormatError, ProofError) as error:
         verdict = Verdict.UNSIGNED if imported else Verdict.TAMPERED
-        return finding(verdict, f"its DBOM does not hold: {error}", _NONE if imported else RESTORE)
+        return _finding(row, verdict, f"its DBOM does not hold: {error}", _NONE if imported else RESTORE)
     if key is None and imported:
-        return finding(Verdict.UNSIGNED, "imported with a simulated signature: nobody signed it", _NONE)
+        return _finding(row, Verdict.UNSIGNED, "imported with a simulated signature: nobody signed it", _NONE)
     if key is None:
-        return finding(Verdict.TAMPERED, "a signed DBOM was replaced by one with a simulated signature: a downgrade")
+        what = "a signed DBOM was replaced by one with a simulated signature: a downgrade"
+        return _finding(row, Verdict.TAMPERED, what)
     if not key.trusted_at(index):
         what = f"its DBOM is signed with a judge's key that does not count from leaf {key.revoked_from} on"
-        return finding(Verdict.REVOKED_KEY, what, "decide it again under a key that counts")
+        return _finding(row, Verdict.REVOKED_KEY, what, "decide it again under a key that counts")
     return None
+
+
+def _lacking(row: Row, imported: bool) -> Finding | None:
+    """What a row without a DBOM is; one without a leaf has been reported as such."""
+    if imported:
+        return _finding(row, Verdict.UNSIGNED, "imported without a DBOM: nobody signed it", _NONE)
+    return _finding(row, Verdict.TAMPERED, "the DBOM of a signed decision is gone") if row[7] else None
+
+
+def _finding(row: Row, verdict: Verdict, what: str, remedy: str = RESTORE) -> Finding:
+    return Finding(verdict, what, remedy, table="battles", row=str(row[0]))
 
 
 def _signer(row: Row, known: dict[str, Key]) -> Key | None:
@@ -200,8 +218,4 @@ def _unknown(context: Context, paths: list[Path]) -> Work[list[Path]]:
 
 
 def _is_known(tx: Tx, dboms: Path, path: Path) -> bool:
-    ns = dbomfiles.MAIN if path.parent == dboms else path.parent.name
-    stem = path.name.removeprefix("dbom_").removesuffix(".json")
-    battle_id, _, number = stem.rpartition(".")
-    ids = [stem, battle_id] if number.isdigit() and battle_id else [stem]
-    return any(file.name == path.name for each in ids for file in dbomfiles.due(tx, ns, each))
+    return any(file.name == path.name for each in dbomfiles.owners(dboms, path) for file in dbomfiles.due(tx, *each))

@@ -30,6 +30,13 @@ def rows(src: Path, made: Manifest, table: str) -> Iterator[dict[str, str | None
 
 def parts(src: Path, made: Manifest) -> Parts:
     """What the copied store says of itself."""
+    try:
+        return _parts(src, made)
+    except (KeyError, ValueError) as error:  # a column that is not there, or not of its kind
+        raise CorruptError(f"the backup's tables are not those of a store: {error}") from error
+
+
+def _parts(src: Path, made: Manifest) -> Parts:
     facts = {row["key"]: row["value"] for row in rows(src, made, "store_facts")}
     state = [
         State(str(row["origin"]), int(row["size"] or 0), bytes.fromhex((row["frontier"] or "")[2:]), str(row["head"]))

@@ -7,6 +7,7 @@ Rules:
 - Bytes are gone from every file of the store when the call returns: `secure_delete`, files overwritten, the
   write-ahead log emptied. `Erasure.remains` names what could not be reached: older states kept aside by a restore, a
   log that somebody is reading just now.
+- Where one DBOM of a battle goes, another takes its file name at once: every file is right when the call returns.
 - A crash after the commit leaves only files to remove; the next opening of the store removes them.
 - Erasures are remembered outside the database too (`state/erasures.jsonl`, handles only), so that a restore of an older
   backup re-applies them even where the database is lost.
@@ -25,9 +26,10 @@ from holdfast.content import disk, sealing
 from holdfast.db import Call, Read, Tx, Work, Write, ask
 from holdfast.db.sqlite import copying
 from holdfast.errors import FormatError, InvalidInputError, NotFoundError
-from holdfast.evidence import dbom, erasable, erasures
+from holdfast.evidence import battles, dbomfiles, erasable, erasures, lockdown
 from holdfast.evidence.context import Context
 from holdfast.evidence.erasable import Removed
+from holdfast.evidence.lockdown import gate_of
 from holdfast.model.erasure import Erasure
 
 _FILE = "erasures.jsonl"
@@ -96,15 +98,11 @@ def _who(who: str) -> str:
 
 def finish(context: Context) -> Work[tuple[str, ...]]:
     """Remove the files of committed erasures, remember them outside, empty the write-ahead log; what is not reached."""
-    removed = 0
     for due in (yield from ask(Read(erasures.due))):
-        yield from ask(Call(lambda due=due: _shred(context.paths.data, due.files)))  # type: ignore[misc]
+        yield from ask(Call(lambda due=due: _remove(context, due.files)))  # type: ignore[misc]
         yield from ask(Write(lambda tx, due=due: erasures.done(tx, due.id)))  # type: ignore[misc]
-        removed += len(due.files)
     if context.marks is None:
         return ()
-    if removed:  # where one DBOM of several went, others take its name
-        yield from dbom.repair(context)
     known = yield from ask(Read(erasures.history))
     yield from ask(Call(lambda: remember(context.paths, known)))
     remains = sorted(str(path) for path in context.paths.data.glob("before-restore-*"))
@@ -116,30 +114,35 @@ def finish(context: Context) -> Work[tuple[str, ...]]:
 
 
 def at_opening(context: Context) -> None:
-    """What a crash between commit and removal left to do."""
+    """What a crash between commit and removal left to do; a locked store is left as it is found."""
     database = context.database
+    if gate_of(database).flag() is not None or database.read(lockdown.current).result() is not None:
+        return
     for due in database.read(erasures.due).result():
-        _shred(context.paths.data, due.files)
+        _remove(context, due.files)
         database.write(lambda tx, due=due: erasures.done(tx, due.id), ungated=True).result()  # type: ignore[misc]
 
 
-def _shred(folder: Path, names: Iterable[str]) -> None:
-    with disk.translated(folder):
-        for name in names:
-            disk.shred(folder / name)
+def _remove(context: Context, names: Iterable[str]) -> None:
+    """Remove files for good, and write anew what other DBOMs of these battles have under their names."""
+    paths = [context.paths.data / name for name in names]
+    with disk.translated(context.paths.data):
+        for path in paths:
+            disk.shred(path)
+    for ns, battle_id in dict.fromkeys(each for path in paths for each in dbomfiles.owners(context.paths.dboms, path)):
+        battles.file(context, ns, battle_id)
 
 
 # --- erasures on their way into a restored store ------------------------------------------------------------------
 
 
 def remember(paths: Paths, known: Iterable[Erasure]) -> None:
-    """Keep erasures outside the database, each on one line."""
+    """Keep erasures outside the database, each on one line; several that do so at once take turns."""
     file = paths.state / _FILE
-    have = {each.id: each for each in kept(file)}
-    if fresh := [each for each in known if each.id not in have]:
-        lines = [json.dumps(each.to_dict(), sort_keys=True) for each in (*have.values(), *fresh)]
-        with disk.translated(file):
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with disk.translated(file), disk.locked(file.with_name(f".{_FILE}.lock")):
+        have = {each.id: each for each in kept(file)}
+        if fresh := [each for each in known if each.id not in have]:
+            lines = [json.dumps(each.to_dict(), sort_keys=True) for each in (*have.values(), *fresh)]
             disk.write(file, "".join(f"{line}\n" for line in lines).encode())
 
 
@@ -162,7 +165,8 @@ def kept(file: Path) -> builtins.list[Erasure]:
 
 def _parse(line: dict[str, object]) -> Erasure:
     handles = line["leaf_ids"]
-    assert isinstance(handles, builtins.list)
+    if not isinstance(handles, builtins.list):
+        raise TypeError("leaf_ids is no list")
     key, kind, target, who, moment = (str(line[name]) for name in ("id", "kind", "target", "who", "erased_at"))
     return Erasure(key, kind, target, who, len(handles), tuple(map(str, handles)), moment)
 

@@ -2,9 +2,10 @@
 
 Rules:
 - The flag goes up first: whatever fails afterwards, the store is locked.
-- Everything after the flag is best effort and logged: the row with its leaf, the kept evidence, the alerts.
+- Everything after the flag is best effort and logged: the row with its leaf, the operator's question (alarm.py), the
+  kept evidence, the alerts.
 - Where the log itself is in doubt (rolled back, forked, its tree or head wrong) nothing is appended to it: signing on
-  would make a second history. The row is then written when the lockdown ends.
+  would make a second history. The row is then written when the lockdown ends, and the question is left to the alerts.
 - A second finding while locked changes nothing; the first lockdown stays the one to be ended.
 - Alerts never raise and never hold up the lockdown longer than their deadline.
 """
@@ -29,7 +30,7 @@ from holdfast.evidence.lockdown import gate_of
 from holdfast.model.times import to_text
 from holdfast.model.verdicts import Verdict, worst
 from holdfast.model.verify import Finding, Locked, Report
-from holdfast.upkeep import notify
+from holdfast.upkeep import alarm, notify
 from holdfast.upkeep import unlock as statements
 from holdfast.upkeep.findings import read
 from holdfast.upkeep.notify import Alert, Notifier
@@ -65,14 +66,17 @@ def respond(
     gate = gate_of(context.database)
     yield from ask(Call(lambda: gate.put_up(locked)))
     findings = json.dumps([each.to_dict() for each in report.findings[:_KEPT]])
-    recorded = "not written: the log itself is in doubt"
+    recorded = asked = "not written: the log itself is in doubt"
     if not in_doubt(report):
         recorded = yield from ask(Call(lambda: _record(context, locked, findings)))
+        asked = yield from ask(Call(lambda: alarm.ask(context.database, locked, findings=len(report.findings))))
     kept: str = yield from ask(Call(lambda: keep(context, locked, report)))
     senders = notify.configured(os.environ)[0] if notifiers is None else notifiers
     alert = Alert(store_id, locked.id, locked.verdict, locked.reason, locked.locked_at, len(report.findings))
     told: dict[str, str] = yield from ask(Call(lambda: notify.broadcast(senders, alert)))
-    _log.critical("locked: %s (row %s, evidence %s, alerts %s)", locked.reason, recorded, kept, told)
+    _log.critical(
+        "locked: %s (row %s, escalation %s, evidence %s, alerts %s)", locked.reason, recorded, asked, kept, told
+    )
     return locked
 
 
@@ -81,14 +85,10 @@ def at_opening(context: Context) -> None:
 
     A new leaf would come under a signed head together with whatever somebody put into the tree meanwhile.
     """
-    try:
-        findings = _glance(context)
-        if findings:
-            gravest = worst(each.verdict for each in findings)
-            _carry_out(respond(context, Report(gravest, "opening", findings)))
-    except BaseException:
-        context.database.close()
-        raise
+    findings = _glance(context)
+    if findings:
+        gravest = worst(each.verdict for each in findings)
+        _carry_out(respond(context, Report(gravest, "opening", findings)))
 
 
 def _glance(context: Context) -> list[Finding]:
@@ -98,7 +98,7 @@ def _glance(context: Context) -> list[Finding]:
     ]
     if not verdict.sound:
         what = "the log does not continue the heads that were kept here"
-        found.append(Finding(verdict, what, remedy, file=str(context.paths.heads)))
+        found.append(Finding(verdict, what, remedy, file=str(context.paths.heads), table=LOG))
     return [each for each in found if each.verdict.locks]
 
 
@@ -211,7 +211,9 @@ def unlock(context: Context, envelope: str) -> Work[Locked]:
         Call(lambda: database.write(lambda tx: state.end(tx, locked, statement=text), ungated=True).result())
     )
     yield from ask(Call(gate_of(database).take_down))
-    _log.warning("the lockdown %s was ended by root", locked.id)
+    said = statements.reason_of(text)
+    answered: str = yield from ask(Call(lambda: alarm.answer(database, locked, reason=said)))
+    _log.warning("the lockdown %s was ended by root (escalation %s)", locked.id, answered)
     return locked
 
 

@@ -34,13 +34,18 @@ class Parts(NamedTuple):
 _STORE_ID = sql("SELECT value FROM store_facts WHERE key = 'store_id'")
 
 
-def parts(tx: Tx) -> Parts:
-    """The parts of a store, out of its database."""
+def store_id(tx: Tx) -> str:
+    """The name of the store, as its database has it."""
     row = tx.one(_STORE_ID)
     if row is None:
         raise NotFoundError("that database belongs to no store")
-    state = tree.state(tx)
-    return Parts(row[0], state, log_keys(tx), _leaves(tx, state.size))
+    return str(row[0])
+
+
+def parts(tx: Tx) -> Parts:
+    """The parts of a store, out of its database."""
+    name, state = store_id(tx), tree.state(tx)
+    return Parts(name, state, log_keys(tx), _leaves(tx, state.size))
 
 
 _LOG_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log'")

@@ -49,11 +49,19 @@ def parse(data: bytes) -> Manifest:
         raise FormatError(f"the manifest lacks a field or has one too many: {error}") from error
     if type(rest.get("size")) is not int or not all(isinstance(rest.get(name), str) for name in _TEXTS):
         raise FormatError("the manifest has a field of the wrong kind")
+    if not _is_table_list(made.tables) or not all(isinstance(each, dict) for each in (made.migrations, made.sequences)):
+        raise FormatError("the manifest's tables, sequences or migrations are not as a backup lists them")
     for name, entry in made.files.items():
         _check_name(name)
         if not canonical.is_sha256_hex(entry.sha256) or type(entry.size) is not int:
             raise FormatError("the manifest has no hash or size for a file", file=name)
     return made
+
+
+def _is_table_list(found: object) -> bool:
+    if not isinstance(found, dict):
+        return False
+    return all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in found.values())
 
 
 def _check_name(name: str) -> None:

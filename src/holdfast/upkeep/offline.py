@@ -2,6 +2,7 @@
 
 Rules:
 - A bundle is untrusted: bounded size, bounded members, exactly the members its kind has, nothing is written to disk.
+- A kind that is not known here is refused: only its kind says what binds the records to the subject.
 - Every record: content and salt give the leaf's commitment, the leaf stands under the head, a log key signed the head.
 - Every key comes from trust.json; with a root key from elsewhere only root's signature on it counts, without one the
   bundle vouches for its own keys, and the answer says so (`trusted` false).
@@ -20,9 +21,9 @@ from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.crypto.keys import PublicKey
 from holdfast.crypto.statement import PAYLOAD_TYPE
 from holdfast.crypto.vkey import ED25519, VerifierKey
-from holdfast.errors import FormatError, ProofError
+from holdfast.errors import FormatError, InvalidInputError, ProofError
 from holdfast.evidence import trust as trusts
-from holdfast.evidence.trust import Trust
+from holdfast.evidence.trust import Trust, TrustedKey
 from holdfast.model.verdicts import Verdict, worst
 from holdfast.model.verify import Checked, Finding
 
@@ -30,6 +31,8 @@ MOST_BYTES: Final = 64 << 20
 _MOST_MEMBER: Final = 32 << 20
 _MOST_RECORDS: Final = 1000
 _COMMON: Final = ("VERIFY.md", "bundle.json", "head.note", "trust.json")
+_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_SALT_BYTES: Final = 16
 _SUFFIXES: Final = (".json", ".leaf.json", ".tlog-proof")
 _REMEDY: Final = "do not rely on this bundle; ask its sender for another and say what was found"
 
@@ -48,19 +51,27 @@ def check(data: bytes, *, root: PublicKey | None = None) -> Checked:
     """What a bundle proves; a malformed one is a FormatError, a false one a finding."""
     members = unpack(data)
     about = _about(members["bundle.json"])
-    kind, subject = str(about["kind"]), str(about["subject"])
+    kind, subject = about["kind"], about["subject"]
     try:
         trust = trusts.parse(members["trust.json"], root=root)
         head = checkpoint.parse(members["head.note"])
         _check_head(head, trust)
         records = [_record(members, entry, trust, head) for entry in about["records"]]
-        found = _KINDS[kind](members, subject, records, trust) if kind in _KINDS else []
-    except (ProofError, FormatError) as error:
+        found = _KINDS[kind](members, subject, records, trust)
+    except (
+        FormatError,
+        InvalidInputError,
+        UnicodeEncodeError,
+    ) as error:  # an origin that names no key, a lone surrogate
         finding = Finding(Verdict.TAMPERED, str(error), _REMEDY, file="bundle")
         return Checked(Verdict.TAMPERED, subject, kind, findings=[finding])
-    known = {f"{key.role} {keyid}": "until " + str(key.until or "now") for keyid, key in trust.keys.items()}
+    known = {f"{key.role} {keyid}": _until(key) for keyid, key in trust.keys.items()}
     facts = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
     return Checked(worst(each.verdict for each in found), subject, kind, known, root is not None, facts, found)
+
+
+def _until(key: TrustedKey) -> str:
+    return "until now" if key.until is None else f"until {key.until}"
 
 
 # --- the container -----------------------------------------------------------------------------------------------
@@ -76,6 +87,8 @@ def unpack(data: bytes) -> dict[str, bytes]:
             names = [each.filename for each in listed]
             if len(set(names)) != len(names) or len(names) > _MOST_RECORDS * len(_SUFFIXES) + 16:
                 raise FormatError("bundle: a member twice, or too many", count=len(names))
+            if any(each.compress_type not in _METHODS for each in listed):
+                raise FormatError("bundle: a member is neither stored nor deflated")
             if sum(each.file_size for each in listed) > 2 * MOST_BYTES:
                 raise FormatError("bundle: its members are too large")
             members = {"bundle.json": _member(archive, "bundle.json")}
@@ -103,6 +116,8 @@ def _about(data: bytes) -> dict[str, Any]:
     value = canonical.loads(data)
     if not isinstance(value, dict) or value.get("v") != 1 or set(value) != {"v", "kind", "subject", "records"}:
         raise FormatError("bundle.json: not of this version")
+    if not isinstance(value["kind"], str) or value["kind"] not in _KINDS or not isinstance(value["subject"], str):
+        raise FormatError(f"bundle.json: not a bundle of {' or '.join(sorted(_KINDS))}", kind=str(value["kind"])[:100])
     records = value["records"]
     if not isinstance(records, list) or not 1 <= len(records) <= _MOST_RECORDS:
         raise FormatError(f"bundle.json: not 1 to {_MOST_RECORDS} records")
@@ -142,7 +157,7 @@ def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust
         salt = bytes.fromhex(str(entry["salt"]))
     except ValueError as error:
         raise FormatError(f"{name}: the salt is not hex") from error
-    if canonical.sha256_hex(salt + content) != said.get("h"):
+    if len(salt) != _SALT_BYTES or canonical.sha256_hex(salt + content) != said.get("h"):
         raise ProofError(f"{name}: the record is not the one its leaf commits to")
     proof = tlog_proof.parse(members[f"{name}.tlog-proof"])
     if proof.head.encode() != members["head.note"]:
@@ -150,12 +165,12 @@ def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust
     origin = head.checkpoint.origin
     log_keys = [VerifierKey(origin, ED25519, key) for key in trust.of("log")]
     tlog_proof.verify(proof, merkle.leaf_hash(leaf), origin=origin, log_keys=log_keys)
-    return Record(str(said["p"]).partition("/")[0], proof.index, str(said.get("t")), value)
+    return Record(str(said.get("p")).partition("/")[0], proof.index, str(said.get("t")), value)
 
 
 def _battle(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
     """What the record of a battle must fulfil beside its place in the log."""
-    record = next((each for each in records if each.table == "battles"), None)
+    record = next((each for each in records if (each.table, each.kind) == ("battles", "dbom")), None)
     if record is None or record.content.get("battle_id") != subject:
         raise ProofError("the bundle holds no record of that battle", battle_id=subject)
     found = dbom.parse(members["dbom.json"])

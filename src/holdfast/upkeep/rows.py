@@ -4,7 +4,9 @@ Rules:
 - A row matches the leaf it names: handle, version, type, projection and commitment.
 - A row is the newest version of its record; an older one that was put back is found.
 - A row that names no leaf is UNLOGGED; one that names a leaf the log does not have is TAMPERED.
-- A record in the log has its row, or its newest leaf is an erasure.
+- A leaf is filed under the record and version it names, or a newer one could be hidden and an older row put back.
+- A record in the log has its row, or its newest leaf, a later one than its first, is an erasure, or a pruning names its
+  handle.
 - Memory is bounded: rows and leaves pass in pages. Whether each record has its row is seen from two sums over handles;
   only where they differ are the missing ones looked for by name.
 """
@@ -13,12 +15,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from holdfast.crypto import canonical
 from holdfast.db import Row, Tx, Work, sql
 from holdfast.errors import FormatError, InvalidInputError
-from holdfast.evidence import covered, tree
+from holdfast.evidence import covered, leaves, prunings, tree
 from holdfast.evidence.context import Context
 from holdfast.evidence.covered import COLUMNS, Covered
 from holdfast.model.verdicts import Verdict
@@ -39,11 +42,12 @@ def check(context: Context, found: Findings) -> Work[None]:
     sums: dict[str, int] = {}
     for table in covered.tables():
         sums[table.table] = yield from _walk_table(context, table, size, found)
+    pruned = yield from _walk_prunings(context, found)
     logged = yield from _walk_log(context, size, found)
     for table in covered.tables():
-        if sums[table.table] != logged[table.table]:
-            yield from _name_lost(context, table, size, found)
-    for name in sorted(logged.keys() - sums.keys()):
+        if (sums[table.table] + pruned[table.table]) % _MODULUS != logged.sums[table.table]:
+            yield from _name_lost(context, table, logged.starts, found)
+    for name in sorted(logged.sums.keys() - sums.keys()):
         found.skip(f"{found.checked[f'leaves of {name}']} leaves speak of {name}, a table this version does not walk")
 
 
@@ -93,7 +97,7 @@ def judge(table: Covered, row: Row) -> Finding | None:
         return finding(Verdict.UNLOGGED, "the row has no leaf: it was not written through Holdfast")
     if text is None:
         return finding(Verdict.TAMPERED, "the row names a leaf that the log does not have")
-    problem = _compare(table, row, text, bytes(salt or b""))
+    problem = _compare(table, row, text, salt)
     if problem:
         return finding(Verdict.TAMPERED, problem, RESTORE)
     if newest is not None and newest > leaf_ver:
@@ -103,7 +107,7 @@ def judge(table: Covered, row: Row) -> Finding | None:
     return None
 
 
-def _compare(table: Covered, row: Row, text: str, salt: bytes) -> str:
+def _compare(table: Covered, row: Row, text: object, salt: object) -> str:
     """How row and leaf differ; empty where they agree."""
     leaf = _parse(text)
     if leaf is None:
@@ -115,70 +119,108 @@ def _compare(table: Covered, row: Row, text: str, salt: bytes) -> str:
         return "its leaf is of another table or type: the leaf was swapped"
     content = dict(zip(table.columns, row[COLUMNS:], strict=True))
     try:
-        commitment = projection.commit(salt, content)
+        commitment = projection.commit(salt if isinstance(salt, bytes) else b"", content)
     except InvalidInputError:
         return "the row holds what Holdfast never writes"
     return "" if commitment == leaf.get("h") else "the row does not match its leaf: row, salt or leaf was edited"
 
 
-def _parse(text: str) -> Mapping[str, Any] | None:
+def _parse(text: object) -> Mapping[str, Any] | None:
     try:
-        value = canonical.loads(text.encode())
+        value = canonical.loads(text.encode()) if isinstance(text, str) else None
     except (FormatError, UnicodeEncodeError):
         return None
     return value if isinstance(value, dict) else None
 
 
-_PAGE_OF_LEAVES = sql("SELECT idx, id, ver, leaf FROM log_leaves WHERE idx >= :start AND idx < :end ORDER BY idx")
+def _walk_prunings(context: Context, found: Findings) -> Work[dict[str, int]]:
+    """The sum over the handles of records that retention removed, by table."""
+    sums: dict[str, int] = defaultdict(int)
+    after: str | None = ""
+    while after is not None:
+        page, after = yield from read(context, lambda tx: prunings.pruned(tx, after))  # type: ignore[arg-type] # noqa: B023
+        for name, handles in page.items():
+            sums[name] += sum(map(_number, handles))
+            found.checked["pruned"] += len(handles)
+    return sums
 
 
-def _walk_log(context: Context, size: int, found: Findings) -> Work[dict[str, int]]:
-    """The sum over the handles of every record in the log, by table."""
+class _Logged(NamedTuple):
+    """By table a sum over the handles of its records in the log; and every so many leaves an index to begin at."""
+
+    sums: dict[str, int]
+    starts: list[int]
+
+
+def _walk_log(context: Context, size: int, found: Findings) -> Work[_Logged]:
+    """Walk the leaves that are there; a size that was forged cannot make it walk for ever."""
     sums: dict[str, int] = defaultdict(int)
     seen: Counter[str] = Counter()
-    for start in range(0, size, _LEAVES):
-        end = min(size, start + _LEAVES)
-        count, handles = yield from read(context, lambda tx: _handles(tx, start, end))  # noqa: B023
-        if count < end - start:
-            what = f"leaves are missing between {start} and {end}: {count} of {end - start} are there"
+    start, starts = 0, [0]
+    while start < size:
+        page = yield from read(context, lambda tx: _read_leaves(tx, start, size))  # noqa: B023
+        for index in page.misfiled:
+            what = "the leaf is filed under another record or version than its own: the log was edited"
+            found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(index)))
+        if page.width < page.end - start:
+            what = f"leaves are missing between {start} and {page.end}: {page.width} of {page.end - start} are there"
             found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(start)))
-        for name, numbers in handles.items():
+        for name, numbers in page.handles.items():
             sums[name] += sum(numbers)
             seen[name] += len(numbers)
-        found.checked["leaves"] += count
-        found.tell("leaves", end, size)
+        start = page.end
+        found.checked["leaves"] += page.width
+        if found.checked["leaves"] >= len(starts) * _RANGE:
+            starts.append(start)
+        found.tell("leaves", start, size)
     for name in seen.keys() - covered.COVERED.keys():
         found.checked[f"leaves of {name}"] = seen[name]
-    return defaultdict(int, {name: total % _MODULUS for name, total in sums.items()})
+    return _Logged(defaultdict(int, {name: total % _MODULUS for name, total in sums.items()}), [*starts, size])
 
 
-def _handles(tx: Tx, start: int, end: int) -> tuple[int, dict[str, list[int]]]:
-    """How many leaves there are, and by table a number for each record that begins among them."""
-    page = tx.all(_PAGE_OF_LEAVES, start=start, end=end)
+class _Leaves(NamedTuple):
+    """A page of leaves: how many, where the next one begins, by table a number for each record that begins here."""
+
+    width: int
+    end: int
+    handles: dict[str, list[int]]
+    misfiled: list[int]
+
+
+_PAGE_OF_LEAVES = sql(
+    "SELECT idx, id, ver, leaf FROM log_leaves WHERE idx >= :start AND idx < :end ORDER BY idx LIMIT :limit"
+)
+
+
+def _read_leaves(tx: Tx, start: int, end: int) -> _Leaves:
+    page = tx.all(_PAGE_OF_LEAVES, start=start, end=end, limit=_LEAVES)
     handles: dict[str, list[int]] = defaultdict(list)
-    for _, handle, version, text in page:
-        if version == 1:
+    misfiled = []
+    for index, handle, version, text in page:
+        if not leaves.is_filed(text, handle, version):
+            misfiled.append(index)
+        elif version == 1:
             named = _TABLE.search(text)
             handles[named[1] if named else "?"].append(_number(handle))
-    return len(page), handles
+    return _Leaves(len(page), page[-1][0] + 1 if len(page) == _LEAVES else end, handles, misfiled)
 
 
-def _name_lost(context: Context, table: Covered, size: int, found: Findings) -> Work[None]:
+def _name_lost(context: Context, table: Covered, starts: list[int], found: Findings) -> Work[None]:
     """Find the records of a table that have no row, and tell erased ones from deleted ones."""
     like = f'%"p":"{table.table}/%'
-    for start in range(0, size, _RANGE):
-        end = min(size, start + _RANGE)
+    for start, end in pairwise(starts):
         lost = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
+        pruned = yield from read(context, lambda tx: prunings.among(tx, table.table, {row[1] for row in lost}))  # noqa: B023
         for index, handle, text, newest in lost:
             named = _TABLE.search(text)
-            if named is None or named[1] != table.table:
+            if named is None or named[1] != table.table or handle in pruned:
                 continue
-            if _ERASURE in newest:
+            if _ERASURE in newest and newest != text:  # the first leaf of an erasure itself is no tombstone
                 found.checked["erased"] += 1
                 continue
             what = f"leaf {index} has no row: the record {handle} was deleted"
             found.add(Finding(Verdict.TAMPERED, what, RESTORE, table=table.table, row=handle))
-        found.tell(f"records of {table.table}", end, size)
+        found.tell(f"records of {table.table}", end, starts[-1])
 
 
 def _number(handle: str) -> int:

@@ -21,10 +21,13 @@ Objects = dict[str, str]
 """Kind and name of every object of a schema, and its definition."""
 
 _SCRATCH: Final = "holdfast_verify"
+_MARKS: Final = "commit_marks"
+"""A table of the connections, made beside the migrations; whatever else has that name was added."""
+_OWN: Final = (f"relation {_MARKS}", f"index {_MARKS}_pkey")
 _REMEDY: Final = "keep a copy; find out who changed the schema; restore a backup that verifies"
 _SQLITE = sql(
     "SELECT type || ' ' || name, tbl_name || ': ' || coalesce(sql, '') FROM sqlite_schema"
-    " WHERE name NOT LIKE 'sqlite_stat%' ORDER BY 1",
+    " WHERE NOT (type = 'table' AND name IN ('sqlite_stat1', 'sqlite_stat4')) ORDER BY 1",
     postgres="SELECT 'none', 'none'",
 )
 
@@ -101,12 +104,12 @@ def _scratch(tx: Tx) -> NoReturn:
 def _postgres_objects(tx: Tx, space: str) -> Objects:
     rows = [row for query in _POSTGRES for row in tx.all(query, space=space)]
     plain = [(name, text.replace(f"{space}.", "")) for name, text in rows]
-    return {name: text for name, text in plain if "commit_marks" not in name}
+    return {name: text for name, text in plain if name not in _OWN and not name.startswith(f"constraint {_MARKS}.")}
 
 
 _POSTGRES: Final = (
     sql_postgres(
-        "SELECT 'relation ' || c.relname, c.relkind::text || c.relrowsecurity::text || ': ' ||"
+        "SELECT 'relation ' || c.relname, concat(c.relkind, c.relpersistence, c.relrowsecurity, ': ') ||"
         " coalesce(string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull::text,"
         " a.attidentity, a.attgenerated, pg_get_expr(d.adbin, d.adrelid)), ', ' ORDER BY a.attnum), '')"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"

@@ -28,7 +28,7 @@ JOURNAL: Final = "restore.json"
 _LOCK: Final = "store.lock"
 _STAGED: Final = ".restoring"
 _PENDING: Final = "restore-pending.json"
-_PATIENCE_S = 10.0
+_PATIENCE_S, _LOOK_S = 10.0, 0.1
 
 
 class Presence:
@@ -112,17 +112,33 @@ def under_way(paths: Paths) -> bool:
     return (paths.data / JOURNAL).exists() or (paths.data / _PENDING).exists()
 
 
+def enter(paths: Paths) -> Presence:
+    """Be present in a store whose files are all there: what was left in the middle until just now is finished first."""
+    while True:
+        finish(paths)
+        presence = Presence(paths, alone=False)
+        if not (paths.data / JOURNAL).exists():
+            return presence
+        presence.end()  # an exchange began, and its process died, while we waited
+
+
 def finish(paths: Paths) -> bool:
     """Finish an exchange that a dying process left in the middle; whether there was one."""
-    if not (paths.data / JOURNAL).exists():
-        return False
-    presence = Presence(paths, alone=True)
-    try:
-        if (paths.data / JOURNAL).exists():  # or another process was faster
-            _carry_out(paths)
-    finally:
-        presence.end()
-    return True
+    deadline = time.monotonic() + _PATIENCE_S
+    while (paths.data / JOURNAL).exists():
+        try:
+            presence = Presence(paths, alone=True, patience_s=_LOOK_S)
+        except BusyError:  # whoever is at it may be done before he goes
+            if time.monotonic() >= deadline:
+                raise
+            continue
+        try:
+            if (paths.data / JOURNAL).exists():  # or another process was faster
+                _carry_out(paths)
+        finally:
+            presence.end()
+        return True
+    return False
 
 
 def _carry_out(paths: Paths) -> None:

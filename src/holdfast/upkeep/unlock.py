@@ -13,6 +13,7 @@ Rules:
 - It names the store and the lockdown: it ends no other, here or elsewhere.
 - Only a root key counts that the keyring holds unrevoked and the log proves: row, leaf, inclusion, head. A row that
   somebody put there proves nothing, and neither does a key file beside the store.
+- Nor does a leaf alone: whoever could append to the log still needs the word of the root before (keyaudit.py).
 - It is kept in the lockdown's row, under a leaf.
 """
 
@@ -28,6 +29,7 @@ from holdfast.crypto.vkey import VerifierKey
 from holdfast.db import Tx, sql
 from holdfast.errors import BadKeyError, FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
 from holdfast.evidence import covered, log, tree
+from holdfast.evidence import keys as ring
 from holdfast.evidence.context import Context
 from holdfast.model.verify import Locked
 from holdfast.upkeep.rows import judge
@@ -91,13 +93,19 @@ def check(envelope: bytes, roots: list[PublicKey], store_id: str, locked: Locked
     return dsse.encode(parsed).decode()
 
 
+def reason_of(envelope: str) -> str:
+    """Why root ended it, as a checked statement says."""
+    return str(statement.parse(dsse.parse(envelope.encode()).payload).predicate["reason"])
+
+
 _ROOTS = sql("SELECT keyid, public FROM keyring WHERE role = 'root' AND revoked_from IS NULL ORDER BY added_at")
 
 
 def roots(tx: Tx, context: Context) -> list[PublicKey]:
-    """The root keys that count: those of the keyring that the log proves."""
-    found = tx.all(_ROOTS)
-    return [keys.load_public_pem(public.encode()) for keyid, public in found if _is_proven(tx, context, keyid)]
+    """The root keys that count: those of the keyring that came in rightly, and that the log proves."""
+    found, flawed = tx.all(_ROOTS), ring.flaws(tx)
+    listed = [(keyid, public) for keyid, public in found if keyid not in flawed]
+    return [keys.load_public_pem(public.encode()) for keyid, public in listed if _is_proven(tx, context, keyid)]
 
 
 def _is_proven(tx: Tx, context: Context, keyid: str) -> bool:

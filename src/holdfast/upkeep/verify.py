@@ -11,6 +11,7 @@ Rules:
 - Memory is bounded, and writers go on meanwhile.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -30,15 +31,19 @@ from holdfast.errors import (
     QueryError,
 )
 from holdfast.evidence import audit as audits
-from holdfast.evidence import keys, log, witness
+from holdfast.evidence import erasures, keys, log, witness
 from holdfast.evidence.context import Context
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
 from holdfast.runtime import checks as flow_checks
-from holdfast.upkeep import dboms, lockdown, rows, schema
+from holdfast.upkeep import dboms, lockdown, logcheck, rows, schema
 from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Progress, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
+_ODD: Final = (AttributeError, KeyError, TypeError, ValueError)
+"""What becomes of whoever reads a value of another type than ours; SQLite keeps any type in any column."""
+_WHY: Final[dict[type, str]] = {CorruptError: "a page is damaged", QueryError: "a table or column is missing"}
+_logger = logging.getLogger("holdfast")
 
 
 def run(context: Context, *, full: bool = False, lock: bool = True, progress: Progress | None = None) -> Work[Report]:
@@ -50,14 +55,28 @@ def run(context: Context, *, full: bool = False, lock: bool = True, progress: Pr
         found.tell(title)
         try:
             yield from check()
-        except _BROKEN as error:
-            what = f"{title}: cannot be read to the end ({error})"
-            found.add(Finding(Verdict.TAMPERED, what, RESTORE, file=_where(context)))
+        except (*_BROKEN, *_ODD) as error:
+            cut = _unreadable(context, title, error)
+            found.add(cut)
+            _logger.warning("verify: %s", cut.what, exc_info=isinstance(error, _ODD))
     report = found.report("full" if full else "fast")
     if lock and report.verdict.locks:
         locked = yield from lockdown.respond(context, report)
         report = replace(report, locked=locked.id)
     return report
+
+
+def _unreadable(context: Context, title: str, error: Exception) -> Finding:
+    """A check that damage has ended."""
+    why, tables = _why(error)
+    what = f"{title}: cannot be read to the end ({why})"
+    return Finding(Verdict.TAMPERED, what, RESTORE, file=_where(context), table=tables)
+
+
+def _why(error: Exception) -> tuple[str, str]:
+    """What is wrong and where; of a query that failed, its tables are named and not its text."""
+    tables = ", ".join(error.fields.get("tables", ())) if isinstance(error, HoldfastError) else ""
+    return (_WHY.get(type(error), str(error)) if tables else str(error)), tables
 
 
 def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Callable[[], Work[None]]]]:
@@ -68,6 +87,7 @@ def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Ca
         ("rows", lambda: rows.check(context, found)),
         ("keys", lambda: _keys(context, found)),
         ("flows", lambda: _flows(context, found)),
+        ("erasures", lambda: _erasures(context, found)),
         ("DBOMs", lambda: dboms.check(context, found)),
     ]
 
@@ -82,8 +102,9 @@ def damaged(error: HoldfastError, paths: Paths, target: str | Path, *, lock: boo
         raise error
     problems = check_file(target) if isinstance(target, Path) and target.exists() else []
     found = Findings()
-    for problem in problems or [str(error)]:
-        found.add(Finding(Verdict.TAMPERED, problem, RESTORE, file=str(target)))
+    why, tables = _why(error)
+    for problem in problems or [f"the store cannot be opened: {why}"]:
+        found.add(Finding(Verdict.TAMPERED, problem, RESTORE, file=str(target), table="" if problems else tables))
     found.skip("everything but the database file: it is damaged, so nothing in it was believed")
     report = found.report("file")
     return replace(report, locked=lockdown.lock_unopened(paths, report).id) if lock else report
@@ -108,6 +129,19 @@ def _log(context: Context, found: Findings, full: bool) -> Work[None]:
     found.level = (yield from on_reader(context, witness.level(context))).text
     head = yield from read(context, log.head)
     found.head = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
+    yield from _identity(context, found, log.generation(head.checkpoint.origin)[0])
+
+
+def _identity(context: Context, found: Findings, named: str) -> Work[None]:
+    """The store is the one its log speaks of, and not one that took the place of another."""
+    store_id = yield from read(context, logcheck.store_id)
+    if named != f"holdfast/{store_id}":
+        what = f"the store calls itself {store_id}, its log is that of {named}"
+        found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="store_facts", row="store_id"))
+    marks = context.marks
+    kept: list[str] = yield from ask(Call(lambda: [*marks.largest()] if marks else []))
+    if others := sorted({log.generation(origin)[0] for origin in kept} - {named}):
+        found.skip(f"heads of other stores were kept here too ({', '.join(others)}): theirs is another database")
 
 
 def _keys(context: Context, found: Findings) -> Work[None]:
@@ -115,6 +149,13 @@ def _keys(context: Context, found: Findings) -> Work[None]:
     flawed: dict[str, str] = yield from read(context, keys.flaws)
     for keyid, why in flawed.items():
         found.add(Finding(Verdict.TAMPERED, f"a key that nobody admitted: {why}", EXPLAIN, table="keyring", row=keyid))
+
+
+def _erasures(context: Context, found: Findings) -> Work[None]:
+    """Which files an erasure has yet to remove stands under no leaf: at least it names none of somebody else's."""
+    for erasure in (yield from read(context, erasures.odd)):
+        what = "the erasure is to remove files that are not the store's: its list of files was edited"
+        found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="erasures", row=erasure))
 
 
 def _flows(context: Context, found: Findings) -> Work[None]:

@@ -60,6 +60,17 @@ class PostgresBackend:
             return [str(error)]
         return []
 
+    def compact(self) -> None:
+        """See Backend: dead rows become room for new ones, and what is free at the end of a table goes back."""
+        wire = self._connector.wire("holdfast-compact", patience_s=2)
+        try:
+            wire.send(_NAMES, {"space": self._connector.space})
+            for (name,) in wire.sync():
+                wire.text(f'VACUUM "{self._connector.space}"."{name}"')
+                wire.sync()
+        finally:
+            wire.close()
+
     def disown(self) -> None:
         """See Backend: the child opens connections of its own; the parent's are left alone."""
 
@@ -68,6 +79,10 @@ class PostgresBackend:
         self._ear.close()
 
 
+_NAMES = sql_postgres(
+    "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space"
+    " AND c.relkind = 'r' ORDER BY c.relname",
+)
 _SIZE = sql_postgres(
     "SELECT current_database(), coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :space"

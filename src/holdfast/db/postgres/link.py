@@ -52,7 +52,7 @@ class PostgresTx(Tx):
         self.settle()
         return self.wire.touched
 
-    def all(self, query: Query, /, **params: Any) -> list[Row]:
+    def fetch(self, query: Query, params: Mapping[str, Any], /) -> list[Row]:
         """See Tx."""
         self.wire.send(query, params)
         return self.settle()

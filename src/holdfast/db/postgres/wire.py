@@ -247,7 +247,7 @@ def _typed(result: Any, query: Query | None) -> HoldfastError:
     if state in _LOST:
         return ConnectionLostError(f"the server hung up: {message}", sqlstate=state)
     kind = next((_TYPED[state[:n]] for n in range(5, 1, -1) if state[:n] in _TYPED), DatabaseError)
-    return kind(f"{message} ({query or 'statement'})", sqlstate=state)
+    return kind(f"{message} ({query or 'statement'})", sqlstate=state, tables=query.tables if query else ())
 
 
 def words(error: object) -> str:

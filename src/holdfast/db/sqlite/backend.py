@@ -11,7 +11,8 @@ from holdfast.db.clock import Clock, Random
 from holdfast.db.groups import GroupWriter, Hooks
 from holdfast.db.pump import Pump
 from holdfast.db.sql import Dialect
-from holdfast.db.sqlite.files import INHERITED, configure, connect, damaged_pages, has_checksums, identify
+from holdfast.db.sqlite.copying import shrink
+from holdfast.db.sqlite.files import INHERITED, configure, connect, damaged_pages, has_checksums, identify, owners
 from holdfast.db.sqlite.link import SqliteLink
 from holdfast.db.sqlite.reader import MemoryWorker, Peeks, SqliteReader
 from holdfast.db.sqlite.tx import SqliteTx, typed
@@ -50,6 +51,11 @@ class SqliteBackend:
         """See Backend."""
         return [] if self.path is None else check_file(self.path)
 
+    def compact(self) -> None:
+        """See Backend."""
+        if self.path is not None:
+            shrink(self.path)
+
     def disown(self) -> None:
         """See Backend."""
         if self.path is not None:
@@ -67,7 +73,7 @@ def check_file(path: Path) -> list[str]:
     connection = connect(path, busy_s=10, create=False)
     try:
         connection.execute("PRAGMA checksum_verification=OFF").fetchall()  # to read on and name all damage
-        found = [f"page {number} is damaged" for number in damaged_pages(connection, path)]
+        found = _name_damage(connection, list(damaged_pages(connection, path)))
         found += [str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
         orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
         return found + [f"row {row[1]} of {row[0]} points to a missing row of {row[2]}" for row in orphans]
@@ -75,6 +81,11 @@ def check_file(path: Path) -> list[str]:
         return [str(error)]
     finally:
         connection.close()
+
+
+def _name_damage(connection: apsw.Connection, pages: list[int]) -> list[str]:
+    named = owners(connection) if pages else {}
+    return [f"page {page} is damaged" + (f" ({named[page]})" if page in named else "") for page in pages]
 
 
 def open_sqlite(

@@ -4,7 +4,8 @@ Rules:
 - A copy is made page by page from one snapshot through SQLite's own backup API: writers go on, and what they write
   meanwhile is not in the copy. Page checksums are kept.
 - A copy is one file, in rollback mode: no write-ahead log beside it, so that one hash covers it.
-- Nothing here touches a live database, except `fold`, which moves the write-ahead log into the file and empties it.
+- Nothing here touches a live database, except `fold`, which moves the write-ahead log into the file and empties it, and
+  `shrink`, which cuts off free pages.
 """
 
 import errno
@@ -17,7 +18,7 @@ import apsw
 import apsw.sqlite_extra
 
 from holdfast.db.clock import Clock, system_clock, system_random
-from holdfast.db.sqlite.files import connect
+from holdfast.db.sqlite.files import INCREMENTAL, connect
 from holdfast.db.sqlite.tx import SqliteTx, typed
 from holdfast.db.tx import Tx
 from holdfast.errors import DiskFullError, HoldfastError
@@ -108,6 +109,26 @@ def fold(path: Path, *, busy_s: float = 5.0) -> bool:
     finally:
         connection.close()
     return True
+
+
+def shrink(path: Path, *, busy_s: float = 10.0) -> None:
+    """Cut free pages off a live database, a few at a time between others' commits."""
+    connection = connect(path, busy_s=busy_s, create=False)
+    try:
+        connection.pragma("secure_delete", True)
+        if connection.pragma("auto_vacuum") == 0:  # made before free pages could be cut off: once, all at a time
+            connection.pragma("auto_vacuum", INCREMENTAL)
+            connection.execute("VACUUM")
+        free = connection.pragma("freelist_count")
+        while free > 0:
+            connection.execute(f"BEGIN IMMEDIATE; PRAGMA incremental_vacuum({_PAGES}); COMMIT").fetchall()
+            left = connection.pragma("freelist_count")
+            free = left if left < free else 0  # others freed more meanwhile: theirs to cut off
+    except apsw.Error as error:
+        raise _typed(error, connection, path) from error
+    finally:
+        connection.close()
+    fold(path)
 
 
 def in_use(path: Path) -> bool:

@@ -28,6 +28,7 @@ APPLICATION_IDS = {"kernel": 0x48466B31, "membrane": 0x48466D31, "telemetry": 0x
 FORMAT = 1
 WAL_KEPT_BYTES = 16 << 20  # well over one checkpoint, so that the log is reused instead of cut and grown
 
+INCREMENTAL = 2  # SQLite's auto_vacuum: pages can be cut off the end of the file, when somebody asks for it
 _CHECKSUM_BYTES = 8
 _RESERVED_AT = 20
 
@@ -35,7 +36,7 @@ _RESERVED_AT = 20
 def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Connection:
     """A connection to a file, made if it is missing and may be, or to a new database in memory."""
     if path is None:
-        return apsw.Connection(":memory:", statementcachesize=256)
+        return _connection(":memory:")
     try:
         if create and not path.exists():
             _make(path)
@@ -44,14 +45,23 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
             raise ForeignFileError(f"{path} is not a file", path=str(path))
         if (facts.st_dev, facts.st_ino) in INHERITED:
             raise ForkedError(f"{path} was open when this process was forked; SQLite cannot open it here again")
-        connection = apsw.Connection(str(path), vfs=_vfs(path), statementcachesize=256)
+        connection = _connection(str(path), _vfs(path))
         connection.set_busy_timeout(round(busy_s * 1000))
-        if facts.st_size == 0 and checksums():
-            connection.reserve_bytes("main", _CHECKSUM_BYTES)
+        if facts.st_size == 0:
+            if checksums():
+                connection.reserve_bytes("main", _CHECKSUM_BYTES)
+            connection.pragma("auto_vacuum", INCREMENTAL)
     except OSError as error:
         raise UnavailableError(f"cannot open {path}: {error.strerror}", path=str(path)) from error
     except apsw.Error as error:
         raise typed(error, path) from error
+    return connection
+
+
+def _connection(name: str, vfs: str | None = None) -> apsw.Connection:
+    connection = apsw.Connection(name, vfs=vfs, statementcachesize=256)
+    # A plan follows from its query alone. Else SQLite would plan a join anew for every set of parameters.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
 
 
@@ -110,6 +120,15 @@ def damaged_pages(connection: apsw.Connection, path: Path) -> Iterator[int]:
             if len(page) == size and loader.execute("SELECT verify_checksum(?)", (page,)).get == 0:
                 yield number
     loader.close()
+
+
+def owners(connection: apsw.Connection) -> dict[int, str]:
+    """Which table or index each page belongs to, as far as the damage lets it be told."""
+    asked = "SELECT d.pageno, s.type || ' ' || s.name FROM dbstat d JOIN sqlite_schema s ON s.name = d.name"
+    try:
+        return {int(page): str(name) for page, name in connection.execute(asked)}
+    except apsw.Error:
+        return {}
 
 
 def identify(connection: apsw.Connection, path: Path | None, space: str) -> bool:

@@ -19,10 +19,28 @@ _BESIDE = ("-wal", "-journal")
 
 @contextmanager
 def foreign_rows(path: Path, table: str) -> Iterator[tuple[list[str], Iterator[dict[str, Any]]]]:
-    """The columns of a table and its rows as dicts, read one by one; text that is not UTF-8 arrives as bytes.
+    """The columns of a table and its rows as dicts, read one by one; text that is not UTF-8 arrives as bytes."""
+    with _opened(path) as connection:
+        yield _rows(connection, path, table)
 
-    The file is opened as immutable. If a log or journal lies beside it (its writer crashed, or is at work), a copy of
-    all of them is read instead, since recovering the original would change it.
+
+@contextmanager
+def foreign_tables(path: Path) -> Iterator[Iterator[tuple[str, Iterator[dict[str, Any]]]]]:
+    """Every table of a file by name, with its rows as in `foreign_rows`; all of one state of the file."""
+    with _opened(path) as connection:
+        named = (
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1"
+        )
+        tables = [name for (name,) in connection.execute(named)]
+        yield ((name, _rows(connection, path, name)[1]) for name in tables)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[apsw.Connection]:
+    """The file opened as immutable.
+
+    If a log or journal lies beside it (its writer crashed, or is at work), a copy of all of them is read instead, since
+    recovering the original would change it.
     """
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file", path=str(path))
@@ -39,7 +57,7 @@ def foreign_rows(path: Path, table: str) -> Iterator[tuple[list[str], Iterator[d
         flags = apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_READONLY if target == path else apsw.SQLITE_OPEN_READWRITE)
         try:
             with closing(apsw.Connection(f"file:{quote(str(target))}?{options}", flags=flags)) as connection:
-                yield _rows(connection, path, table)
+                yield connection
         except apsw.Error as error:
             raise typed(error, path) from error
 

@@ -49,13 +49,15 @@ _TYPED: list[tuple[type[apsw.Error], type[HoldfastError]]] = [
 
 
 def typed(error: apsw.Error, where: object) -> HoldfastError:
-    """Our error for one of apsw's."""
+    """Our error for one of apsw's; damage is told by tables, since whoever meets it did not write the query."""
     if str(error).startswith("not authorized"):  # a function is refused as an error of the text
         return ForbiddenSqlError(f"{error} ({where})")
+    tables = where.tables if isinstance(where, Query) else ()
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
-        return CorruptError(f"a page of the database is damaged ({where})")
+        return CorruptError(f"a page of the database is damaged ({', '.join(tables) or where})", tables=tables)
     ours = next((ours for theirs, ours in _TYPED if isinstance(error, theirs)), DatabaseError)
-    return ours(f"{error} ({where})", sqlite=type(error).__name__)
+    named = ", ".join(tables) or where if ours is CorruptError else where
+    return ours(f"{error} ({named})", sqlite=type(error).__name__, tables=tables)
 
 
 _ASK_LIMIT_S = 30.0
@@ -101,7 +103,7 @@ class SqliteTx(Tx):
         self.execute(query, **params)
         return self._changes()
 
-    def all(self, query: Query, /, **params: Any) -> list[Row]:
+    def fetch(self, query: Query, params: Mapping[str, Any], /) -> list[Row]:
         """See Tx."""
         try:
             return self._run(query.sqlite, query.bind(params)).fetchall()

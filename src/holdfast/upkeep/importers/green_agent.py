@@ -36,6 +36,7 @@ from holdfast.evidence.dbom import read
 from holdfast.evidence.dbomfiles import MAIN
 from holdfast.model.battles import Battle, ImportVerdict
 from holdfast.model.imports import Imported, ImportedRow
+from holdfast.upkeep.importers import lossless
 
 Progress = Callable[[int, int], None]
 """Told how many rows are done, of how many."""
@@ -176,9 +177,7 @@ def judge(source: Source) -> Iterator[Plan]:
     last = {row.get("battle_id"): place for place, row in enumerate(source.rows)}
     seen: Counter[str] = Counter()
     for place, row in enumerate(source.rows):
-        content = json.dumps(_lossless(row), sort_keys=True)
-        seen[content] += 1
-        key = sha256(f"{content}#{seen[content]}".encode()).hexdigest()
+        key = lossless.fingerprint(row, seen)
         newest = last[row.get("battle_id")] == place
         strays = tuple(bom for bom in found[place] if newest and bom.path not in owned)
         verdict, note = _verdict(row, own[place] or next(iter(found[place]), None), old=source.old)
@@ -251,24 +250,13 @@ def _facts(plan: Plan) -> str:
     """What has no column: the verdict, and every value that is not in the row as it was."""
     kept = {
         name: value
-        for name, value in _lossless(plan.values).items()
+        for name, value in lossless.row(plan.values).items()
         if not (name in _OWN and isinstance(value, str) and _plain(plan.values, name) == value)
         and not (name == "score" and isinstance(value, float))  # infinity has become a text by now
     }
     strays = [{"file": bom.path.name, "hex": bom.data.hex()} for bom in plan.strays]
     facts = {"verdict": plan.verdict, "note": plan.note, "row": kept, **({"dboms": strays} if strays else {})}
     return json.dumps(facts, sort_keys=True)
-
-
-def _lossless(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as JSON: bytes in hex, numbers that are not finite as text."""
-    return {name: _json(value) for name, value in row.items()}
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return {"hex": value.hex()}
-    return {"float": repr(value)} if isinstance(value, float) and not isfinite(value) else value
 
 
 def _plain(row: Mapping[str, Any], name: str) -> str | None:

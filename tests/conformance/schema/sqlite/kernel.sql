@@ -309,6 +309,27 @@ CREATE TABLE idempotency_cache (
 
 CREATE INDEX idx_idempotency_cache_expires_at ON idempotency_cache (expires_at);
 
+CREATE TABLE imported_rows (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  source_key TEXT NOT NULL,
+  importer TEXT NOT NULL,
+  source TEXT NOT NULL,
+  source_table TEXT NOT NULL,
+  source_id TEXT NOT NULL,
+  row_key TEXT NOT NULL,
+  verdict TEXT NOT NULL CHECK (verdict IN ('TAKEN', 'ADAPTED', 'KEPT')),
+  note TEXT NOT NULL,
+  beside TEXT NOT NULL CHECK (json_valid(beside)),
+--postgres:  beside JSON NOT NULL,
+  imported_at TEXT NOT NULL,
+  ns TEXT NOT NULL DEFAULT 'main',
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE UNIQUE INDEX imported_rows_source_key ON imported_rows (source_key);
+
 CREATE TABLE intent_retry (
   dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
   rejection_count INTEGER NOT NULL DEFAULT 0 CHECK (rejection_count >= 0),
@@ -401,6 +422,20 @@ CREATE TABLE log_witnesses (
   url TEXT PRIMARY KEY,
   vkey TEXT NOT NULL,
   added_at TEXT NOT NULL
+);
+
+CREATE TABLE prunings (
+  id TEXT PRIMARY KEY,
+  what TEXT NOT NULL,
+  rule TEXT NOT NULL,
+  who TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  handles TEXT NOT NULL,
+  pruned_at TEXT NOT NULL,
+  ns TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
 );
 
 CREATE TABLE resource_locks (

@@ -1,0 +1,1 @@
+"""Where users already are: other frameworks' own interfaces, over an open store."""

@@ -1,0 +1,124 @@
+"""Lists as columns, and flows as trees and timelines, for people. Colours come off where nobody sees them."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rich.text import Text
+
+from holdfast.cli.render import Draw, words
+from holdfast.model.times import to_micros
+
+_GREEN: Final = dict.fromkeys(("ACTIVE", "APPROVED", "COMPLETED", "DONE"), "green")
+_RED: Final = dict.fromkeys(("CRITICAL", "ERROR", "FAILED", "REJECTED", "SUSPENDED"), "red")
+_YELLOW: Final = dict.fromkeys(("HIGH_IMPACT", "PENDING", "UNKNOWN", "WAITING_ESCALATION", "WARNING"), "yellow")
+_CYAN: Final = dict.fromkeys(("COMPENSATING", "RUNNING", "STARTED"), "cyan")
+_STYLES: Final = _GREEN | _RED | _YELLOW | _CYAN
+_GUIDES: Final = ("├─ ", "└─ ", "│  ", "   ")
+_ASCII_GUIDES: Final = ("|- ", "`- ", "|  ", "   ")
+_SHORT: Final = 8
+
+Facts = Mapping[str, Any]
+
+
+def rows(name: str, *columns: str) -> Draw:
+    """Draws the list of that name in columns, and where the next page begins."""
+
+    def draw(value: Facts) -> Text:
+        lines = [[_cell(item[column]) for column in columns] for item in value[name]]
+        drawn = _aligned([column.upper() for column in columns], lines)
+        if value.get("next") is not None:
+            drawn.append(f"more: --after {_quoted(_cell(value['next']))}\n", style="dim")
+        return drawn
+
+    return draw
+
+
+def timeline(value: Facts) -> Text:
+    """A flow with what it delegated, each with its steps, then what happened, in order."""
+    drawn = Text()
+    short = _shortened(list(_ids(value["tree"])))
+    _branch(drawn, value["tree"], value["steps"], "", "")
+    drawn.append("\n")
+    lines = [
+        [_cell(each["at"]), short[each["dfid"]], each["kind"], _cell(each["what"]), _cell(each["note"] or "")]
+        for each in value["happened"]
+    ]
+    drawn.append(_aligned(["AT", "FLOW", "", "WHAT", ""], lines))
+    if value["next"] is not None:
+        drawn.append(f"more: --after {_quoted(_cell(value['next']))}\n", style="dim")
+    return drawn
+
+
+def _branch(drawn: Text, tree: Facts, steps: Sequence[Facts], first: str, rest: str) -> None:
+    """One flow, its steps and the flows below it; `first` and `rest` stand before its own line and all others."""
+    tee, corner, bar, gap = _GUIDES if _unicode() else _ASCII_GUIDES
+    flow = tree["flow"]
+    drawn.append(first).append(_cell(flow["dfid"]), style="bold").append("  ").append(_styled(flow["status"]))
+    drawn.append(f"  {_cell(flow['flow_type'])} {_cell(flow['flow_version'])} by {_cell(flow['agent_id'])}")
+    drawn.append(f"{_took(flow['started_at'], flow['completed_at'])}\n", style="dim")
+    own = [step for step in steps if step["dfid"] == flow["dfid"]]
+    for at, below in enumerate((*own, *tree["children"]), 1):
+        last = at == len(own) + len(tree["children"])
+        head, tail = rest + (corner if last else tee), rest + (gap if last else bar)
+        if "flow" in below:
+            _branch(drawn, below, steps, head, tail)
+        else:
+            drawn.append(head).append(_step(below))
+
+
+def _step(step: Facts) -> Text:
+    again = f" ({step['n']})" if step["n"] > 1 else ""
+    line = Text(f"{_cell(step['name'])}{again}  ").append(_styled(step["state"]))
+    if step["error"]:
+        line.append(f"  {_cell(step['error'])}")
+    return line.append(f"{_took(step['started_at'], step['finished_at'])}\n", style="dim")
+
+
+def _took(start: str | None, end: str | None) -> str:
+    return "" if start is None or end is None else f"  {(to_micros(end) - to_micros(start)) / 1e6:.3f} s"
+
+
+def _ids(tree: Facts) -> Iterable[str]:
+    yield tree["flow"]["dfid"]
+    for child in tree["children"]:
+        yield from _ids(child)
+
+
+def _shortened(dfids: Sequence[str]) -> dict[str, str]:
+    """The ends of ids, where these tell them apart."""
+    ends = {_cell(dfid)[-_SHORT:] for dfid in dfids}
+    return {dfid: _cell(dfid)[-_SHORT:] if len(ends) == len(dfids) else _cell(dfid) for dfid in dfids}
+
+
+def _aligned(heads: list[str], lines: Sequence[Sequence[str]]) -> Text:
+    if not lines:
+        return Text("none\n")
+    widths = [max(len(cell) for cell in column) for column in zip(heads, *lines, strict=True)]
+    drawn = Text()
+    head = "  ".join(cell.ljust(width) for cell, width in zip(heads, widths, strict=True))
+    drawn.append(f"{head.rstrip()}\n", style="dim")
+    for line in lines:
+        drawn_line = Text()
+        for cell, width in zip(line, widths, strict=True):
+            drawn_line.append(_styled(cell)).append(" " * (width - len(cell) + 2))
+        drawn_line.rstrip()
+        drawn.append(drawn_line).append("\n")
+    return drawn
+
+
+def _styled(text: str) -> Text:
+    """A word in its colour, if it has one; `DONE` also as the last word of `quote DONE`."""
+    return Text(text, style=_STYLES.get(text) or _STYLES.get(text.rpartition(" ")[2], ""))
+
+
+def _cell(value: Any) -> str:
+    return words(value).replace("\n", "\\n")
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if " " in text else text
+
+
+def _unicode() -> bool:
+    return (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")

@@ -1,0 +1,73 @@
+"""`holdfast escalations`: questions that wait for a person."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli import draw
+from holdfast.cli.battles import load
+from holdfast.cli.call import AfterNumber, Call, Limit, Namespace, command, options
+from holdfast.model.guards import Escalation, EscalationPage
+
+app = typer.Typer(
+    help="Answer what agents ask of people.", epilog="Example: holdfast escalations list", no_args_is_help=True
+)
+app.callback()(options)
+
+EscalationId = Annotated[int, typer.Argument(metavar="ID", help="The number of the question.")]
+
+
+class Answer(StrEnum):
+    """The words of an answer, and the resolution each stands for."""
+
+    approve = "approve"
+    reject = "reject"
+    cancel = "cancel"
+
+
+_RESOLUTIONS = {Answer.approve: "APPROVED", Answer.reject: "REJECTED", Answer.cancel: "CANCELLED"}
+
+
+@command(
+    app,
+    example="holdfast escalations list --agent trader",
+    draw=draw.rows("escalations", "id", "impact", "agent_id", "dfid", "created_at", "deadline", "reason"),
+)
+def list(
+    call: Call,
+    agent: Annotated[str | None, typer.Option("--agent", help="Only questions of this agent.")] = None,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+    ns: Namespace = "main",
+) -> EscalationPage:
+    """List the questions that wait for an answer, oldest first."""
+    with call.open() as store:
+        return store.escalations.pending(agent_id=agent, after=after, limit=limit, ns=ns)
+
+
+@command(app, example="holdfast escalations show 17")
+def show(call: Call, id: EscalationId, ns: Namespace = "main") -> Escalation:
+    """Show a question with its context and proposal, and the answer once there is one."""
+    with call.open() as store:
+        return store.escalations.get(id, ns=ns)
+
+
+@command(app, example="holdfast escalations resolve 17 approve --by ann --comment 'within the limit'")
+def resolve(
+    call: Call,
+    *,
+    id: EscalationId,
+    answer: Annotated[Answer, typer.Argument(help="The flow goes on, fails, or is cancelled.")],
+    by: Annotated[str, typer.Option("--by", help="Who answers; kept in the log.")],
+    proposal: Annotated[
+        Path | None, typer.Option("--proposal", help="With approve: a JSON file to do instead of what was proposed.")
+    ] = None,
+    comment: Annotated[str | None, typer.Option("--comment", help="Why; kept in the log.")] = None,
+    ns: Namespace = "main",
+) -> Escalation:
+    """Answer a question, once: the answer moves its flow on."""
+    instead = None if proposal is None else load(str(proposal))
+    with call.open() as store:
+        return store.escalations.resolve(id, _RESOLUTIONS[answer], by=by, proposal=instead, comment=comment, ns=ns)

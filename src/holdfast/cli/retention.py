@@ -1,0 +1,70 @@
+"""`holdfast retention`: what has had its time."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import draw
+from holdfast.cli.call import After, Call, Limit, Namespace, command, options
+from holdfast.model.retention import Compacted, Pruned
+
+app = typer.Typer(
+    help="Remove what has had its time; proofs stay whole, and space goes back.",
+    epilog="Example: holdfast retention prune flows --older-than-days 90 --dry-run",
+    no_args_is_help=True,
+)
+app.callback()(options)
+
+
+class What(StrEnum):
+    """What can be pruned."""
+
+    flows = "flows"
+    audit = "audit"
+    feedback = "feedback"
+
+
+@command(app, example="holdfast retention prune flows --older-than-days 90 --keep 1000 --dry-run")
+def prune(
+    call: Call,
+    *,
+    what: Annotated[What, typer.Argument(help="Ended flows with all that hangs on them, or one kind of record.")],
+    older_than_days: Annotated[
+        float | None, typer.Option("--older-than-days", help="Only what ended, or was recorded, so long ago.")
+    ] = None,
+    keep: Annotated[int | None, typer.Option("--keep", help="Keep so many of each type of flow, the newest.")] = None,
+    flow_type: Annotated[str | None, typer.Option("--type", help="Only flows of this type.")] = None,
+    who: Annotated[str, typer.Option("--who", help="Who prunes; kept with the pruning.")] = "operator",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    ns: Namespace = "main",
+) -> Pruned:
+    """Remove what is past every limit given; its leaves stay in the log, so every proof holds."""
+    with call.open() as store:
+        return store.retention.prune(
+            what.value,
+            older_than_days=older_than_days,
+            keep=keep,
+            flow_type=flow_type,
+            who=who,
+            dry_run=dry_run,
+            ns=ns,
+        )
+
+
+@command(app, example="holdfast retention compact")
+def compact(call: Call) -> Compacted:
+    """Give the free space of the database back to the system; `prune` ends with it."""
+    with call.open() as store:
+        return store.retention.compact()
+
+
+@command(
+    app,
+    example="holdfast retention list",
+    draw=draw.rows("prunings", "pruned_at", "what", "count", "who", "rule"),
+)
+def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
+    """List what was pruned, by which rule and by whom, oldest first."""
+    with call.open() as store:
+        return {"prunings": [each.to_dict() for each in store.retention.list(after=after, limit=limit, ns=ns)]}

@@ -1,0 +1,317 @@
+"""Tenancy: a store that is open for one namespace sees and touches nothing of another, whatever it calls."""
+
+import asyncio
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.client import Holdfast
+from holdfast.db import Tx, migrate, sql
+from holdfast.faces import Noun
+from holdfast.ops.decisions import Decisions
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
+
+SECRET: Final = "of-another-tenant"
+THEIRS, OURS = "theirs", "ours"
+_TABLES = {
+    "agent_registry": "agent_id",
+    "agent_state": "agent_id",
+    "battles": "id",
+    "decision_audit_events": "id",
+    "decision_feedback_trajectory": "id",
+    "decision_flows": "dfid",
+    "decision_ledger_entries": "id",
+    "escalation_budget": "id",
+    "escalation_requests": "id",
+    "flow_calls": "dfid",
+    "flow_context": "dfid",
+    "flow_leases": "dfid",
+    "flow_steps": "step_id",
+    "flow_transitions": "id",
+    "idempotency_cache": "idempotency_key",
+    "imported_rows": "id",
+    "intent_retry": "dfid",
+    "lock_fences": "resource_id",
+    "prunings": "id",
+    "resource_locks": "resource_id",
+    "saga_dirty_state": "dfid",
+    "subjects": "handle",
+}
+_ROWS = {table: sql(f"SELECT * FROM {table} WHERE ns = :ns ORDER BY {key}") for table, key in _TABLES.items()}
+
+
+@dataclass(frozen=True)
+class World:
+    """What the other tenant has, and a flow of our own."""
+
+    dfid: str
+    clean: str
+    asked: int
+    event: int
+    token: str
+    lease: int
+    own: str
+
+
+def theirs(store: sync.Holdfast) -> World:
+    """Something in every table, each with the secret in it."""
+    there = sync.Holdfast(store.core, THEIRS)
+    token = there.agents.register("their-agent", version="1.0.0", contract={"is": SECRET}).token
+    with there.flows.run("their-agent", flow_type=SECRET) as flow:
+        flow.step(SECRET, lambda: SECRET)
+    dfid = there.flows.start("their-agent", flow_type=SECRET).dfid
+    there.flows.transition(dfid, "RUNNING", reason=SECRET)
+    lease = there.flows.lease(dfid, SECRET, lease_s=1000)
+    there.contexts.put(dfid, {"is": SECRET})
+    there.state.put("their-agent", {"is": SECRET})
+    there.feedback.record("their-agent", dfid, status=SECRET)
+    event = there.audit.record(dfid, SECRET)
+    there.ledger.append(dfid, SECRET, context_ref=SECRET, evidence_hash=SECRET)
+    there.locks.try_acquire(dfid, {"resource": 1})
+    there.idempotency.once("key", SECRET, lambda: SECRET)
+    there.retries.reject(dfid, reason=SECRET)
+    there.sagas.mark_dirty(dfid, SECRET, {"is": SECRET})
+    there.battles.submit({"is": SECRET}, battle_id="battle", score=0.5, intent=[1.0], subject="Ada")
+    clean = there.flows.start("their-agent").dfid
+    there.flows.transition(clean, "RUNNING")
+    asked = there.escalations.request(clean, reason=SECRET, proposal={"is": SECRET})
+    ours = sync.Holdfast(store.core, OURS)
+    ours.agents.register("our-agent", version="1.0.0")
+    own = ours.flows.start("our-agent").dfid
+    ours.flows.transition(own, "RUNNING")
+    return World(dfid, clean, asked.id, event.id, token, lease.token, own)
+
+
+def rows_of(tx: Tx, ns: str) -> str:
+    return repr({table: tx.all(query, ns=ns) for table, query in _ROWS.items()})
+
+
+Try = Callable[[sync.Holdfast, World], Any]
+_GONE = (errors.NotFoundError, errors.LeaseLostError, errors.LockLostError, errors.AuthenticationError)
+_TAKEN = (errors.AlreadyExistsError,)
+
+# What each verb is asked of the other tenant's things. It fails as if they were not there, or answers without them.
+TRIES: Final[dict[str, list[Try]]] = {
+    "agents.register": [lambda s, w: s.agents.register("their-agent", version="1.0.0")],
+    "agents.authenticate": [lambda s, w: s.agents.authenticate("their-agent", w.token)],
+    "agents.get": [lambda s, w: s.agents.get("their-agent")],
+    "agents.list": [lambda s, w: s.agents.list()],
+    "agents.set_status": [lambda s, w: s.agents.set_status("their-agent", "SUSPENDED")],
+    "flows.start": [
+        lambda s, w: s.flows.start("their-agent"),
+        lambda s, w: s.flows.start("our-agent", parent=w.dfid),
+        lambda s, w: s.flows.start("our-agent", dfid=w.dfid),
+    ],
+    "flows.run": [lambda s, w: _enter(s, "their-agent"), lambda s, w: _enter(s, None, resume=w.clean)],
+    "flows.transition": [lambda s, w: s.flows.transition(w.dfid, "COMPLETED")],
+    "flows.get": [lambda s, w: s.flows.get(w.dfid)],
+    "flows.tree": [lambda s, w: s.flows.tree(w.dfid)],
+    "flows.list": [lambda s, w: s.flows.list(), lambda s, w: s.flows.list(agent_id="their-agent")],
+    "flows.transitions": [lambda s, w: s.flows.transitions(w.dfid)],
+    "flows.timeline": [lambda s, w: s.flows.timeline(w.dfid)],
+    "flows.orphans": [lambda s, w: s.flows.orphans()],
+    "flows.lease": [lambda s, w: s.flows.lease(w.dfid, "we")],
+    "flows.heartbeat": [lambda s, w: s.flows.heartbeat(w.dfid, w.lease)],
+    "flows.release": [lambda s, w: s.flows.release(w.dfid, w.lease)],
+    "flows.recover": [lambda s, w: s.flows.recover("we")],
+    "flows.steps": [lambda s, w: s.flows.steps(w.dfid)],
+    "contexts.put": [lambda s, w: s.contexts.put(w.dfid, 1), lambda s, w: s.contexts.put(w.clean, 1)],
+    "contexts.update": [lambda s, w: s.contexts.update(w.clean, 1, expected_version=0)],
+    "contexts.read": [lambda s, w: s.contexts.read(w.dfid)],
+    "contexts.take": [lambda s, w: s.contexts.take(w.dfid)],
+    "state.put": [lambda s, w: s.state.put("their-agent", 1)],
+    "state.update": [lambda s, w: s.state.update("their-agent", 1, expected_version=0)],
+    "state.read": [lambda s, w: s.state.read("their-agent")],
+    "feedback.record": [
+        lambda s, w: s.feedback.record("their-agent", w.own, status="x"),
+        lambda s, w: s.feedback.record("our-agent", w.dfid, status="x"),
+    ],
+    "feedback.trajectory": [lambda s, w: s.feedback.trajectory("their-agent")],
+    "audit.record": [lambda s, w: s.audit.record(w.dfid, "X")],
+    "audit.get": [lambda s, w: s.audit.get(w.event)],
+    "audit.for_flow": [lambda s, w: s.audit.for_flow(w.dfid)],
+    "audit.search": [lambda s, w: s.audit.search(), lambda s, w: s.audit.search(event_type=SECRET)],
+    "ledger.append": [lambda s, w: s.ledger.append(w.dfid, 1, context_ref="", evidence_hash="")],
+    "ledger.get": [lambda s, w: s.ledger.get(w.dfid)],
+    "ledger.list": [lambda s, w: s.ledger.list()],
+    "locks.acquire": [
+        lambda s, w: s.locks.acquire(w.dfid, {"r": 1}),
+        lambda s, w: s.locks.acquire(w.own, {"resource": 1}, timeout_s=0),
+    ],
+    "locks.try_acquire": [
+        lambda s, w: s.locks.try_acquire(w.dfid, {"r": 1}),
+        lambda s, w: s.locks.try_acquire(w.own, {"resource": 1}),
+    ],
+    "locks.extend": [lambda s, w: s.locks.extend(w.dfid, "resource", ttl_s=9)],
+    "locks.release": [lambda s, w: s.locks.release(w.dfid, "resource")],
+    "locks.release_all": [lambda s, w: s.locks.release_all(w.dfid)],
+    "locks.list": [lambda s, w: s.locks.list(), lambda s, w: s.locks.list(dfid=w.dfid)],
+    "idempotency.once": [lambda s, w: s.idempotency.once("key", "another request", lambda: "own")],
+    "idempotency.get": [lambda s, w: s.idempotency.get("key")],
+    "idempotency.settle": [lambda s, w: s.idempotency.settle("key", 1)],
+    "idempotency.forget": [lambda s, w: s.idempotency.forget("key")],
+    "retries.reject": [lambda s, w: s.retries.reject(w.dfid)],
+    "retries.get": [lambda s, w: s.retries.get(w.dfid)],
+    "retries.allowed": [lambda s, w: s.retries.allowed(w.dfid)],
+    "sagas.mark_dirty": [lambda s, w: s.sagas.mark_dirty(w.clean, "x")],
+    "sagas.get": [lambda s, w: s.sagas.get(w.dfid)],
+    "sagas.list_dirty": [lambda s, w: s.sagas.list_dirty()],
+    "sagas.compensate": [
+        lambda s, w: s.sagas.compensate(w.dfid, "NOOP"),
+        lambda s, w: s.sagas.compensate(w.dfid, "ALERT_HUMAN"),
+    ],
+    "sagas.clear": [lambda s, w: s.sagas.clear(w.dfid, by="we")],
+    "escalations.request": [lambda s, w: s.escalations.request(w.dfid, reason="x")],
+    "escalations.resolve": [lambda s, w: s.escalations.resolve(w.asked, "APPROVED", by="we")],
+    "escalations.expire": [lambda s, w: s.escalations.expire(w.asked)],
+    "escalations.get": [lambda s, w: s.escalations.get(w.asked)],
+    "escalations.pending": [
+        lambda s, w: s.escalations.pending(),
+        lambda s, w: s.escalations.pending(agent_id="their-agent"),
+    ],
+    "escalations.wait": [lambda s, w: s.escalations.wait(w.asked, timeout_s=0)],
+    "battles.list": [lambda s, w: s.battles.list()],
+    "battles.get": [lambda s, w: s.battles.get("battle")],
+    "battles.reveal": [lambda s, w: s.battles.reveal("battle")],
+    "dbom.get": [lambda s, w: s.dbom.get("battle")],
+    "dbom.envelope": [lambda s, w: s.dbom.envelope("battle")],
+    "dbom.spread": [lambda s, w: s.dbom.spread()],
+    "dbom.check_intent": [lambda s, w: s.dbom.check_intent(lambda text: [1.0], battle_id="battle")],
+    "erase.subject": [lambda s, w: s.erase.subject("Ada")],
+    "imports.list": [lambda s, w: s.imports.list()],
+    "retention.prune": [
+        lambda s, w: s.retention.prune("flows", keep=0),
+        lambda s, w: s.retention.prune("audit", keep=0),
+        lambda s, w: s.retention.prune("feedback", keep=0),
+    ],
+    "retention.list": [lambda s, w: s.retention.list()],
+}
+ELSEWHERE: Final = {"battles.submit", "dbom.verify", "imports.dir", "imports.green_agent"}
+"""Verbs that take a file or make a record of one's own; test_battles.py has their namespaces."""
+
+
+def _enter(store: sync.Holdfast, agent_id: str | None, **options: Any) -> None:
+    with store.flows.run(agent_id, **options):
+        pass
+
+
+def verbs(store: Any) -> Iterator[tuple[str, Any]]:
+    for name, noun in vars(store).items():
+        if isinstance(noun, Noun):
+            shown = {verb: getattr(noun, verb) for verb in vars(type(noun)) if verb[0] != "_"}
+            yield from ((f"{name}.{verb}", bound) for verb, bound in shown.items() if callable(bound))
+
+
+def _shown(answer: Any) -> str:
+    plain = [each.to_dict() if hasattr(each, "to_dict") else each for each in _listed(answer)]
+    return json.dumps(plain, default=str)
+
+
+def _listed(answer: Any) -> Any:
+    return answer if isinstance(answer, list | tuple) else [answer]
+
+
+class Tenancy(OnStore):
+    def test_no_verb_sees_or_touches_another_namespace(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        world = theirs(store)
+        ours = sync.Holdfast(store.core, OURS)
+        before = store.read(lambda tx: rows_of(tx, THEIRS))
+        assert before.count(SECRET) > 20
+        clock.advance(1)
+        for name, tries in TRIES.items():
+            for attempt in tries:
+                try:
+                    told = _shown(attempt(ours, world))
+                except (*_GONE, *_TAKEN, errors.ConflictError) as error:
+                    told = json.dumps(error.to_dict())
+                assert SECRET not in told, name
+            assert store.read(lambda tx: rows_of(tx, THEIRS)) == before, name
+
+    def test_what_is_there_is_refused_as_if_it_were_not(self, store: sync.Holdfast) -> None:
+        world = theirs(store)
+        ours = sync.Holdfast(store.core, OURS)
+        for name in ("flows.get", "flows.transition", "flows.timeline", "audit.get", "escalations.get", "sagas.get"):
+            with pytest.raises(errors.NotFoundError):
+                TRIES[name][0](ours, world)
+        for name in ("agents.list", "flows.list", "audit.search", "locks.list", "escalations.pending", "ledger.list"):
+            assert "their-agent" not in _shown(TRIES[name][0](ours, world))
+        assert TRIES["idempotency.once"][0](ours, world) == "own"
+        assert len(TRIES["locks.acquire"][1](ours, world)) == 1
+
+    def test_every_verb_with_a_namespace_is_tried(self, store: sync.Holdfast) -> None:
+        scoped = {name for name, verb in verbs(store) if "ns" in inspect.signature(verb).parameters}
+        assert scoped | {"flows.run"} == TRIES.keys() | ELSEWHERE
+        decisions = {name for name, _ in verbs(Decisions(store))}
+        assert decisions - scoped == {"flows.run", "sweep.run"}
+
+    def test_every_table_with_a_namespace_is_compared(self) -> None:
+        scripts = "".join(step.text for step in migrate.shipped("kernel"))
+        made = re.findall(r"CREATE TABLE (\w+) \((.*?)\n\);", scripts, re.DOTALL)
+        assert {table for table, columns in made if "\n  ns TEXT" in columns} == _TABLES.keys()
+
+    def test_another_namespace_cannot_be_asked_for(self, store: sync.Holdfast) -> None:
+        ours = sync.Holdfast(store.core, OURS)
+        with pytest.raises(errors.NamespaceError):
+            ours.agents.list(ns=THEIRS)
+        with pytest.raises(errors.NamespaceError):
+            ours.battles.list(ns=None)  # which is all of them
+        with pytest.raises(errors.NamespaceError):
+            _enter(ours, "their-agent", ns=THEIRS)
+        assert ours.agents.list(ns=OURS).agents == ()
+        assert [agent.ns for agent in store.agents.list(ns="main").agents] == ["main"]
+
+    def test_a_decision_stays_in_the_namespace_of_its_store(self, store: sync.Holdfast) -> None:
+        ours = sync.Holdfast(store.core, OURS)
+        ours.agents.register("our-agent", version="1.0.0")
+
+        @ours.decision(flow_type="trade", agent="our-agent")
+        def trade(flow: Any) -> str:
+            flow.step("buy", lambda: 1)
+            return str(flow.dfid)
+
+        assert ours.flows.get(trade()).ns == OURS
+        with pytest.raises(errors.NamespaceError):
+            trade.opening(ns=THEIRS)()
+
+    def test_duties_of_the_whole_store_are_refused(self, store: sync.Holdfast) -> None:
+        ours = sync.Holdfast(store.core, OURS)
+        for name, verb in verbs(ours):
+            if "ns" not in inspect.signature(verb).parameters and name != "flows.run":
+                with pytest.raises(errors.NamespaceError):
+                    verb()
+
+    def test_a_store_opened_for_a_namespace_works_in_it_on_both_faces(self, store: sync.Holdfast) -> None:
+        if not self.shared:
+            return
+        with self.open(ns=OURS) as ours:
+            ours.agents.register("our-agent", version="1.0.0")
+            with ours.flows.run("our-agent") as flow:
+                assert flow.step("one", lambda: 1) == 1
+            assert ours.flows.get(flow.dfid).ns == OURS
+
+        async def there() -> str:
+            face = Holdfast(store.core, OURS)
+            async with face.flows.run("our-agent") as flow:
+                pass
+            return (await face.flows.get(flow.dfid)).ns
+
+        assert asyncio.run(there()) == OURS
+
+
+class TestSqlite(OnSqlite, Tenancy):
+    pass
+
+
+class TestMemory(InMemory, Tenancy):
+    pass
+
+
+class TestPostgres(OnPostgres, Tenancy):
+    pass

@@ -1,0 +1,119 @@
+"""Timelines: one story out of many tables, whole, in order, a page at a time; and flows that have lost their worker."""
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.model.timelines import Happening, Timeline
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+
+
+def _told(timeline: Timeline) -> list[tuple[str, str, str | None]]:
+    return [(each.kind, each.what, each.note) for each in timeline.happened]
+
+
+def _eventful(store: sync.Holdfast, clock: FrozenClock) -> tuple[str, str]:
+    """A flow with a child, a step, a lock, a question with its answer, an audit event."""
+    with store.flows.run("trader", flow_type="trade") as flow:
+        clock.advance(1)
+        flow.step("quote", lambda: 7)
+        clock.advance(1)
+        flow.lock({"usd": 5}, capacity=10)
+        child = store.flows.start("trader", parent=flow.dfid, flow_type="check")
+        clock.advance(1)
+        asked = store.escalations.request(flow.dfid, reason="over limit", proposal={"buy": 1})
+        clock.advance(1)
+        store.escalations.resolve(asked.id, "APPROVED", by="ann", comment="go")
+        store.audit.record(child.dfid, "LOOKED", severity="WARNING")
+        parent = flow.dfid
+        assert _told(store.flows.timeline(parent)) == [
+            ("opened", "trade 1.0", "by trader"),
+            ("transition", "RUNNING", None),
+            ("step begun", "quote", None),
+            ("step ended", "quote DONE", None),
+            ("opened", "check 1.0", "by trader"),
+            ("lock", "usd", "fence 1"),
+            ("asked", "over limit", "LOW_IMPACT"),
+            ("transition", "WAITING_ESCALATION", "over limit"),
+            ("answered", "APPROVED by ann", "go"),
+            ("transition", "RUNNING", "APPROVED by ann"),
+            ("audit", "LOOKED", "WARNING"),
+        ]
+        clock.advance(1)
+    return parent, child.dfid
+
+
+class Timelines(OnStore):
+    def test_a_timeline_tells_of_a_flow_and_all_below_it_in_order(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        parent, child = _eventful(store, clock)
+        running(store)
+        told = store.flows.timeline(parent)
+        assert (told.tree.flow, told.tree.children[0].flow) == (store.flows.get(parent), store.flows.get(child))
+        assert told.steps == store.flows.steps(parent)
+        assert (told.happened[-1].kind, told.happened[-1].what) == ("transition", "COMPLETED")
+        assert {each.dfid for each in told.happened} == {parent, child}
+        assert "lock" not in {each.kind for each in told.happened}
+        moments = [each.at for each in told.happened]
+        assert moments == sorted(moments)
+
+    def test_a_timeline_begins_at_any_flow_of_a_tree(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        _, child = _eventful(store, clock)
+        told = store.flows.timeline(child)
+        assert (told.tree.flow.dfid, told.tree.children, told.steps) == (child, (), ())
+        assert [each.kind for each in told.happened] == ["opened", "audit"]
+
+    def test_pages_go_on_where_the_page_before_ended(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        parent, _ = _eventful(store, clock)
+        whole, after = store.flows.timeline(parent), ""
+        pages: list[Happening] = []
+        while True:
+            page = store.flows.timeline(parent, after=after, limit=1)
+            pages += page.happened
+            if page.next is None:
+                break
+            after = page.next
+        assert tuple(pages) == whole.happened
+
+    @pytest.mark.parametrize("after", ["x", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z a b c", "1 2 3 4"])
+    def test_a_cursor_that_is_none_is_refused(self, store: sync.Holdfast, after: str) -> None:
+        dfid = running(store)
+        with pytest.raises(errors.InvalidInputError):
+            store.flows.timeline(dfid, after=after)
+        with pytest.raises(errors.NotFoundError):
+            store.flows.timeline("nowhere")
+
+    def test_orphans_are_seen_without_being_taken_in_hand(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        first, second, ended = running(store), running(store), running(store)
+        for dfid in (second, first, ended):
+            store.flows.lease(dfid, f"worker of {dfid}", lease_s=5)
+            clock.advance(1)
+        assert store.flows.orphans() == ()
+        store.flows.transition(ended, "COMPLETED")
+        clock.advance(5)
+        found = store.flows.orphans()
+        assert [(each.dfid, each.worker) for each in found] == [(one, f"worker of {one}") for one in (first, second)]
+        assert store.flows.orphans(limit=1) == found[:1]
+        assert store.flows.orphans() == found
+        for dfid in (first, second):
+            store.flows.lease(dfid, "next")
+        assert store.flows.orphans() == ()
+
+    def test_one_event_is_got_by_its_id(self, store: sync.Holdfast) -> None:
+        made = store.audit.record(running(store), "LOOKED", detail={"at": [1]})
+        assert store.audit.get(made.id) == made
+        with pytest.raises(errors.NotFoundError):
+            store.audit.get(made.id + 1)
+
+
+class TestSqlite(OnSqlite, Timelines):
+    pass
+
+
+class TestMemory(InMemory, Timelines):
+    pass
+
+
+class TestPostgres(OnPostgres, Timelines):
+    pass

@@ -1,0 +1,301 @@
+"""The commands of the runtime and of retention, through typer's runner; always a real store."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from holdfast import sync
+from holdfast.cli import draw
+from holdfast.cli.app import app
+from tests.unit.test_cli_evidence import home, parsed, run
+
+__all__ = ["home"]  # every test has a home of its own
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[sync.Holdfast]:
+    """The same store, as a program has it open."""
+    with sync.open(home) as store:
+        store.agents.register("trader", version="1.0.0")
+        yield store
+
+
+def running(store: sync.Holdfast, **options: Any) -> str:
+    dfid = store.flows.start("trader", **options).dfid
+    store.flows.transition(dfid, "RUNNING")
+    return dfid
+
+
+def test_an_agent_is_registered_shown_and_suspended(tmp_path: Path) -> None:
+    (tmp_path / "contract.json").write_text('{"limit": 10}')
+    made = parsed("agents", "register", "trader", "--version", "1.2.0", "--contract", "contract.json")
+    assert (made["agent"]["contract"], len(made["token"])) == ({"limit": 10}, 43)
+    assert parsed("agents", "show", "trader") == made["agent"]
+    run("agents", "set-status", "trader", "SUSPENDED", "--reason", "under review")
+    [agent] = parsed("agents", "list", "--status", "SUSPENDED")["agents"]
+    assert (agent["agent_id"], agent["suspension_reason"]) == ("trader", "under review")
+    assert "under review" in run("agents", "list").stdout
+    assert parsed("agents", "list", "--status", "ACTIVE")["agents"] == []
+    assert run("agents", "list", "--status", "ACTIVE").stdout == "none\n"
+
+
+def test_what_the_kernel_refuses_has_its_exit_code() -> None:
+    run("agents", "show", "nobody", code=3)
+    run("agents", "register", "trader", "--version", "2.0.0", code=4)
+    run("agents", "register", "trader", "--version", "1.0.0")
+    run("agents", "set-status", "trader", "ASLEEP", code=2)
+    run("agents", "list", "--limit", "0", code=2)
+    for words in (("flows", "show", "x"), ("audit", "show", "1"), ("escalations", "show", "1"), ("sagas", "show", "x")):
+        assert parsed(*words, code=3)["error"]["code"] == "not_found"
+
+
+def test_flows_are_listed_by_filter_and_page_by_page(store: sync.Holdfast) -> None:
+    first, second = running(store, flow_type="trade"), running(store, flow_type="check")
+    store.flows.transition(second, "COMPLETED")
+    assert [flow["dfid"] for flow in parsed("flows", "list", "--type", "trade")["flows"]] == [first]
+    assert [flow["dfid"] for flow in parsed("flows", "list", "--status", "COMPLETED")["flows"]] == [second]
+    assert parsed("flows", "list", "--agent", "nobody")["flows"] == []
+    assert parsed("flows", "list", "--since", "2999-01-01T00:00:00Z")["flows"] == []
+    page = parsed("flows", "list", "--limit", "1")
+    assert (page["flows"][0]["dfid"], page["next"]) == (first, first)
+    assert run("flows", "list", "--limit", "1").stdout.endswith(f"more: --after {first}\n")
+    assert parsed("flows", "list", "--after", page["next"])["flows"][0]["dfid"] == second
+    run("flows", "list", "--since", "yesterday", code=2)
+
+
+def _told(store: sync.Holdfast) -> str:
+    """A flow with a step, a child with two, and a question."""
+    with store.flows.run("trader", flow_type="trade") as flow:
+        flow.step("quote", lambda: 7)
+        with store.flows.run("trader", parent=flow.dfid, flow_type="check") as child:
+            child.step("look", lambda: 1)
+            child.step("look", lambda: 2)
+        asked = store.escalations.request(flow.dfid, reason="over limit")
+        store.escalations.resolve(asked.id, "APPROVED", by="ann", comment="[bold]fine[/bold]\x1b[2J")
+        return flow.dfid
+
+
+def test_a_flow_is_shown_as_a_tree_with_its_steps_and_a_timeline(store: sync.Holdfast) -> None:
+    dfid = _told(store)
+    tree, _, happened = run("flows", "show", dfid).stdout.partition("\n\n")
+    lines = tree.splitlines()
+    assert lines[0].startswith(f"{dfid}  COMPLETED  trade 1.0 by trader  ")
+    assert lines[1].startswith("├─ quote  DONE  ")
+    assert "  COMPLETED  check 1.0 by trader" in lines[2]
+    assert lines[3].startswith("   ├─ look  DONE  ")
+    assert lines[4].startswith("   └─ look (2)  DONE  ")
+    rows = happened.splitlines()
+    assert rows[0].split() == ["AT", "FLOW", "WHAT"]
+    assert [row.split()[2] for row in rows[1:]].count("transition") == 6
+    assert r"[bold]fine[/bold]\x1b[2J" in happened
+    assert happened.splitlines()[-1].split()[-2:] == ["transition", "COMPLETED"]
+
+
+def test_a_timeline_goes_on_where_the_page_before_ended(store: sync.Holdfast) -> None:
+    dfid = _told(store)
+    whole = parsed("flows", "show", dfid)
+    page = parsed("flows", "show", dfid, "--limit", "5")
+    rest = parsed("flows", "show", dfid, "--after", page["next"])
+    assert page["happened"] + rest["happened"] == whole["happened"]
+    assert f"more: --after '{page['next']}'" in run("flows", "show", dfid, "--limit", "5").stdout
+
+
+def test_trees_are_drawn_in_ascii_where_the_terminal_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow: dict[str, Any] = {"status": "RUNNING", "flow_type": "t", "flow_version": "1", "agent_id": "a"}
+    flow |= {"started_at": None, "completed_at": None}
+
+    def node(dfid: str, *below: Any) -> dict[str, Any]:
+        return {"flow": {**flow, "dfid": dfid}, "children": below}
+
+    tree = node("root", node("left", node("leaf")), node("right"))
+    monkeypatch.setattr(draw, "_unicode", lambda: False)
+    drawn = draw.timeline({"tree": tree, "steps": (), "happened": (), "next": None}).plain.splitlines()
+    assert [line.split("  RUNNING")[0] for line in drawn[:4]] == ["root", "|- left", "|  `- leaf", "`- right"]
+
+
+def test_steps_and_orphans_are_listed(store: sync.Holdfast) -> None:
+    dfid = _told(store)
+    assert [(step["name"], step["result"]) for step in parsed("flows", "steps", dfid)["steps"]] == [("quote", 7)]
+    assert "quote" in run("flows", "steps", dfid).stdout
+    lost = running(store)
+    store.flows.lease(lost, "gone", lease_s=0.001)
+    [orphan] = parsed("flows", "orphans")["orphans"]
+    assert (orphan["dfid"], orphan["worker"]) == (lost, "gone")
+    assert lost in run("flows", "orphans").stdout
+
+
+_AGENTS = """
+def register(store):
+    @store.decision(flow_type="trade", agent="trader")
+    def trade(flow, amount):
+        return flow.step("buy", lambda: amount)
+
+not_a_function = 1
+"""
+
+
+def test_what_a_dead_worker_left_is_run_again_by_its_function(store: sync.Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "my_agents.py").write_text(_AGENTS)
+
+    @store.decision(flow_type="trade", agent="trader", lease_s=0.001)
+    def trade(flow: Any, amount: int) -> None:
+        raise KeyboardInterrupt  # as if the worker were stopped
+
+    with pytest.raises(KeyboardInterrupt):
+        trade(7)
+    plain = running(store)
+    store.flows.lease(plain, "gone", lease_s=0.001)
+    assert {orphan["name"] for orphan in parsed("flows", "orphans")["orphans"]} == {"trade", None}
+    done = parsed("flows", "recover", "--register", "my_agents:register", "--worker", "cron")
+    assert [again["flow"]["status"] for again in done["again"]] == ["COMPLETED"]
+    assert [left["dfid"] for left in done["left"]] == [plain]
+    for wrong in ("my_agents", "my_agents:none", "no_such_module:register", "my_agents:not_a_function"):
+        run("flows", "recover", "--register", wrong, code=2)
+
+
+def test_a_flow_is_moved_by_hand_along_legal_edges_only(store: sync.Holdfast) -> None:
+    dfid = running(store)
+    assert parsed("flows", "transition", dfid, "CANCELLED", "--reason", "stuck")["status"] == "CANCELLED"
+    assert store.flows.transitions(dfid)[-1].reason == "stuck"
+    assert parsed("flows", "transition", dfid, "RUNNING", code=4)["error"]["code"] == "flow.illegal_transition"
+
+
+def test_locks_are_listed_and_released(store: sync.Holdfast) -> None:
+    dfid = running(store)
+    store.locks.try_acquire(dfid, {"usd": 3, "eur": 1}, capacity=10)
+    assert [lock["resource_id"] for lock in parsed("locks", "list", "--dfid", dfid)["locks"]] == ["eur", "usd"]
+    assert "usd" not in run("locks", "list", "--resource", "eur").stdout
+    assert parsed("locks", "release", dfid, "usd") == {"released": True}
+    assert parsed("locks", "release", dfid, "usd", code=3) == {"released": False}
+
+
+def test_a_question_is_listed_shown_and_answered_once(store: sync.Holdfast) -> None:
+    dfid = running(store)
+    asked = store.escalations.request(dfid, reason="over limit", proposal={"buy": 9}, impact="HIGH_IMPACT")
+    assert "over limit" in run("escalations", "list", "--agent", "trader").stdout
+    assert [each["id"] for each in parsed("escalations", "list")["escalations"]] == [asked.id]
+    assert parsed("escalations", "show", str(asked.id))["proposal"] == {"buy": 9}
+    run("escalations", "resolve", str(asked.id), "approve", code=2)  # by whom?
+    run("escalations", "resolve", str(asked.id), "maybe", "--by", "ann", code=2)
+    made = parsed("escalations", "resolve", str(asked.id), "approve", "--by", "ann", "--comment", "fine")
+    assert (made["status"], made["human_decision"], made["resolved_by"]) == ("APPROVED", "OVERRIDE", "ann")
+    again = parsed("escalations", "resolve", str(asked.id), "reject", "--by", "bob", code=4)
+    assert (again["error"]["code"], again["error"]["by"]) == ("escalations.resolved", "ann")
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "onward"), [("reject", "REJECTED", "FAILED"), ("cancel", "CANCELLED", "CANCELLED")]
+)
+def test_an_answer_moves_its_flow_on(store: sync.Holdfast, answer: str, status: str, onward: str) -> None:
+    dfid = running(store)
+    asked = store.escalations.request(dfid, reason="?")
+    assert parsed("escalations", "resolve", str(asked.id), answer, "--by", "ann")["status"] == status
+    assert store.flows.get(dfid).status == onward
+
+
+def test_another_proposal_is_approved_only(store: sync.Holdfast, tmp_path: Path) -> None:
+    asked = store.escalations.request(running(store), reason="?", proposal={"buy": 9})
+    (tmp_path / "less.json").write_text('{"buy": 1}')
+    run("escalations", "resolve", str(asked.id), "reject", "--by", "ann", "--proposal", "less.json", code=2)
+    made = parsed("escalations", "resolve", str(asked.id), "approve", "--by", "ann", "--proposal", "less.json")
+    assert (made["human_decision"], made["answer"], made["proposal"]) == ("MODIFY", {"buy": 1}, {"buy": 9})
+
+
+def test_events_are_listed_searched_and_shown(store: sync.Holdfast) -> None:
+    dfid, other = running(store), running(store)
+    first = store.audit.record(dfid, "LOOKED", detail={"a": 1})
+    second = store.audit.record(other, "FAILED", severity="ERROR")
+    assert [event["id"] for event in parsed("audit", "list", dfid)["events"]] == [first.id]
+    assert [event["id"] for event in parsed("audit", "search", "--severity", "ERROR")["events"]] == [second.id]
+    assert [event["id"] for event in parsed("audit", "search", "--type", "LOOKED")["events"]] == [first.id]
+    assert parsed("audit", "search", "--limit", "1")["next"] == first.id
+    assert parsed("audit", "show", str(first.id))["detail"] == {"a": 1}
+    assert "FAILED" in run("audit", "search").stdout
+    run("audit", "search", "--severity", "LOUD", code=2)
+
+
+def test_dirty_flows_are_listed_shown_and_cleared(store: sync.Holdfast) -> None:
+    dfid = running(store)
+    store.sagas.mark_dirty(dfid, "pay", {"order": 1})
+    assert [each["dfid"] for each in parsed("sagas", "list")["dirty"]] == [dfid]
+    assert parsed("sagas", "show", dfid)["partial_state"] == {"order": 1}
+    assert "pay" in run("sagas", "list").stdout
+    assert parsed("sagas", "clear", dfid, "--by", "ann") == {"cleared": True}
+    assert parsed("sagas", "clear", dfid, "--by", "ann", code=3) == {"cleared": False}
+
+
+def test_a_sweep_says_what_it_put_away(store: sync.Holdfast) -> None:
+    store.locks.try_acquire(running(store), {"usd": 1}, ttl_s=0.001)
+    assert parsed("sweep", "run")["locks"] == 1
+
+
+def test_what_has_had_its_time_is_counted_then_removed(store: sync.Holdfast) -> None:
+    dfid = _told(store)
+    words = ("retention", "prune", "flows", "--older-than-days", "0", "--who", "ann")
+    assert parsed(*words, "--dry-run")["count"] == 1
+    assert store.flows.get(dfid).ended
+    done = parsed(*words)
+    assert (done["count"], done["records"]["decision_flows"]) == (1, 2)
+    run("flows", "show", dfid, code=3)
+    [told] = parsed("retention", "list")["prunings"]
+    assert (told["what"], told["who"], told["count"]) == ("flows", "ann", 1)
+    assert "ann" in run("retention", "list").stdout
+    assert parsed("retention", "compact")["bytes_after"] > 0
+    run("retention", "prune", "flows", code=2)
+    run("retention", "prune", "battles", "--keep", "1", code=2)
+    assert parsed("verify", "--full")["verdict"] == "VALID"
+
+
+def test_no_command_looks_into_another_namespace(store: sync.Holdfast) -> None:
+    dfid = running(store)
+    store.audit.record(dfid, "LOOKED")
+    store.locks.try_acquire(dfid, {"usd": 1})
+    for noun, listed in (("agents", "agents"), ("flows", "flows"), ("locks", "locks"), ("sagas", "dirty")):
+        assert parsed(noun, "list", "--ns", "other")[listed] == []
+    assert parsed("audit", "search", "--ns", "other")["events"] == []
+    run("flows", "show", dfid, "--ns", "other", code=3)
+    run("agents", "show", "trader", "--ns", "other", code=3)
+
+
+@pytest.mark.parametrize("noun", ["agents", "flows", "locks", "escalations", "audit", "sagas", "sweep", "retention"])
+def test_every_command_prints_one_json_document_even_when_it_fails(noun: str) -> None:
+    group: Any = get_command(app)
+    for name in group.commands[noun].commands:
+        given = ["1"] * sum(each.param_type_name == "argument" for each in group.commands[noun].commands[name].params)
+        options = {
+            "register": ["--version", "9"],
+            "resolve": ["--by", "a"],
+            "clear": ["--by", "a"],
+            "recover": ["--register", "a"],
+        }.get(name, [])
+        given = {"resolve": ["1", "approve"], "prune": ["flows"]}.get(name, given)
+        done = parsed(noun, name, *given, *options, code=_CODES.get(f"{noun} {name}", 0))
+        assert isinstance(done, dict)
+
+
+_CODES = {
+    "agents show": 3,
+    "agents register": 4,
+    "agents set-status": 2,
+    "flows show": 3,
+    "flows recover": 2,
+    "flows transition": 2,
+    "locks release": 3,
+    "escalations show": 3,
+    "escalations resolve": 3,
+    "audit show": 3,
+    "sagas show": 3,
+    "sagas clear": 3,
+    "retention prune": 2,
+}
+
+
+def test_json_and_people_are_told_the_same(store: sync.Holdfast) -> None:
+    dfid = _told(store)
+    plain = json.dumps(parsed("flows", "show", dfid))
+    for row in run("flows", "show", dfid).stdout.partition("\n\n")[2].splitlines()[1:]:
+        assert row.split()[0] in plain

@@ -1,0 +1,65 @@
+"""Opening a store: what is left behind when it fails, and what was left behind by others."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.config import Paths
+from holdfast.db.sqlite import copying
+from holdfast.upkeep import swap
+from tests.places import submit
+
+
+def test_an_opening_that_fails_at_its_last_step_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise errors.UnavailableError("no disk")
+
+    monkeypatch.setattr("holdfast.upkeep.erase.at_opening", fail)
+    before = set(threading.enumerate())
+    with pytest.raises(errors.UnavailableError):
+        sync.open(tmp_path)
+    assert set(threading.enumerate()) <= before
+    assert not copying.in_use(tmp_path / "kernel.db")
+
+
+def test_an_exchange_that_dies_while_an_opening_waits_is_finished_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the opening would find no database, make a new one, and lose whatever is written to it."""
+    with sync.open(tmp_path) as store:
+        submit(store, "mine")
+    paths, presence = Paths.find(tmp_path), swap.Presence
+
+    def left_in_the_middle(paths: Paths, **options: Any) -> swap.Presence:
+        monkeypatch.setattr(swap, "Presence", presence)
+        staged, aside = paths.data / ".restoring", paths.data / "before-restore-x"
+        staged.mkdir()
+        aside.mkdir()
+        (staged / "kernel.db").write_bytes((paths.data / "kernel.db").read_bytes())
+        (paths.data / "restore.json").write_text(json.dumps({"v": 1, "aside": aside.name, "out": ["kernel.db"]}))
+        (paths.data / "kernel.db").rename(aside / "kernel.db")
+        return presence(paths, **options)
+
+    monkeypatch.setattr(swap, "Presence", left_in_the_middle)
+    with sync.open(tmp_path) as store:
+        assert [battle.battle_id for battle in store.battles.list().battles] == ["mine"]
+    assert not swap.under_way(paths)
+
+
+def test_an_opening_waits_only_as_long_as_an_exchange_takes(tmp_path: Path) -> None:
+    """Who settles the files of a server's restore has the store open, and keeps it open."""
+    sync.open(tmp_path).close()
+    paths = Paths.find(tmp_path)
+    journal = paths.data / "restore.json"
+    journal.write_text("{}")
+    other = swap.Presence(paths, alone=False)
+    threading.Timer(0.2, journal.unlink).start()
+    with sync.open(tmp_path) as store:
+        assert store.status().first_run is False
+    other.end()
