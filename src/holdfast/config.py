@@ -87,6 +87,7 @@ class Paths:
     keys = _Under("config", "keys")
     heads = _Under("state", "heads.jsonl")
     lockdown = _Under("state", "lockdown.json")
+    degraded = _Under("state", "degraded.json")
 
     @classmethod
     def find(cls, home: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ) -> "Paths":
@@ -142,13 +143,16 @@ class Retention:
 
 @dataclass(frozen=True)
 class Provider:
-    """One backend of the storage provider; `fallback` names the types to try next, in order."""
+    """One backend of the storage provider.
+
+    `fallback` names the types to try next, in order; none named (None) is memory, an empty list is nothing.
+    """
 
     type: str
     connection: str | None = field(default=None, repr=False)
     path: str | None = None
     dimensions: int = 384
-    fallback: tuple[str, ...] = ()
+    fallback: tuple[str, ...] | None = None
     threshold: int | None = None
     retention: Retention = Retention()
 
@@ -171,13 +175,19 @@ def load(
     project: Path | None = None,
     env: Mapping[str, str] = os.environ,
     strict: bool = True,
+    given: Path | Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Read the settings; `project` is where the walk up to a project begins, None leaves projects out."""
+    """Read the settings; `project` is where the walk up to a project begins, None leaves projects out.
+
+    `given` takes the place of all files: another file, which must be there, or the settings themselves.
+    """
     reading = _Reading(env, strict)
     root = find_project(project) if project else None
     files = [paths.config_file, *([root / ".holdfast" / "config.yaml"] if root else [])]
-    found = [file for file in files if os.path.lexists(file)]
+    found = [given] if isinstance(given, Path) else [file for file in files if os.path.lexists(file) and given is None]
     trees = [reading.file(file) for file in found]
+    if isinstance(given, Mapping):
+        trees = [reading.clean(given, _SCHEMA, Path("settings"))]
     providers = {kind: _provider(kind, [tree.get("providers", {}).get(kind, {}) for tree in trees]) for kind in _TYPES}
     database_url, providers["relational"] = reading.database(url, providers["relational"])
     profile = next((tree["profile"] for tree in reversed(trees) if "profile" in tree), "default")
@@ -193,8 +203,9 @@ def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
         same = tree.get("type", merged["type"]) == merged["type"]
         merged = {**(merged if same else {}), **tree}
         retention = {**(retention if same else {}), **tree.get("retention", {})}
-    chain = merged.get("fallback", ())
-    merged["fallback"] = (chain,) if isinstance(chain, str) else tuple(chain)
+    if "fallback" in merged:
+        chain = merged["fallback"]
+        merged["fallback"] = (chain,) if isinstance(chain, str) else tuple(chain)
     return Provider(**{**merged, "retention": Retention(**retention)})
 
 

@@ -135,6 +135,12 @@ class QueryError(DatabaseError):
     code = "database.query"
 
 
+class ForbiddenSqlError(QueryError):
+    """SQL of services may use the membrane's tables and make its own: no settings, no other database, no BEGIN."""
+
+    code, status = "database.forbidden", 403
+
+
 class UnavailableError(DatabaseError):
     """The database cannot be reached or opened: check path, permissions, disk, address and server, then try again."""
 
@@ -187,6 +193,12 @@ class WriterDeadError(DatabaseError):
     """The writer stopped for the reason named as cause: open the store again, and read before you repeat this call."""
 
     code, status = "database.writer_dead", 503
+
+
+class IdleTransactionError(DatabaseError):
+    """The block said nothing for too long and was rolled back: run it again, and wait for nothing inside it."""
+
+    code, status = "database.idle_transaction", 503
 
 
 class ReadLimitError(DatabaseError):
@@ -379,3 +391,36 @@ class CompensationFailedError(HoldfastError):
     """The flow is still dirty and keeps its locks: mend the cause, then compensate again."""
 
     code, status, exit_code = "sagas.compensation_failed", 500, 6
+
+
+# --- storage -----------------------------------------------------------------------------------------------------
+
+
+class StorageBusyError(HoldfastError):
+    """The storage is migrating or recovering and takes no other work; try again when that is done."""
+
+    code, status, exit_code = "storage.busy", 503, 6
+
+
+class BlobKeyError(InvalidInputError):
+    """Name the blob otherwise: `a/b.c`, no path, no control characters, at most 1,024 bytes; nothing was written."""
+
+    code = "blobs.key"
+
+
+class BlobCorruptError(CorruptError):
+    """The bytes of the blob are gone or altered: keep a copy, then put it again or restore a backup."""
+
+    code = "blobs.corrupt"
+
+
+class DimensionError(InvalidInputError):
+    """Give a vector with as many numbers as the store keeps; nothing was written."""
+
+    code = "vectors.dimensions"
+
+
+class EmbeddingMismatchError(ConflictError):
+    """The vectors kept are of another model or length: open the store with that one, or have it re-embedded."""
+
+    code = "vectors.embedding"

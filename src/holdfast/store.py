@@ -28,6 +28,7 @@ from holdfast.model.backup import Progress, Restored
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.runtime import sagas
+from holdfast.storage import degraded
 from holdfast.upkeep import courier, erase, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
@@ -71,6 +72,7 @@ class Store:
     def _degraded(self, where: dict[str, Any]) -> list[str]:
         found = list(self.settings.warnings)
         found += response.warnings(self.context)
+        found += degraded.warnings(degraded.read(self.paths)).values()
         found += courier.warnings(self._courier, os.environ)
         if where.get("path") == MEMORY:
             found.append("the store is in memory: nothing survives the end of this process")

@@ -18,17 +18,17 @@ _COLUMNS = sql_postgres(
     " || coalesce(' DEFAULT ' || pg_get_expr(d.adbin, d.adrelid), '')"
     " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
     " LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum"
-    " WHERE c.relnamespace = 'kernel'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped"
+    " WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped"
     ' ORDER BY c.relname COLLATE "C", a.attnum'
 )
 _CONSTRAINTS = sql_postgres(
     "SELECT c.relname, 'CONSTRAINT ' || o.conname || ' ' || pg_get_constraintdef(o.oid)"
     " FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid"
-    " WHERE c.relnamespace = 'kernel'::regnamespace AND o.contype IN ('p', 'u', 'f', 'c')"
+    " WHERE c.relnamespace = current_schema()::regnamespace AND o.contype IN ('p', 'u', 'f', 'c')"
     ' ORDER BY c.relname COLLATE "C", o.conname COLLATE "C"'
 )
 _INDEXES = sql_postgres(
-    "SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'kernel'"
+    "SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = current_schema()"
     ' ORDER BY tablename COLLATE "C", indexname COLLATE "C"'
 )
 

@@ -12,14 +12,14 @@ import pytest
 import holdfast
 from holdfast import errors, sql, sync
 from holdfast.config import Paths
-from holdfast.content import sealing
+from holdfast.content import disk, sealing
 from holdfast.crypto import merkle, tlog_proof
 from holdfast.db import Call, Work, Write
 from holdfast.evidence import battles, erasable, erasures, log
 from holdfast.model.battles import Battle
 from holdfast.model.erasure import Erasure
 from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import disk, erase
+from holdfast.upkeep import erase
 from tests.places import Place, everything, submit
 
 SECRET = "the-very-secret-answer-17"
@@ -158,7 +158,7 @@ def test_the_name_is_taken_over_though_another_process_repaired_meanwhile(
             other.dbom.repair()
             shred(path)
 
-        monkeypatch.setattr("holdfast.upkeep.disk.shred", meanwhile)
+        monkeypatch.setattr("holdfast.content.disk.shred", meanwhile)
         store.erase.record("battles", str(erased.id))
         assert dbom_files(place, "shared") == {"dbom_shared.json": store.dbom.get("shared").text}
     place.sound()

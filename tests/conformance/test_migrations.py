@@ -178,9 +178,10 @@ class MigrationSuite(ABC):
             assert db.read(lambda tx: tx.all(_THINGS)).result() == [("by the second", 2)]
             assert db.backend.check() == []
 
-    def test_the_shipped_schema_is_the_golden_one(self) -> None:
-        with closing(self.open()) as db:
-            golden = Path(__file__).parent / "schema" / db.dialect / "kernel.sql"
+    @pytest.mark.parametrize("space", ["kernel", "membrane", "telemetry"])
+    def test_the_shipped_schema_is_the_golden_one(self, space: str) -> None:
+        with closing(self.open(space=space)) as db:
+            golden = Path(__file__).parent / "schema" / db.dialect / f"{space}.sql"
             found = dump(db)
         if os.environ.get("HOLDFAST_UPDATE_GOLDEN"):
             golden.parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from contextlib import closing
-from importlib import resources
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import apsw
@@ -12,7 +11,7 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.db import Migration, migrate, open_database
+from holdfast.db import open_database
 from holdfast.db.sql import QUERIES, Query
 
 OPTIONAL = {"fastapi", "uvicorn", "jinja2", "obstore", "opentelemetry", "mcp", "langgraph", "agents", "google"} | {
@@ -49,28 +48,38 @@ def _ours(query: Query) -> bool:
 SHIPPED = [query for query in QUERIES if _ours(query)]
 
 
-def _migrations() -> list[Migration]:
-    """Those of every space, side by side in one database."""
-    spaces = sorted(
-        folder.name for folder in (resources.files("holdfast.db") / "migrations").iterdir() if folder.is_dir()
-    )
-    return [Migration(f"{space}_{step.name}", step.text) for space in spaces for step in migrate.shipped(space)]
+SPACES = ("kernel", "membrane", "telemetry")
+Postgres = dict[str, "psycopg.Connection[tuple[object, ...]]"]
+
+
+def _space(query: Query) -> str:
+    """The database that a query is for: services have names of tables in common with the kernel."""
+    if query.where.startswith("holdfast.storage.telemetry"):
+        return "telemetry"
+    return "membrane" if query.where.startswith(("holdfast.storage.", "holdfast.db.postgres.login")) else "kernel"
 
 
 @pytest.fixture(scope="module")
-def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
-    path: Path = tmp_path_factory.mktemp("queries") / "kernel.db"
-    open_database(path, migrations=_migrations()).close()
-    with closing(apsw.Connection(str(path))) as connection:
-        yield connection
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, apsw.Connection]]:
+    folder: Path = tmp_path_factory.mktemp("queries")
+    with ExitStack() as stack:
+        connections = {}
+        for space in SPACES:
+            open_database(folder / f"{space}.db", space=space).close()
+            connections[space] = stack.enter_context(closing(apsw.Connection(str(folder / f"{space}.db"))))
+        yield connections
 
 
 @pytest.fixture
-def postgres_kernel(postgres_url: str) -> Iterator["psycopg.Connection[tuple[object, ...]]"]:
-    open_database(postgres_url, migrations=_migrations()).close()
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("SET search_path TO kernel")
-        yield connection
+def postgres_spaces(postgres_url: str) -> Iterator[Postgres]:
+    with ExitStack() as stack:
+        connections: Postgres = {}
+        for space in SPACES:
+            open_database(postgres_url, space=space, workers=1).close()
+            connection = stack.enter_context(psycopg.connect(postgres_url, autocommit=True))
+            connection.execute(f"SET search_path TO {space}".encode())
+            connections[space] = connection
+        yield connections
 
 
 def _explain_sqlite(connection: apsw.Connection, query: Query) -> str | None:
@@ -105,16 +114,16 @@ def test_every_query_says_where_it_stands() -> None:
     assert all(query.where.rpartition(":")[2].isdigit() for query in SHIPPED)
 
 
-def test_sqlite_understands_every_query_of_the_product(sqlite: apsw.Connection) -> None:
+def test_sqlite_understands_every_query_of_the_product(sqlite: dict[str, apsw.Connection]) -> None:
     asked = [query for query in SHIPPED if query.sqlite]
-    assert [found for query in asked if (found := _explain_sqlite(sqlite, query))] == []
+    assert [found for query in asked if (found := _explain_sqlite(sqlite[_space(query)], query))] == []
 
 
 def test_postgres_understands_every_query_of_the_product(
-    postgres_kernel: "psycopg.Connection[tuple[object, ...]]",
+    postgres_spaces: Postgres,
 ) -> None:
     asked = [query for query in SHIPPED if _preparable(query) and not _only_sqlite(query)]
-    assert [found for query in asked if (found := _explain_postgres(postgres_kernel, query))] == []
+    assert [found for query in asked if (found := _explain_postgres(postgres_spaces[_space(query)], query))] == []
 
 
 def _only_sqlite(query: Query) -> bool:
@@ -131,23 +140,21 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
-def test_a_wrong_query_would_be_found_on_sqlite(sqlite: apsw.Connection, text: str) -> None:
-    assert _explain_sqlite(sqlite, Query(text, text, "here:1", -1)) is not None
+def test_a_wrong_query_would_be_found_on_sqlite(sqlite: dict[str, apsw.Connection], text: str) -> None:
+    assert _explain_sqlite(sqlite["kernel"], Query(text, text, "here:1", -1)) is not None
 
 
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
-def test_a_wrong_query_would_be_found_on_postgres(
-    postgres_kernel: "psycopg.Connection[tuple[object, ...]]", text: str
-) -> None:
-    assert _explain_postgres(postgres_kernel, Query(text, text, "here:1", -1)) is not None
+def test_a_wrong_query_would_be_found_on_postgres(postgres_spaces: Postgres, text: str) -> None:
+    assert _explain_postgres(postgres_spaces["kernel"], Query(text, text, "here:1", -1)) is not None
 
 
-def test_explaining_changes_nothing(sqlite: apsw.Connection) -> None:
-    before = sqlite.total_changes()
+def test_explaining_changes_nothing(sqlite: dict[str, apsw.Connection]) -> None:
+    before = [sqlite[space].total_changes() for space in SPACES]
     for query in SHIPPED:
         if query.sqlite:
-            _explain_sqlite(sqlite, query)
-    assert sqlite.total_changes() == before
+            _explain_sqlite(sqlite[_space(query)], query)
+    assert [sqlite[space].total_changes() for space in SPACES] == before
 
 
 def test_only_modules_of_optional_extras_were_left_out() -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from holdfast import errors
+from holdfast.content import disk
 from holdfast.upkeep import catalogue as backups
-from holdfast.upkeep import disk, swap
+from holdfast.upkeep import swap
 from tests.places import Place, submit
 
 KILLS = max(10, int(os.environ.get("HOLDFAST_KILLS", "100")) // 5)

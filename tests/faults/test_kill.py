@@ -7,7 +7,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,9 @@ def _writer(target: str, name: str) -> Iterator["subprocess.Popen[bytes]"]:
         process.stdout.close()
 
 
-def _kill_after(process: "subprocess.Popen[bytes]", delay_s: float) -> list[str]:
+def kill_after(
+    process: "subprocess.Popen[bytes]", delay_s: float, meanwhile: Callable[[], None] = lambda: None
+) -> list[str]:
     """Let it write for that long after its first answer, kill it, and give back what it acknowledged."""
     assert process.stdout is not None
     pipe = process.stdout.fileno()
@@ -54,6 +56,7 @@ def _kill_after(process: "subprocess.Popen[bytes]", delay_s: float) -> list[str]
         assert chunk, "the writer stopped by itself"
         data += chunk
         deadline = deadline or time.monotonic() + delay_s
+        meanwhile()
     process.kill()
     while chunk := os.read(pipe, 1 << 16):
         data += chunk
@@ -72,7 +75,7 @@ def _rounds(target: str, rounds: int, seed: int) -> int:
     chance, acknowledged = random.Random(seed), set[str]()
     for number in range(rounds):
         with _writer(target, f"w{number}") as process:
-            acknowledged.update(_kill_after(process, chance.uniform(0, 0.05)))
+            acknowledged.update(kill_after(process, chance.uniform(0, 0.05)))
         db = open_database(target, migrations=MIGRATIONS)
         try:
             _inspect(db, acknowledged)
@@ -98,9 +101,9 @@ def test_killing_one_of_four_processes_leaves_the_others_writing(tmp_path: Path,
     open_database(target, migrations=MIGRATIONS).close()
     with contextlib.ExitStack() as stack:
         writers = [stack.enter_context(_writer(target, f"w{n}")) for n in range(4)]
-        acknowledged = set(_kill_after(writers[0], 0.3))
+        acknowledged = set(kill_after(writers[0], 0.3))
         for writer in writers[killed:]:
-            acknowledged.update(_kill_after(writer, 0.2))
+            acknowledged.update(kill_after(writer, 0.2))
     db = open_database(target, migrations=MIGRATIONS)
     try:
         _inspect(db, acknowledged)

@@ -12,7 +12,7 @@ from holdfast import sync
 from holdfast.db import sql
 from holdfast.evidence import log
 from tests.conformance.logs import MIGRATIONS, check
-from tests.faults.test_kill import _kill_after
+from tests.faults.test_kill import kill_after
 
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "30"))
 _HANDLES = sql("SELECT leaf_id FROM things")
@@ -59,7 +59,7 @@ def _rounds(home: Path, url: str | None, rounds: int, seed: int) -> Memory:
     chance, memory = random.Random(seed), Memory()
     for _ in range(rounds):
         with _writer(home, url) as process:
-            memory.hear(_kill_after(process, chance.uniform(0, 0.08)))
+            memory.hear(kill_after(process, chance.uniform(0, 0.08)))
         with sync.open(home, url, migrations=MIGRATIONS) as store:
             memory.inspect(store)
     return memory
@@ -83,8 +83,8 @@ def test_when_the_sequencer_is_killed_another_goes_on(tmp_path: Path, postgres_u
     with _writer(home, postgres_url) as steady:
         for _ in range(max(6, KILLS // 5)):
             with _writer(home, postgres_url) as victim:
-                memory.hear(_kill_after(victim, 0.2))
-        memory.hear(_kill_after(steady, 0.1))
+                memory.hear(kill_after(victim, 0.2))
+        memory.hear(kill_after(steady, 0.1))
     with sync.open(home, postgres_url, migrations=MIGRATIONS) as store:
         memory.inspect(store)
 
@@ -95,7 +95,7 @@ def test_two_processes_grow_one_log_in_one_file(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         writers = [stack.enter_context(_writer(home)) for _ in range(2)]
         for writer in writers:
-            memory.hear(_kill_after(writer, 1.0))
+            memory.hear(kill_after(writer, 1.0))
     with sync.open(home, migrations=MIGRATIONS) as store:
         memory.inspect(store)
         assert len(memory.handles) > 512

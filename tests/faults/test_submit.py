@@ -17,7 +17,7 @@ from holdfast.evidence import dbomfiles
 from holdfast.model.battles import Battle
 from holdfast.model.verdicts import Verdict
 from tests.conformance.places import settled
-from tests.faults.test_kill import PARTS, _kill_after
+from tests.faults.test_kill import PARTS, kill_after
 
 _HEAD = sql("SELECT head FROM log_state")
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "100"))
@@ -65,7 +65,7 @@ def rounds(home: Path, url: str, count: int, seed: int) -> set[int]:
     chance, acknowledged = random.Random(seed), set[int]()
     for number in range(count):
         with submitter(home, url, f"w{number}") as process:
-            acknowledged.update(map(int, _kill_after(process, chance.uniform(0, 0.08))))
+            acknowledged.update(map(int, kill_after(process, chance.uniform(0, 0.08))))
         inspect(home, url, acknowledged)
     return acknowledged
 

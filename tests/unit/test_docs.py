@@ -141,9 +141,10 @@ def test_every_dependency_is_explained() -> None:
     assert not {package for package in packages if f"`{package}" not in explained}
 
 
-def test_every_table_of_the_kernel_is_in_the_format() -> None:
+@pytest.mark.parametrize("space", ["kernel", "membrane", "telemetry"])
+def test_every_table_is_in_the_format(space: str) -> None:
     documented = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
-    scripts = "".join(step.text for step in migrate.shipped("kernel"))
+    scripts = "".join(step.text for step in migrate.shipped(space))
     tables = re.findall(r"CREATE TABLE (\w+)", scripts)
     assert [table for table in tables if f"`{table}`" not in documented] == []
 

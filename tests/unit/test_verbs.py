@@ -7,9 +7,9 @@ from typing import assert_type
 
 import pytest
 
-from holdfast.db import MEMORY, Refused, Tx, Work, Write, ask, open_database
+from holdfast.db import MEMORY, Give, Refused, Stream, Tx, Work, Write, ask, call, open_database
 from holdfast.errors import ConflictError
-from holdfast.faces import AsyncFace, Face, Noun, Reads, Runs, SyncFace, Writes
+from holdfast.faces import AsyncFace, Face, Noun, Reads, Runs, StreamsWith, SyncFace, Writes
 
 
 def double(tx: Tx, number: int, *, times: int = 1) -> int:
@@ -78,3 +78,65 @@ def test_wrong_arguments_fail_like_a_call_of_the_operation() -> None:
             numbers.double(1, tims=2)  # type: ignore[call-arg]
         with pytest.raises(TypeError, match="missing"):
             numbers.double()  # type: ignore[call-arg]
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+class Bowl:
+    """What the noun below holds; says when it was put away."""
+
+    closed = False
+
+
+def pieces(bowl: Bowl, count: int, *, fail_at: int = -1) -> Stream[str]:
+    """Numbers, one after the other."""
+    try:
+        for number in range(count):
+            if number == fail_at:
+                raise ConflictError("enough")
+            doubled = yield from ask(Write(lambda tx: double(tx, number)))  # noqa: B023
+            yield Give(str((yield from call(int, doubled))))
+    finally:
+        bowl.closed = True
+
+
+class Bowls(Noun[Face]):
+    pieces = StreamsWith(pieces)
+
+    def __init__(self, face: Face) -> None:
+        super().__init__(face)
+        self._bowl = Bowl()
+
+    @property
+    def held(self) -> Bowl:
+        return self._bowl
+
+
+def test_a_stream_is_an_iterator_in_the_sync_face() -> None:
+    with closing(open_database(MEMORY)) as database:
+        bowls = Bowls(SyncFace(database))
+        assert assert_type(list(bowls.pieces(3)), list[str]) == ["0", "2", "4"]
+        with pytest.raises(ConflictError):
+            list(bowls.pieces(3, fail_at=1))
+        assert str(inspect.signature(bowls.pieces)).startswith("(count: int, *, fail_at: int = -1)")
+
+
+def test_a_stream_is_an_async_iterator_in_the_async_face() -> None:
+    async def play(bowls: Bowls[AsyncFace]) -> None:
+        assert assert_type([piece async for piece in bowls.pieces(3)], list[str]) == ["0", "2", "4"]
+        with pytest.raises(ConflictError):
+            [piece async for piece in bowls.pieces(3, fail_at=1)]
+
+    with closing(open_database(MEMORY)) as database:
+        asyncio.run(play(Bowls(AsyncFace(database))))
+
+
+def test_a_stream_that_is_left_early_is_put_away() -> None:
+    with closing(open_database(MEMORY)) as database:
+        bowls = Bowls(SyncFace(database))
+        stream = bowls.pieces(100)
+        assert next(stream) == "0"
+        assert not bowls.held.closed
+        stream.close()  # type: ignore[attr-defined]
+        assert bowls.held.closed

@@ -1,1 +1,1 @@
-"""What is stored once: content-addressed blocks, values, and the sealing of what belongs to a person."""
+"""What is stored once, what is sealed for a person, and files handled with care."""

@@ -5,11 +5,12 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from copy import copy
 from typing import Any, Protocol, TypeVar
 
 from holdfast.db.clock import Clock
 from holdfast.db.groups import Hooks
-from holdfast.db.pump import FUTURES, READS, SERIALIZABLE, UNGATED, Job, Pump
+from holdfast.db.pump import FUTURES, ONCE, READS, SERIALIZABLE, UNGATED, Job, Pump
 from holdfast.db.sql import Dialect
 from holdfast.db.topics import Topics
 from holdfast.db.tx import NOTHING, WAKE, Notes, Nothing, Tx
@@ -60,18 +61,20 @@ class Database:
         self.dialect: Dialect = backend.dialect
         self.first_run = False
         self._closing = threading.Lock()
-        self._closed = False
+        self._closed, self._handles = False, [1]
         hooks.after_commit.append(self._wake)
         _OPEN.add(self)
 
-    def write(self, fn: Callable[[Tx], T], *, ungated: bool = False, serializable: bool = False) -> "Future[T]":
+    def write(
+        self, fn: Callable[[Tx], T], *, ungated: bool = False, serializable: bool = False, once: bool = False
+    ) -> "Future[T]":
         """Run a function of a transaction; the future is done once its work is durable.
 
         `ungated` passes the gate (the lockdown's own records); `serializable` asks PostgreSQL for that isolation and is
-        always so on SQLite.
+        always so on SQLite; `once` is for what cannot run again, serializable too: it has a transaction of its own.
         """
         future: Future[T] = Future()
-        flags = UNGATED * ungated | SERIALIZABLE * serializable
+        flags = UNGATED * ungated | SERIALIZABLE * (serializable or once) | ONCE * once
         self.backend.writer.submit(Job(fn, FUTURES, future, flags))
         return future
 
@@ -95,6 +98,19 @@ class Database:
         """Whether any job is queued or under way."""
         return self.backend.writer.busy or self.backend.reader.busy
 
+    def share(self) -> "Database":
+        """Another handle on the same database, which is closed once all its handles are."""
+        other = copy(self)
+        with self._closing:
+            other._handles[0] += 1
+        _OPEN.add(other)
+        return other
+
+    @property
+    def closed(self) -> bool:
+        """Whether this handle was closed."""
+        return self._closed
+
     def close(self, timeout_s: float = 30.0) -> None:
         """Finish queued work, fail what cannot be finished in time, and close; may be called twice."""
         with self._closing:
@@ -102,7 +118,8 @@ class Database:
                 return
             self._closed = True
             _OPEN.discard(self)
-            if self._forked:
+            self._handles[0] -= 1
+            if self._forked or self._handles[0]:
                 return
             self.backend.reader.close(timeout_s)
             self.backend.writer.close(timeout_s)

@@ -8,15 +8,19 @@ sync face each own one driver (ops/). So `once`, `step` or waiting for a human i
             lock = yield from ask(Write(lambda tx: try_acquire(tx, resource)))
             if lock: return lock
             yield Wait(f"lock:{resource}", until)
+
+Work that answers bit by bit also yields `Give(value)`; the faces show it as an iterator.
 """
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from holdfast.db.tx import Tx
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,25 @@ class Wait:
     until: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Give(Generic[T_co]):
+    """Hand a value to whoever iterates over the work; it goes on when the next one is asked for."""
+
+    value: T_co
+
+
 Effect = Write[Any] | Read[Any] | Call[Any] | Wait
 Work = Generator[Effect, Any, T]
+Stream = Generator[Effect | Give[T], Any, None]
 
 
 def ask(effect: Write[T] | Read[T] | Call[T]) -> Generator[Effect, Any, T]:
     """Yield one effect and give its answer back with its type."""
     answer: T = yield effect
+    return answer
+
+
+def call(fn: Callable[..., T], /, *args: Any) -> Generator[Effect, Any, T]:
+    """Call something plain outside any transaction and give its answer back with its type."""
+    answer: T = yield Call(partial(fn, *args))
     return answer

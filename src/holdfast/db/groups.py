@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from holdfast.db.pump import SERIALIZABLE, UNGATED, Job, deliver
+from holdfast.db.pump import ONCE, SERIALIZABLE, UNGATED, Job, deliver
 from holdfast.db.tx import Notes, Refused, Tx
 from holdfast.errors import OutcomeUnknownError
 
@@ -129,10 +129,11 @@ class GroupWriter:
         together = [job for job in live if not job.flags & SERIALIZABLE]
         if together:
             self._together(together)
-        for job in live:
+            deliver(together)
+        for job in live:  # one of these may be a block that takes its time: the others need not wait for its end
             if job.flags & SERIALIZABLE:
                 self._alone(job)
-        deliver(live)
+                deliver([job])
         self.link.tidy()
         return []
 
@@ -186,7 +187,7 @@ class GroupWriter:
             else:
                 return
             assert job.error is not None
-            if attempt == self._retries or not self.link.retryable(job.error, together=False):
+            if attempt == self._retries or job.flags & ONCE or not self.link.retryable(job.error, together=False):
                 return
             time.sleep(random.uniform(0, min(0.5, 0.002 * 2**attempt)))  # noqa: S311 (jitter, not a secret)
 

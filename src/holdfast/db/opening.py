@@ -15,6 +15,7 @@ from holdfast.errors import ConfigError, InvalidInputError, MissingExtraError
 
 MEMORY = ":memory:"
 
+_SERVED = "membrane"
 _SQLITE = frozenset({"busy_s", "read_limit_s", "readers"})
 _POSTGRES = frozenset({"connect_s", "lock_s", "read_limit_s", "readers", "workers"})
 
@@ -36,8 +37,30 @@ def open_database(
     `read_limit_s` on SQLite; `workers`, `readers`, `connect_s`, `lock_s`, `read_limit_s` on PostgreSQL.
     """
     _refuse_unknown(options, _POSTGRES if is_url(target) else _SQLITE)
-    hooks, topics = hooks or Hooks(), Topics()
     steps = migrations_of.shipped(space) if migrations is None else migrations
+    same: dict[str, Any] = {"space": space, "hooks": hooks or Hooks(), "clock": clock, "random": random}
+    if not is_url(target) or space != _SERVED:
+        return _open(target, steps, migrate=migrate, **same, **options)
+    # Made by the owner, used under a login without further rights: services run SQL of their own there.
+    owner = _open(target, steps, migrate=migrate, **same, **options | {"workers": 1, "readers": 1})
+    owner.close()
+    database = _open(target, steps, migrate=False, **same, **options, owner=False)
+    database.first_run = owner.first_run
+    return database
+
+
+def _open(
+    target: str | Path,
+    steps: Sequence[Migration],
+    *,
+    space: str,
+    hooks: Hooks,
+    clock: Clock | None,
+    random: Random,
+    migrate: bool,
+    **options: Any,
+) -> Database:
+    topics = Topics()
     backend: Backend
     if is_url(target):
         backend, new, moment = _postgres(

@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 _LOOK_S = 0.005
 
-READS, UNGATED, SERIALIZABLE = 1, 2, 4
-"""Flags of a job: it only reads; the gate does not concern it; it wants that isolation."""
+READS, UNGATED, SERIALIZABLE, ONCE = 1, 2, 4, 8
+"""Flags of a job: it only reads; the gate does not concern it; it wants that isolation; it cannot run again."""
 
 
 class Outbox(Protocol):

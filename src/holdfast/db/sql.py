@@ -23,6 +23,16 @@ _TOKEN = re.compile(
 )
 _COMMENT = re.compile(r"\s+|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _RETURNS = re.compile(r"\bRETURNING\b", re.IGNORECASE)
+# What belongs to a session or a transaction is not in here: both are ours.
+_ASKED = frozenset(
+    re.findall(
+        r"\w+",
+        "ALTER ANALYZE COMMENT CREATE DELETE DROP EXPLAIN INSERT MERGE PRAGMA REINDEX REPLACE SELECT TABLE TRUNCATE"
+        " UPDATE VALUES WITH",
+    )
+)
+_QUOTED = re.compile(r"'(?:[^']|'')*'")
+_TEMPORARY = re.compile(r"\b(CREATE(\s+OR\s+REPLACE|\s+LOCAL|\s+GLOBAL)*|INTO)\s+(TEMP|TEMPORARY)\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 _TABLES = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?!SET\b)([a-z]\w*)", re.IGNORECASE)
 
@@ -113,6 +123,11 @@ def first_word(text: str) -> str:
         at = found.end()
     word = re.match(r"\w+", text[at:])
     return word[0].upper() if word else ""
+
+
+def may_ask(statement: str) -> bool:
+    """Whether SQL that is not ours may begin like this; what is not known is refused."""
+    return first_word(statement) in _ASKED and not _TEMPORARY.search(_QUOTED.sub("''", statement))
 
 
 def kind_of(text: str) -> Kind:

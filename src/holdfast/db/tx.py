@@ -11,17 +11,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from holdfast.db.clock import Clock, Ids, Random
-from holdfast.db.sql import Dialect, Query
-from holdfast.errors import HoldfastError
+from holdfast.db.sql import Dialect, Query, first_word, may_ask
+from holdfast.errors import ForbiddenSqlError, HoldfastError
 from holdfast.model.times import to_text
 
 Row = tuple[Any, ...]
 Notes = dict[str, list[Any]]
 
 WAKE = "wake"
+KEPT: Final = frozenset({"schema_migrations"})
+"""Tables that SQL which is not ours may read, but never change."""
+
 _POOL = 1024
 
 
@@ -39,6 +42,14 @@ class Refused:
     """An operation's answer when it must record *and* refuse: its writes are committed, then the error is raised."""
 
     error: Exception
+
+
+class Answer(NamedTuple):
+    """What a text of SQL gave: names and rows of its last statement, and how many rows all of them touched."""
+
+    columns: tuple[str, ...]
+    rows: list[Row]
+    touched: int
 
 
 class Tx(ABC):
@@ -74,6 +85,28 @@ class Tx(ABC):
     @abstractmethod
     def script(self, text: str, /) -> None:
         """Run several statements without parameters: migrations only."""
+
+    def ask(self, text: str, params: Mapping[str, Any], /) -> Answer:
+        """Run SQL that is not ours, one statement or several; a parameter that is missing is NULL.
+
+        What it may do is bounded: it stays in its database, changes nothing of `KEPT`, no setting and no transaction.
+        """
+        answer = Answer((), [], 0)
+        for statement in self.split(text):
+            if not may_ask(statement):
+                refused = f"{first_word(statement) or statement[:20]} is not for SQL of services"
+                raise ForbiddenSqlError(refused, statement=first_word(statement))
+            found = self.ask_one(statement, params)
+            answer = found._replace(touched=answer.touched + found.touched)
+        return answer
+
+    @abstractmethod
+    def split(self, text: str, /) -> Iterable[str]:
+        """The statements of a text that is not ours."""
+
+    @abstractmethod
+    def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
+        """One statement of `ask`."""
 
     @abstractmethod
     def fetch(self, query: Query, params: Mapping[str, Any], /) -> list[Row]:

@@ -1,20 +1,22 @@
 """The two faces of a database: `AsyncFace` for coroutines, `SyncFace` for threads.
 
-Each runs functions of a transaction (`write`, `read`), pages (`scan`) and work that spans transactions (`run`). A
-`Noun` declares, once for both, which operations it shows.
+Each runs functions of a transaction (`write`, `read`), pages (`scan`), work that spans transactions (`run`) and work
+that answers bit by bit (`stream`). A `Noun` declares, once for both, which operations it shows.
 """
 
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace, refuse_running_loop
-from holdfast.faces.verbs import Face, Noun, Reads, Runs, RunsWith, Writes, within
+from holdfast.faces.verbs import Face, Hears, Noun, Reads, Runs, RunsWith, StreamsWith, Writes, within
 
 __all__ = [
     "AsyncFace",
     "Face",
+    "Hears",
     "Noun",
     "Reads",
     "Runs",
     "RunsWith",
+    "StreamsWith",
     "SyncFace",
     "Writes",
     "refuse_running_loop",

@@ -4,10 +4,11 @@ import asyncio
 import inspect
 from asyncio import get_running_loop
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from holdfast.db.database import Database
-from holdfast.db.effects import Call, Effect, Read, Wait, Work, Write
+from holdfast.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Write
 from holdfast.db.pump import SERIALIZABLE
 from holdfast.db.sql import Query
 from holdfast.db.tx import Refused, Row, Tx
@@ -34,6 +35,14 @@ class AsyncFace:
         box = self._boxes.get(get_running_loop()) or self._new_box()
         return box.read(fn)
 
+    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
+        """Start a writing function that runs once, driven from outside; `hear` its end."""
+        return self.database.write(fn, once=True)
+
+    def hear(self, future: "Future[T]") -> "asyncio.Future[T]":
+        """The answer of another thread, to be awaited."""
+        return asyncio.wrap_future(future)
+
     def _new_box(self) -> LoopBox:
         loop = get_running_loop()
         self._boxes = {known: box for known, box in self._boxes.items() if not known.is_closed()}
@@ -54,15 +63,32 @@ class AsyncFace:
     async def run(self, work: Work[T]) -> T:
         """Drive work that spans transactions."""
         driver = Driver(work, self.database)
-        answer: Any = None
-        error: BaseException | None = None
-        while (effect := driver.next(answer, error)) is not None:
-            answer = error = None
-            try:
-                answer = await self._perform(effect, driver)
-            except BaseException as raised:
-                error = raised
+        effect = driver.next(None, None)
+        while effect is not None:
+            effect = await self._step(effect, driver)
         return driver.result  # type: ignore[return-value]
+
+    async def stream(self, work: Stream[T]) -> AsyncIterator[T]:
+        """Drive work that answers bit by bit, as fast as it is asked."""
+        driver: Driver[None] = Driver(work, self.database)
+        try:
+            effect = driver.next(None, None)
+            while effect is not None:
+                if isinstance(effect, Give):
+                    yield effect.value
+                    effect = driver.next(None, None)
+                else:
+                    effect = await self._step(effect, driver)
+        finally:
+            work.close()
+
+    async def _step(self, effect: Effect, driver: Driver[Any]) -> Any:
+        """Perform an effect; the next one."""
+        try:
+            answer = await self._perform(effect, driver)
+        except BaseException as raised:
+            return driver.next(None, raised)
+        return driver.next(answer, None)
 
     async def _perform(self, effect: Effect, driver: Driver[Any]) -> Any:
         match effect:

@@ -1,10 +1,11 @@
 """Driving work that spans transactions: what both faces share."""
 
 import random
+from collections.abc import Generator
 from typing import Any, Generic, TypeVar
 
 from holdfast.db.database import Database
-from holdfast.db.effects import Effect, Read, Wait, Work, Write
+from holdfast.db.effects import Read, Stream, Wait, Work, Write
 from holdfast.model.times import to_micros
 
 T = TypeVar("T")
@@ -13,14 +14,15 @@ T = TypeVar("T")
 class Driver(Generic[T]):
     """One run of a work: what both faces share."""
 
-    def __init__(self, work: Work[T], database: Database) -> None:
-        self._work, self._database = work, database
+    def __init__(self, work: Work[T] | Stream[Any], database: Database) -> None:
+        self._work: Generator[Any, Any, Any] = work
+        self._database = database
         self._waits = 0
         self.since = database.topics.epoch
         self.result: T | None = None
 
-    def next(self, answer: Any, error: BaseException | None) -> Effect | None:
-        """The next effect, or None when the work is done."""
+    def next(self, answer: Any, error: BaseException | None) -> Any:
+        """The next effect (of a stream also `Give`), or None when the work is done."""
         try:
             effect = self._work.throw(error) if error is not None else self._work.send(answer)
         except StopIteration as stop:

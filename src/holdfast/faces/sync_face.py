@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from holdfast.db.database import Database
-from holdfast.db.effects import Call, Effect, Read, Wait, Work, Write
+from holdfast.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Write
 from holdfast.db.sql import Query
 from holdfast.db.tx import NOTHING, Refused, Row, Tx
 from holdfast.errors import InvalidInputError, RunningLoopError
@@ -37,6 +37,15 @@ class SyncFace:
         answer = self.database.peek(fn, _PEEK_S)
         return self.database.read(fn).result() if answer is NOTHING else answer
 
+    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
+        """Start a writing function that runs once, driven from outside; `hear` its end."""
+        refuse_running_loop()
+        return self.database.write(fn, once=True)
+
+    def hear(self, future: "Future[T]") -> T:
+        """The answer of another thread."""
+        return future.result()
+
     def scan(
         self, query: Query, *, by: Callable[[Row], Any], after: Any, page: int = 500, **params: Any
     ) -> Iterator[Row]:
@@ -52,15 +61,33 @@ class SyncFace:
         """Drive work that spans transactions."""
         refuse_running_loop()
         driver = Driver(work, self.database)
-        answer: Any = None
-        error: BaseException | None = None
-        while (effect := driver.next(answer, error)) is not None:
-            answer = error = None
-            try:
-                answer = self._perform(effect, driver)
-            except BaseException as raised:
-                error = raised
+        effect = driver.next(None, None)
+        while effect is not None:
+            effect = self._step(effect, driver)
         return driver.result  # type: ignore[return-value]
+
+    def stream(self, work: Stream[T]) -> Iterator[T]:
+        """Drive work that answers bit by bit, as fast as it is asked."""
+        refuse_running_loop()
+        driver: Driver[None] = Driver(work, self.database)
+        try:
+            effect = driver.next(None, None)
+            while effect is not None:
+                if isinstance(effect, Give):
+                    yield effect.value
+                    effect = driver.next(None, None)
+                else:
+                    effect = self._step(effect, driver)
+        finally:
+            work.close()
+
+    def _step(self, effect: Effect, driver: Driver[Any]) -> Any:
+        """Perform an effect; the next one."""
+        try:
+            answer = self._perform(effect, driver)
+        except BaseException as raised:
+            return driver.next(None, raised)
+        return driver.next(answer, None)
 
     def _perform(self, effect: Effect, driver: Driver[Any]) -> Any:
         match effect:

@@ -3,8 +3,8 @@
     class Locks(Noun[Face]):
         acquire = Runs(locks.acquire)     # await store.locks.acquire(dfid, {"seat": 1}), or without await
 
-A noun of the async face answers with awaitables, a noun of the sync face with the values themselves. Type checkers and
-`inspect.signature` see the operation without its `tx`.
+A noun of the async face answers with awaitables, a noun of the sync face with the values themselves; streams with
+async and with plain iterators. Type checkers and `inspect.signature` see the operation without its `tx`.
 
 On a store that was opened for one namespace, verbs work in that one; those that know no namespace are duties of the
 whole store, and are refused.
@@ -12,11 +12,12 @@ whole store, and are refused.
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from holdfast.db.effects import Work
+from holdfast.db.effects import Stream, Work
 from holdfast.db.tx import Refused, Tx
 from holdfast.errors import NamespaceError
 from holdfast.faces.async_face import AsyncFace
@@ -154,6 +155,20 @@ class Runs(Verb[P, T]):
         return lambda *args, **kwargs: run(fn(*args, **kwargs))
 
 
+class Hears(Verb[P, T]):
+    """A verb whose answer comes from another thread: a function of what its noun holds that gives a future."""
+
+    hidden = 1
+
+    def __init__(self, fn: Callable[Concatenate[Any, P], Future[T]]) -> None:
+        super().__init__(fn)
+
+    def bind(self, noun: Any) -> Callable[..., Any]:
+        """Each call waits for its answer."""
+        fn, hear = self.scoped(noun), noun._face.hear
+        return lambda *args, **kwargs: hear(fn(noun.held, *args, **kwargs))
+
+
 class RunsWith(Verb[P, T]):
     """A verb that spans transactions; its first parameter is what its noun holds."""
 
@@ -166,3 +181,24 @@ class RunsWith(Verb[P, T]):
         """Each call drives the work to its end."""
         fn, run = self.scoped(noun), noun._face.run
         return lambda *args, **kwargs: run(fn(noun.held, *args, **kwargs))
+
+
+class StreamsWith(Verb[P, T]):
+    """A verb that answers bit by bit: work that gives; its first parameter is what its noun holds."""
+
+    hidden = 1
+
+    def __init__(self, fn: Callable[Concatenate[Any, P], Stream[T]]) -> None:
+        super().__init__(fn)
+
+    @overload  # type: ignore[override]
+    def __get__(self, noun: Noun[AsyncFace], owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    @overload
+    def __get__(self, noun: Noun[SyncFace], owner: type) -> Callable[P, Iterator[T]]: ...
+    def __get__(self, noun: Any, owner: type) -> Any:
+        return super().__get__(noun, owner)
+
+    def bind(self, noun: Any) -> Callable[..., Any]:
+        """Each call is an iterator that drives the work as far as it is asked."""
+        fn, stream = self.fn, noun._face.stream
+        return lambda *args, **kwargs: stream(fn(noun.held, *args, **kwargs))

@@ -5,8 +5,19 @@ class TestMine(DatabaseSuite):
         return open_database(self.target, **options)
 """
 
+from holdfast.testing.blobs import BlobSuite
 from holdfast.testing.clocks import FrozenClock, SeededRandom
 from holdfast.testing.database import DatabaseSuite
 from holdfast.testing.faces import FaceSuite
+from holdfast.testing.relational import RelationalSuite
+from holdfast.testing.telemetry import TelemetrySuite
 
-__all__ = ["DatabaseSuite", "FaceSuite", "FrozenClock", "SeededRandom"]
+__all__ = [
+    "BlobSuite",
+    "DatabaseSuite",
+    "FaceSuite",
+    "FrozenClock",
+    "RelationalSuite",
+    "SeededRandom",
+    "TelemetrySuite",
+]

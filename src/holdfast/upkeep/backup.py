@@ -22,7 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.content import sealing
+from holdfast.content import disk, sealing
 from holdfast.crypto import checkpoint
 from holdfast.db import Call, Tx, Work, ask, migrate, sql
 from holdfast.db.sqlite import copying
@@ -31,7 +31,7 @@ from holdfast.evidence import dbomfiles
 from holdfast.evidence.context import Context
 from holdfast.model.backup import Backup, Entry, Manifest, Progress
 from holdfast.model.times import to_text
-from holdfast.upkeep import catalogue, disk, dumps, logcheck, manifest
+from holdfast.upkeep import catalogue, dumps, logcheck, manifest
 from holdfast.upkeep.catalogue import KERNEL, silent
 
 _FOLDERS = ("blobs", "images")

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.config import Paths
-from holdfast.content import sealing
+from holdfast.content import disk, sealing
 from holdfast.db import Call, Read, Tx, Work, Write, ask
 from holdfast.db.sqlite import copying
 from holdfast.errors import FormatError, InvalidInputError, NotFoundError
@@ -31,7 +31,6 @@ from holdfast.evidence.context import Context
 from holdfast.evidence.erasable import Removed
 from holdfast.evidence.lockdown import gate_of
 from holdfast.model.erasure import Erasure
-from holdfast.upkeep import disk
 
 _FILE = "erasures.jsonl"
 

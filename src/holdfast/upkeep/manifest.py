@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, cast
 
+from holdfast.content import disk
 from holdfast.crypto import b64, canonical, note
 from holdfast.crypto.keys import PublicKey, Signer
 from holdfast.crypto.note import Note
@@ -23,7 +24,6 @@ from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.errors import FormatError, NotFoundError, ProofError
 from holdfast.model.backup import Entry, Manifest
 from holdfast.model.times import to_micros
-from holdfast.upkeep import disk
 
 MANIFEST: Final = "manifest.json"
 SIGNATURE: Final = "manifest.sig"

@@ -18,7 +18,7 @@ import os
 from pathlib import Path
 
 from holdfast.config import Paths
-from holdfast.content import sealing
+from holdfast.content import disk, sealing
 from holdfast.db import MEMORY, open_database
 from holdfast.db.sqlite import copying
 from holdfast.errors import BusyError, HoldfastError, InvalidInputError, MissingExtraError, NotFoundError
@@ -27,7 +27,7 @@ from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.backup import Ceremony, Restored
 from holdfast.model.erasure import Erasure
-from holdfast.upkeep import catalogue, disk, erase, logcheck, manifest, staging, swap
+from holdfast.upkeep import catalogue, erase, logcheck, manifest, staging, swap
 from holdfast.upkeep.catalogue import KERNEL
 from holdfast.upkeep.ceremony import Current, Held, Staged, hold
 from holdfast.upkeep.staging import DATABASES, FOLDERS, Opened, Wanted

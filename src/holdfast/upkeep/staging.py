@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdfast.content import disk
 from holdfast.crypto.canonical import sha256_hex
 from holdfast.crypto.keys import PublicKey
 from holdfast.db import Database
@@ -11,7 +12,7 @@ from holdfast.db.sqlite import check_file, copying
 from holdfast.errors import ConflictError, CorruptError, NotFoundError, ProofError
 from holdfast.faces.sync_face import SyncFace
 from holdfast.model.backup import Manifest, Progress
-from holdfast.upkeep import disk, dumps, logcheck, manifest, rows
+from holdfast.upkeep import dumps, logcheck, manifest, rows
 from holdfast.upkeep.catalogue import KERNEL
 from holdfast.upkeep.ceremony import Current, Staged
 from holdfast.upkeep.findings import Findings

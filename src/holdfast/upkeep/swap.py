@@ -25,8 +25,8 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from holdfast.config import Paths
+from holdfast.content import disk
 from holdfast.errors import BusyError
-from holdfast.upkeep import disk
 
 JOURNAL: Final = "restore.json"
 _LOCK: Final = "store.lock"

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from holdfast.db.clock import Clock, Ids, Random
 from holdfast.db.groups import GroupWriter, Hooks
+from holdfast.db.postgres import login
 from holdfast.db.postgres.link import Connector, PostgresLink, PostgresTx, ServerClock
 from holdfast.db.postgres.listener import Listener
 from holdfast.db.postgres.reader import PostgresReader
@@ -102,16 +103,23 @@ def open_postgres(
     connect_s: float = 30.0,
     lock_s: float = 10.0,
     read_limit_s: float = 30.0,
+    owner: bool = True,
 ) -> tuple[PostgresBackend, bool, Clock]:
-    """Open a database of a server; also whether its schema is new, and the clock in use."""
+    """Open a database of a server; also whether its schema is new, and the clock in use.
+
+    Not as the `owner` of the schema means: under the membrane's own login.
+    """
     connector = Connector(url, space, connect_s=connect_s, lock_s=lock_s, read_s=read_limit_s)
     steady = ServerClock()
     wire = connector.wire("holdfast-open", patience_s=2)
     try:
         steady.measure(wire)
         new = _prepare(wire, space)
+        acting = None if owner else login.ensure(wire, random)
     finally:
         wire.close()
+    if acting is not None:
+        connector = connector.acting(*acting)
     moment = clock or steady
     ids = Ids(random)  # one maker: what this process makes later sorts later, whichever connection made it
     links = [PostgresLink(connector, PostgresTx(moment, random, ids), steady) for _ in range(workers)]

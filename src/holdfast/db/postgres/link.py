@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any, ClassVar
 
 from psycopg import Error
@@ -12,7 +13,7 @@ from holdfast.db.clock import Clock, Ids, Random
 from holdfast.db.postgres.wire import Wire
 from holdfast.db.sql import Dialect, Query, sql_postgres, statements
 from holdfast.db.topics import short
-from holdfast.db.tx import WAKE, Row, Tx
+from holdfast.db.tx import WAKE, Answer, Row, Tx
 from holdfast.errors import (
     BusyError,
     ConfigError,
@@ -70,6 +71,17 @@ class PostgresTx(Tx):
         self.wire.wrote += 1
         self.settle()
 
+    def split(self, text: str, /) -> Iterable[str]:
+        """See Tx."""
+        return statements(text)
+
+    def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
+        """See Tx; the server counts the rows it reads as well."""
+        query = Query(statement, statement, "statement", -1)
+        self.wire.ask(query, params)
+        rows = self.settle()
+        return Answer(self.wire.columns if rows else (), rows, 0 if query.kind == "read" else self.wire.touched)
+
     def settle(self) -> list[Row]:
         """Wait for everything sent; the rows of the last statement."""
         try:
@@ -124,6 +136,15 @@ class Connector:
             raise ConfigError(
                 "the database URL cannot be understood; it looks like postgresql://user@host/name"
             ) from None
+
+    def acting(self, name: str, password: str) -> "Connector":
+        """The same under another login, whose statements are all bounded in time."""
+        other = copy(self)
+        other._base = {**self._base, "user": name, "password": password}
+        # Temporary tables last, or they would stand before everybody's.
+        bounds = {"statement_timeout": f"{self._read_s}s", "search_path": f"{self.space},pg_temp"}
+        other._settings = {**self._settings, **bounds}
+        return other
 
     def wire(self, name: str, *, reads: bool = False, patience_s: float | None = None) -> Wire:
         """A new connection; keeps trying while the server restarts."""

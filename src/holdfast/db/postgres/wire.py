@@ -18,7 +18,9 @@ from holdfast.errors import (
     DatabaseError,
     DiskFullError,
     ExpectationError,
+    ForbiddenSqlError,
     HoldfastError,
+    InvalidInputError,
     QueryError,
     ReadLimitError,
     ReadOnlyError,
@@ -27,6 +29,7 @@ from holdfast.errors import (
 )
 
 _OLDEST = 140000
+_MOST_PARAMETERS = 65_535
 
 # By SQLSTATE, the longest prefix that fits.
 _TYPED: dict[str, type[HoldfastError]] = {
@@ -35,6 +38,7 @@ _TYPED: dict[str, type[HoldfastError]] = {
     "25006": ReadOnlyError,
     "25P02": DatabaseError,
     "40": SerializationError,
+    "42501": ForbiddenSqlError,
     "42": QueryError,
     "22": QueryError,
     "53100": DiskFullError,
@@ -63,6 +67,7 @@ class Wire:
 
     def __init__(self, conninfo: str) -> None:
         self.op = self.wrote = self.touched = 0
+        self.columns: tuple[str, ...] = ()
         self._slots: list[_Slot] = []
         self._prepared: set[int] = set()
         self._loaders: dict[int, list[Callable[[bytes], Any]]] = {}
@@ -123,6 +128,19 @@ class Wire:
             raise self._lost(error) from error
         self._slots.append(_Slot(query, expect, None, self.op))
 
+    def ask(self, query: Query, params: Mapping[str, Any]) -> None:
+        """Queue a statement that is not ours; it is not prepared, and what it changed in settings is undone."""
+        if len(query.names) > _MOST_PARAMETERS:
+            raise InvalidInputError(f"PostgreSQL takes {_MOST_PARAMETERS} parameters at most, not {len(query.names)}")
+        dumped = [dump(name, params.get(name)) for name in query.names]
+        try:
+            values, formats = [value for value, _ in dumped], [form for _, form in dumped]
+            self._pg.send_query_params(query.postgres.encode(), values, None, formats)
+        except Error as error:
+            raise self._lost(error) from error
+        self._slots.append(_Slot(query, None, None, self.op))
+        self.text("RESET ALL")
+
     def text(self, statement: str) -> None:
         """Queue a statement without parameters and without preparing it."""
         try:
@@ -142,7 +160,8 @@ class Wire:
             for slot in slots:
                 while (result := self._next()) is not None:
                     if failure is None:
-                        rows, failure = self._read(result, slot)
+                        found, failure = self._read(result, slot)
+                        rows = rows if slot.query is None and failure is None else found
                 if slot.prepares is not None and failure is not None and not isinstance(failure, ExpectationError):
                     self._prepared.discard(slot.prepares)  # the server skipped it
             while (result := self._next()) is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
@@ -153,6 +172,10 @@ class Wire:
             self.wrote += 1  # whose statement it was is not known here: let the group find out
             raise failure
         return rows
+
+    def scrambled(self, name: str, password: str) -> str:
+        """What a server stores in the place of a password."""
+        return self._pg.encrypt_password(password.encode(), name.encode(), b"scram-sha-256").decode()
 
     def abandon(self) -> None:
         """Wait for what is queued without caring how it ends."""
@@ -188,9 +211,10 @@ class Wire:
             return [], ExpectationError(f"{query} touched {self.touched} rows, expected {slot.expect}")
         if not result.ntuples:
             return [], None
-        loaders = self._loaders.get(query.number)
+        loaders = self._loaders.get(query.number) if query.number >= 0 else None
         if loaders is None:
             loaders = self._loaders[query.number] = [loader(result.ftype(i)) for i in range(result.nfields)]
+            self.columns = tuple((result.fname(i) or b"").decode() for i in range(result.nfields))
         get, columns = result.get_value, list(enumerate(loaders))
         return [
             tuple(None if (data := get(row, column)) is None else load(data) for column, load in columns)

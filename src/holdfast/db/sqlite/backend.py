@@ -20,6 +20,7 @@ from holdfast.db.tx import NOTHING, Nothing, Tx
 
 _BATCH = 512
 _PEEKS = 8
+_SHRINKS = "telemetry"
 
 T = TypeVar("T")
 
@@ -102,6 +103,8 @@ def open_sqlite(
     connection = connect(path, busy_s=busy_s)
     try:
         new = identify(connection, path, space)
+        if new and space == _SHRINKS:  # before the first page: what is removed by the million gives its space back
+            connection.pragma("auto_vacuum", "incremental")
         configure(connection, busy_s=busy_s)
     except apsw.Error as error:
         connection.close()

@@ -118,16 +118,16 @@ class _Peek:
 
     def __init__(self, connection: apsw.Connection, tx: SqliteTx) -> None:
         self.connection, self._tx = connection, tx
-        self._run, self._until = connection.cursor().execute, 0.0
+        self._run, self._until = connection.cursor().execute, float("inf")
         connection.set_progress_handler(self._overdue, 2_000)
 
     def _overdue(self) -> bool:
         return time.monotonic() > self._until
 
     def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
-        self._until = time.monotonic() + budget_s
         self._tx.renew()
         self._run("BEGIN")
+        self._until = time.monotonic() + budget_s  # not before: a thread that waits for its turn is no slow read
         try:
             return reading(fn, self._tx)
         except ReadLimitError:

@@ -1,14 +1,17 @@
 """A transaction on an apsw connection, and our errors for apsw's."""
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 from typing import Any, ClassVar
 
 import apsw
 import apsw.sqlite_extra
 
 from holdfast.db.clock import Clock, Random
-from holdfast.db.sql import Dialect, Query
-from holdfast.db.tx import Row, Tx
+from holdfast.db.sql import Dialect, Query, kind_of, numbered, statements
+from holdfast.db.sqlite.guard import allows
+from holdfast.db.tx import Answer, Row, Tx
 from holdfast.errors import (
     BusyError,
     ConstraintError,
@@ -16,6 +19,7 @@ from holdfast.errors import (
     DatabaseError,
     DiskFullError,
     ExpectationError,
+    ForbiddenSqlError,
     ForeignFileError,
     HoldfastError,
     InvalidInputError,
@@ -46,6 +50,8 @@ _TYPED: list[tuple[type[apsw.Error], type[HoldfastError]]] = [
 
 def typed(error: apsw.Error, where: object) -> HoldfastError:
     """Our error for one of apsw's; damage is told by tables, since whoever meets it did not write the query."""
+    if str(error).startswith("not authorized"):  # a function is refused as an error of the text
+        return ForbiddenSqlError(f"{error} ({where})")
     tables = where.tables if isinstance(where, Query) else ()
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
         return CorruptError(f"a page of the database is damaged ({', '.join(tables) or where})", tables=tables)
@@ -54,6 +60,7 @@ def typed(error: apsw.Error, where: object) -> HoldfastError:
     return ours(f"{error} ({named})", sqlite=type(error).__name__, tables=tables)
 
 
+_ASK_LIMIT_S = 30.0
 _UNFIT = (TypeError, OverflowError, UnicodeEncodeError)
 
 
@@ -66,12 +73,13 @@ class SqliteTx(Tx):
     """A transaction on one apsw connection."""
 
     dialect: ClassVar[Dialect] = "sqlite"
-    __slots__ = ("_changes", "_many", "_run", "schema_touched")
+    __slots__ = ("_changes", "_connection", "_guarded", "_many", "_run", "_until", "schema_touched")
 
     def __init__(self, connection: apsw.Connection, clock: Clock, random: Random) -> None:
         super().__init__(clock, random)
         cursor = connection.cursor()
         self._run, self._many, self._changes = cursor.execute, cursor.executemany, connection.changes
+        self._connection, self._guarded, self._until = connection, False, inf
         self.schema_touched = False
 
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
@@ -121,6 +129,60 @@ class SqliteTx(Tx):
         except apsw.Error as error:
             raise self._break(typed(error, "script")) from error
 
+    def split(self, text: str, /) -> Iterator[str]:
+        """See Tx; a trigger keeps the semicolons inside it.
+
+        Each statement ends in a semicolon and none of ours does, so the statement cache never takes one for the other.
+        """
+        begun = ""
+        for part in statements(text):
+            begun += f"{part};"
+            if apsw.complete(begun):
+                yield begun
+                begun = ""
+        if begun:
+            yield begun
+
+    def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
+        """See Tx."""
+        if not self._guarded:
+            self._guarded = True
+            self._connection.set_authorizer(self._decide)
+            self._connection.set_progress_handler(self._overdue, 20_000, id="ask")
+        self._until = time.monotonic() + _ASK_LIMIT_S
+        try:
+            return self._ask(statement, params)
+        finally:
+            self._until = inf
+
+    def _decide(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        return apsw.SQLITE_OK if self._until == inf or allows(action, first, second) else apsw.SQLITE_DENY
+
+    def _overdue(self) -> bool:
+        return time.monotonic() > self._until
+
+    def _ask(self, statement: str, params: Mapping[str, Any]) -> Answer:
+        before = self._connection.total_changes()
+        self.schema_touched |= kind_of(statement) == "other"
+        bound = {name: params.get(name) for name in numbered(statement, "?")[1]}
+        try:
+            cursor = self._run(statement, bound)
+            columns = _columns(cursor)
+            rows = cursor.fetchall()
+        except apsw.Error as error:
+            raise self._break(typed(error, "statement")) from error
+        except (*_UNFIT, KeyError) as error:
+            raise self._break(unfit(error, "statement")) from error
+        return Answer(columns, rows, 0 if self._connection.total_changes() == before else self._changes())
+
     def _break(self, error: HoldfastError) -> HoldfastError:
         self.broken = error
         return error
+
+
+def _columns(cursor: apsw.Cursor) -> tuple[str, ...]:
+    """The names of an answer; one without rows is over before anybody can ask."""
+    try:
+        return tuple(column[0] for column in cursor.get_description())
+    except apsw.ExecutionCompleteError:
+        return ()

@@ -1,0 +1,133 @@
+"""A small client of the Kubo RPC, the HTTP interface of an IPFS node.
+
+Rules:
+- Every call ends: 2 s to connect, `idle_s` without a byte; then, and for an answer that is none, a typed error.
+- What an answer depends on (CID version, leaves, chunker, hash) is always said, never left to the node.
+- What the node gives is not trusted: callers compare it with a hash they know.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Final
+
+import httpx
+
+from holdfast.errors import UnreachableError
+
+_CONNECT_S: Final = 2.0
+_SHAPE: Final = {
+    "cid-version": 1,
+    "cid-base": "base32",
+    "raw-leaves": "true",
+    "chunker": "size-262144",
+    "hash": "sha2-256",
+    "wrap-with-directory": "false",
+}
+_GONE: Final = ("not found", "could not find", "no link named")
+_UNPINNED: Final = "not pinned"
+
+
+class Kubo:
+    """One node; may be shared by threads."""
+
+    def __init__(self, url: str = "http://127.0.0.1:5001", *, token: str | None = None, idle_s: float = 30.0) -> None:
+        self.url = url.rstrip("/")
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        patience = httpx.Timeout(idle_s, connect=_CONNECT_S)
+        self._client = httpx.Client(base_url=f"{self.url}/api/v0/", headers=headers, timeout=patience)
+
+    def version(self) -> str:
+        """The version the node says it has."""
+        return str(self._ask("version")["Version"])
+
+    def add(self, content: bytes | IO[bytes], *, pin: bool) -> str:
+        """Give the node a file; its CID. Unless pinned, the node may forget it."""
+        answer = self._ask("add", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
+        return str(answer["Hash"])
+
+    def cat(self, cid: str) -> "Cat":
+        """The bytes of a file, as they come; FileNotFoundError where the node knows that there is none."""
+        with self._translated():
+            request = self._client.build_request("POST", "cat", params={"arg": cid})
+            answer = self._client.send(request, stream=True)
+            if answer.status_code != httpx.codes.OK:
+                answer.read()
+                answer.close()
+                self._refuse(answer)
+        return Cat(self, answer)
+
+    def pin(self, cid: str) -> None:
+        """Let the node never forget it."""
+        self._ask("pin/add", arg=cid)
+
+    def unpin(self, cid: str) -> None:
+        """Let the node forget it; nothing happens where it is not pinned."""
+        try:
+            self._ask("pin/rm", arg=cid)
+        except UnreachableError as error:
+            if _UNPINNED not in error.message:
+                raise
+
+    def close(self) -> None:
+        """Close the connections; may be called twice."""
+        self._client.close()
+
+    def _ask(self, call: str, *, files: Any = None, **params: Any) -> dict[str, Any]:
+        """One call; its answer is the last of its lines."""
+        with self._translated():
+            answer = self._client.post(call, params=params, files=files)
+            if answer.status_code != httpx.codes.OK:
+                self._refuse(answer)
+            try:
+                told = json.loads(answer.text.strip().rpartition("\n")[2])
+            except ValueError as error:
+                raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url) from error
+        if not isinstance(told, dict):
+            raise UnreachableError(f"{self.url}: {call} gave no object", url=self.url)
+        return told
+
+    def _refuse(self, answer: httpx.Response) -> None:
+        try:
+            message = str(answer.json()["Message"])
+        except (ValueError, KeyError, TypeError):
+            message = answer.text[:200] or f"status {answer.status_code}"
+        if any(word in message for word in _GONE):
+            raise FileNotFoundError(message)
+        raise UnreachableError(f"{self.url}: {message}", url=self.url, status=answer.status_code)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.HTTPError as error:
+            raise UnreachableError(f"{self.url}: {str(error) or type(error).__name__}", url=self.url) from error
+
+
+class Cat:
+    """A file of a node, read as it comes."""
+
+    def __init__(self, kubo: Kubo, answer: httpx.Response) -> None:
+        self._kubo, self._answer = kubo, answer
+        self._pieces = answer.iter_bytes()
+        self._rest = b""
+
+    def read(self, size: int, /) -> bytes:
+        """At most that many further bytes; none at the end."""
+        gathered = [self._rest]
+        length = len(self._rest)
+        with self._kubo._translated():
+            while length < size and (piece := next(self._pieces, b"")):
+                gathered.append(piece)
+                length += len(piece)
+        data = b"".join(gathered)
+        self._rest = data[size:]
+        return data[:size]
+
+    def close(self) -> None:
+        """Let go of it; may be called twice."""
+        self._answer.close()
+
+
+def _word(truth: bool) -> str:
+    return "true" if truth else "false"

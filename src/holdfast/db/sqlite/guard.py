@@ -1,0 +1,61 @@
+"""What SQL that is not ours may do on a SQLite connection.
+
+Rules:
+- It reads every table of the file, and writes, makes and drops tables, views, indexes and triggers.
+- What Holdfast keeps for itself (`KEPT`) it cannot change.
+- No other database: no ATTACH, no DETACH, no temporary tables, which would hide those of everybody else.
+- No settings: a PRAGMA may only ask. No BEGIN, COMMIT or SAVEPOINT: transactions are ours.
+- No code: no extensions, no virtual tables but full text and R-tree.
+"""
+
+from typing import Final
+
+import apsw
+import apsw.sqlite_extra
+
+from holdfast.db.tx import KEPT
+
+_NEVER: Final = {
+    apsw.SQLITE_ATTACH,
+    apsw.SQLITE_DETACH,
+    apsw.SQLITE_TRANSACTION,
+    apsw.SQLITE_SAVEPOINT,
+    apsw.SQLITE_CREATE_TEMP_INDEX,
+    apsw.SQLITE_CREATE_TEMP_TABLE,
+    apsw.SQLITE_CREATE_TEMP_TRIGGER,
+    apsw.SQLITE_CREATE_TEMP_VIEW,
+}
+# Where the table's name stands in what SQLite asks about.
+_CHANGES: Final = {
+    apsw.SQLITE_INSERT: 0,
+    apsw.SQLITE_UPDATE: 0,
+    apsw.SQLITE_DELETE: 0,
+    apsw.SQLITE_DROP_TABLE: 0,
+    apsw.SQLITE_ALTER_TABLE: 1,
+    apsw.SQLITE_CREATE_INDEX: 1,
+    apsw.SQLITE_DROP_INDEX: 1,
+    apsw.SQLITE_CREATE_TRIGGER: 1,
+    apsw.SQLITE_DROP_TRIGGER: 1,
+}
+_ASKS_ABOUT: Final = {"foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo"} | {
+    "integrity_check",
+    "quick_check",
+    "table_info",
+    "table_list",
+    "table_xinfo",
+}
+_ASKS: Final = frozenset({"encoding", "foreign_keys", "page_count", "page_size", "user_version"})
+_MODULES: Final = frozenset({"fts5", "rtree"})
+
+
+def allows(action: int, first: str | None, second: str | None) -> bool:
+    """Whether SQL that is not ours may do this; names arrive as they are written in the schema."""
+    if action in _NEVER:
+        return False
+    if action in _CHANGES:
+        return ((first, second)[_CHANGES[action]] or "").lower() not in KEPT
+    if action == apsw.SQLITE_PRAGMA:
+        return first in _ASKS_ABOUT or (first in _ASKS and second is None)
+    if action == apsw.SQLITE_FUNCTION:
+        return second != "load_extension"
+    return action != apsw.SQLITE_CREATE_VTABLE or second in _MODULES

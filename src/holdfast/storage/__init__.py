@@ -1,0 +1,39 @@
+"""What services store: the provider and its four stores, under the names of today and those of the seed."""
+
+from holdfast.model.storage import (
+    STORAGE_POLYNOMIAL,
+    SearchResult,
+    StorageOp,
+    StorageState,
+    StorageStatus,
+    TelemetryEvent,
+)
+from holdfast.storage.provider import StorageProvider
+from holdfast.storage.stores import (
+    BlobStore,
+    IBlobStore,
+    IRelationalStore,
+    ITelemetryStore,
+    IVectorStore,
+    RelationalStore,
+    TelemetryStore,
+    VectorStore,
+)
+
+__all__ = [
+    "STORAGE_POLYNOMIAL",
+    "BlobStore",
+    "IBlobStore",
+    "IRelationalStore",
+    "ITelemetryStore",
+    "IVectorStore",
+    "RelationalStore",
+    "SearchResult",
+    "StorageOp",
+    "StorageProvider",
+    "StorageState",
+    "StorageStatus",
+    "TelemetryEvent",
+    "TelemetryStore",
+    "VectorStore",
+]

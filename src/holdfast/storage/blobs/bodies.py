@@ -1,0 +1,195 @@
+"""Bytes on their way in: counted and hashed, in memory or in a temporary file.
+
+Rules:
+- A stream is held in memory up to the size that stays in the database, then in a temporary file: memory is bounded.
+- A temporary file is for the owner only, and gone when its spool is dropped, however the work ended.
+"""
+
+import os
+import tempfile
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any, Final
+
+from holdfast.content import disk
+from holdfast.db.clock import system_clock
+from holdfast.errors import InvalidInputError
+
+PIECE: Final = 1 << 20
+SPARE: Final = ".holdfast-blob-"
+
+Data = bytes | bytearray | memoryview
+Chunks = AsyncIterable[Data] | Iterable[Data] | IO[bytes]
+
+
+class Spool:
+    """A temporary file that grows; `move` makes it another file, durably."""
+
+    def __init__(self, folder: Path) -> None:
+        self._moved = True
+        with disk.translated(folder):
+            disk.make_folder(folder)
+            handle, path = tempfile.mkstemp(prefix=SPARE, dir=folder)
+        self.path, self._file, self._moved = Path(path), os.fdopen(handle, "w+b"), False
+
+    def write(self, data: Data) -> None:
+        """Add bytes."""
+        with disk.translated(self.path):
+            self._file.write(data)
+
+    def sync(self) -> None:
+        """Make what was added durable."""
+        with disk.translated(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def source(self) -> IO[bytes]:
+        """What was added, from the beginning; there even if the file has lost its name."""
+        self._file.seek(0)
+        return self._file
+
+    def move(self, target: Path) -> None:
+        """Be that file from now on, in the place of one that is there; what has moved or lost its name is copied."""
+        spool = self
+        with disk.translated(target):
+            while not spool._rename(target):
+                spool = self._copy()
+            disk.sync_folder(target.parent)
+
+    def _rename(self, target: Path) -> bool:
+        if self._moved:
+            return False
+        self.sync()
+        try:
+            os.utime(self.path)  # it is as old as its name: a sweep shall not take it for something left behind
+            os.replace(self.path, target)
+        except FileNotFoundError:
+            if target.parent.is_dir():
+                return False
+            raise
+        self._moved = True
+        return True
+
+    def _copy(self) -> "Spool":
+        copy, source = Spool(self.path.parent), self.source()
+        while piece := source.read(PIECE):
+            copy.write(piece)
+        return copy
+
+    def drop(self) -> None:
+        """Close it, and remove it unless it was moved; may be called twice, from any thread."""
+        with suppress(OSError):
+            self._file.close()
+        if not self._moved:
+            self._moved = True
+            with suppress(OSError):
+                self.path.unlink()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self.drop()
+
+
+def remove_spools(folder: Path, older_than_s: float) -> int:
+    """Remove the temporary files that a crash left in a folder; how many."""
+    left = [path for path in older(folder, older_than_s) if path.name.startswith(SPARE)]
+    with disk.translated(folder):
+        for path in left:
+            path.unlink(missing_ok=True)
+    return len(left)
+
+
+def older(folder: Path, seconds: float) -> Iterator[Path]:
+    """The files of a folder that were last written at least that long ago."""
+    limit_s = system_clock() / 1e6 - seconds
+    with disk.translated(folder):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime <= limit_s:
+                    yield path
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Bytes to be kept, all there: in memory or in a temporary file."""
+
+    size: int
+    sha256: str
+    data: bytes | None = None
+    spool: Spool | None = None
+
+    @classmethod
+    def of(cls, data: bytes) -> "Body":
+        """Bytes in memory."""
+        return cls(len(data), sha256(data).hexdigest(), data)
+
+    def source(self) -> bytes | IO[bytes]:
+        """The bytes, for a client that takes both."""
+        if self.data is not None:
+            return self.data
+        assert self.spool is not None
+        return self.spool.source()
+
+    def drop(self) -> None:
+        """Remove what is temporary."""
+        if self.spool is not None:
+            self.spool.drop()
+
+
+class Intake:
+    """A stream that comes in: pieces are gathered until they are worth a write."""
+
+    def __init__(self, inline: float, spool: Callable[[], Spool]) -> None:
+        self._inline, self._open = inline, spool
+        self._hash, self._size = sha256(), 0
+        self._waiting: list[bytes] = []
+        self._length = 0
+        self._spool: Spool | None = None
+
+    def add(self, piece: Data) -> bool:
+        """Take a piece; whether it is time to `flush`."""
+        if not isinstance(piece, Data):
+            raise InvalidInputError(f"a stream of bytes gave {type(piece).__name__}", got=type(piece).__name__)
+        self._waiting.append(bytes(piece))
+        self._length += len(self._waiting[-1])
+        return self._length > max(PIECE, self._inline)
+
+    def flush(self) -> None:
+        """Write what has been gathered to the temporary file."""
+        self._spool = self._spool or self._open()
+        for piece in self._waiting:
+            self._hash.update(piece)
+            self._spool.write(piece)
+        self._size += self._length
+        self._waiting, self._length = [], 0
+
+    def finish(self) -> Body:
+        """Everything that came."""
+        if self._spool is None and self._length <= self._inline:
+            return Body.of(b"".join(self._waiting))
+        self.flush()
+        assert self._spool is not None
+        return Body(self._size, self._hash.hexdigest(), spool=self._spool)
+
+    def drop(self) -> None:
+        """Remove what is temporary."""
+        if self._spool is not None:
+            self._spool.drop()
+
+
+def puller(chunks: Chunks) -> Callable[[], Any]:
+    """What asks a stream for its next piece, and gets None at its end: async for async ones, else plain."""
+    if isinstance(chunks, AsyncIterable):
+        arriving = aiter(chunks)
+
+        async def pull() -> Data | None:
+            return await anext(arriving, None)
+
+        return pull
+    if hasattr(chunks, "read"):
+        return lambda: chunks.read(PIECE) or None
+    pieces = iter(chunks)
+    return lambda: next(pieces, None)

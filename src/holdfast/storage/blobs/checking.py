@@ -1,0 +1,59 @@
+"""Whether every blob is there and is what its row says: the check that a verification of the store composes."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from holdfast.db import Read, Work, ask, call
+from holdfast.errors import BlobCorruptError, HoldfastError
+from holdfast.model.blobs import Blob
+from holdfast.model.verdicts import Verdict
+from holdfast.model.verify import Finding
+from holdfast.storage.blobs import rows
+from holdfast.storage.blobs.shelf import Shelf
+from holdfast.storage.blobs.verified import Verified, corrupt
+
+_PAGE: Final = 100
+_REMEDY: Final = "keep a copy of what is there, then put the blob again or restore a backup"
+
+
+def check(shelf: Shelf, *, progress: Callable[[int], None] | None = None) -> Work[list[Finding]]:
+    """Read every blob; a finding for each whose bytes are missing, altered, or cannot be read now."""
+    findings: list[Finding] = []
+    after, done = "", 0
+    while page := (yield from ask(Read(partial(rows.page, after=after, limit=_PAGE)))):
+        for blob, data in page:
+            finding = yield from _look(shelf, blob, data)
+            findings += [] if finding is None else [finding]
+        after, done = page[-1][0].key, done + len(page)
+        if progress is not None:
+            progress(done)
+    return findings
+
+
+def _look(shelf: Shelf, blob: Blob, data: bytes | None) -> Work[Finding | None]:
+    try:
+        yield from call(_walk, shelf, blob, data)
+    except BlobCorruptError as error:
+        now = yield from ask(Read(lambda tx: rows.stat(tx, blob.key)))
+        return _finding(shelf, blob, error) if now == blob else None  # else it was replaced while we looked
+    except HoldfastError as error:
+        return _finding(shelf, blob, error)
+    return None
+
+
+def _walk(shelf: Shelf, blob: Blob, data: bytes | None) -> None:
+    if blob.address is None:
+        Verified.of(blob, data or b"").walk()
+        return
+    try:
+        Verified(blob, shelf.at(blob.place).open(blob.address)).walk()
+    except FileNotFoundError as error:
+        raise corrupt(blob, "missing") from error
+
+
+def _finding(shelf: Shelf, blob: Blob, error: HoldfastError) -> Finding:
+    altered = isinstance(error, BlobCorruptError)
+    file = shelf.where(blob.key, blob.place, blob.address) if altered and blob.address is not None else ""
+    verdict = Verdict.TAMPERED if altered else Verdict.PENDING
+    return Finding(verdict, error.message, _REMEDY if altered else error.remedy, file, "blobs", blob.key)

@@ -1,0 +1,47 @@
+"""The face of a storage: the async face, with a machine for each operation."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from holdfast.db import Database, Refused, Tx
+from holdfast.errors import ClosedError
+from holdfast.faces import AsyncFace
+from holdfast.model.storage import StorageOp
+from holdfast.storage.doings import Doings
+
+T = TypeVar("T")
+F = TypeVar("F", bound="Future[Any] | asyncio.Future[Any]")
+
+
+class StorageFace(AsyncFace):
+    """Runs the operations of one store; refuses them while the whole storage is busy, and after closing."""
+
+    def __init__(self, database: Database, doings: Doings) -> None:
+        super().__init__(database)
+        self._doings = doings
+
+    def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> "asyncio.Future[T]":
+        """See AsyncFace."""
+        return self._watched(StorageOp.WRITE, lambda: super(StorageFace, self).write(fn, serializable=serializable))
+
+    def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
+        """See AsyncFace."""
+        return self._watched(StorageOp.READ, lambda: super(StorageFace, self).read(fn))
+
+    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
+        """See AsyncFace."""
+        return self._watched(StorageOp.WRITE, lambda: super(StorageFace, self).begin(fn))
+
+    def _watched(self, op: StorageOp, start: Callable[[], F]) -> F:
+        if self.database.closed:
+            raise ClosedError("the store is closed")
+        state = self._doings.begin(op)
+        try:
+            future = start()
+        except BaseException:
+            self._doings.end(state)
+            raise
+        future.add_done_callback(lambda _: self._doings.end(state))
+        return future

@@ -1,0 +1,211 @@
+"""Opening the four stores as settings say, and what is done where that is not possible.
+
+Rules:
+- A store that cannot be reached is opened as the next type of its `fallback` chain: memory if none is named, nothing if
+  the chain is empty. Never silently: it is a warning with its reason, and `status` says degraded.
+- Passed over is only what is unreachable, locked, full, read-only, damaged or not ours. Wrong settings, a failed
+  migration and a newer store are errors: somebody must decide.
+- Stores in the same database share it, and a database that could not be opened is not tried twice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.config import Paths, Provider, Settings, redact
+from holdfast.content.kubo import Kubo
+from holdfast.db import MEMORY, Database, open_database
+from holdfast.errors import (
+    ConfigError,
+    CorruptError,
+    ForeignFileError,
+    MissingExtraError,
+    UnavailableError,
+    UnreachableError,
+)
+from holdfast.faces import AsyncFace
+from holdfast.model.storage import StoreStatus
+from holdfast.storage.absent import AbsentVectors
+from holdfast.storage.blobs import Blobs, Shelf, open_place
+from holdfast.storage.doings import Doings
+from holdfast.storage.face import StorageFace
+from holdfast.storage.relational import Relational
+from holdfast.storage.telemetry import Telemetry
+from holdfast.storage.vectors import open_vectors
+
+_log = logging.getLogger("holdfast.storage")
+
+KINDS: Final = ("relational", "vector", "blob", "telemetry")
+_MEMORY: Final = "memory"
+_BUSY_S: Final = 10.0
+_PASSED_OVER = (UnavailableError, ForeignFileError, CorruptError, UnreachableError, MissingExtraError, OSError)
+
+
+@dataclass
+class Opened:
+    """The stores that were opened, what each runs on, and what is to be closed with them."""
+
+    stores: dict[str, Any] = field(default_factory=dict)
+    status: dict[str, StoreStatus] = field(default_factory=dict)
+    membrane: Database | None = None
+    first_run: list[str] = field(default_factory=list)
+    _ends: list[Callable[[], None]] = field(default_factory=list)
+
+    def at_end(self, end: Callable[[], None]) -> None:
+        """Have this done when everything is closed."""
+        self._ends.append(end)
+
+    def close(self) -> None:
+        """Close everything, the last first; may be called twice."""
+        while self._ends:
+            self._ends.pop()()
+
+
+async def open_stores(settings: Settings, paths: Paths, doings: Doings, **options: Any) -> Opened:
+    """Open all four; if one of them is an error, what was opened before is closed again."""
+    opening = _Opening(settings, paths, doings, options)
+    try:
+        for kind in KINDS:
+            await opening.store(kind)
+    except BaseException:
+        await asyncio.to_thread(opening.opened.close)
+        raise
+    return opening.opened
+
+
+class _Opening:
+    """One opening of the four stores."""
+
+    def __init__(self, settings: Settings, paths: Paths, doings: Doings, options: dict[str, Any]) -> None:
+        self._settings, self._paths, self._doings, self._options = settings, paths, doings, options
+        self._tried: dict[tuple[str, str], Database | Exception] = {}
+        self.opened = Opened()
+
+    async def store(self, kind: str) -> None:
+        """Open one kind of store, as the first type of its chain that can be."""
+        wanted = self._settings.providers[kind]
+        chain = (wanted.type, *((_MEMORY,) if wanted.fallback is None else wanted.fallback))
+        reasons: list[str] = []
+        for left, name in zip(reversed(range(len(chain))), chain, strict=True):
+            try:
+                store, where = await getattr(self, f"_{kind}")(name, wanted)
+            except _PASSED_OVER as error:
+                reasons.append(f"{name}: {error}")
+                if not left:
+                    raise
+            else:
+                self._keep(kind, store, StoreStatus(name, where, "; ".join(reasons) or None), wanted.type)
+                return
+
+    def _keep(self, kind: str, store: Any, status: StoreStatus, wanted: str) -> None:
+        self.opened.stores[kind], self.opened.status[kind] = store, status
+        if status.degraded is not None:
+            lost = ", and nothing stored there outlives this process" if status.type == _MEMORY else ""
+            _log.warning("the %s store runs on %s, not %s%s: %s", kind, status.type, wanted, lost, status.degraded)
+
+    # --- one kind each: the store, and where it is -----------------------------------------------------------------
+
+    async def _relational(self, name: str, wanted: Provider) -> tuple[Any, str]:
+        target = self._target(name, wanted, self._paths.membrane_db)
+        face = await self._face(target, "membrane")
+        self.opened.membrane = face.database
+        return Relational(face), redact(target)
+
+    async def _vector(self, name: str, wanted: Provider) -> tuple[Any, str]:
+        target = MEMORY if name == _MEMORY else self._membrane(wanted)
+        face = await self._face(target, "membrane")
+        cache = None if target == MEMORY else self._paths.cache / "vectors"
+        chosen = {} if wanted.threshold is None else {"threshold": wanted.threshold}
+        try:
+            work = open_vectors(face, name, dimensions=wanted.dimensions, cache=cache, **chosen)
+            return await AsyncFace(face.database).run(work), redact(target)
+        except MissingExtraError as error:
+            if name != _MEMORY:
+                raise
+            return AbsentVectors(wanted.dimensions, error), ""
+
+    async def _blob(self, name: str, wanted: Provider) -> tuple[Any, str]:
+        if name == _MEMORY:
+            return Blobs(await self._face(MEMORY, "membrane"), Shelf()), MEMORY
+        place = self._place(name, wanted)
+        await asyncio.to_thread(_probe, name, place)
+        face = await self._face(self._membrane(), "membrane")
+        shelf = Shelf(open_place(place))
+        self.opened.at_end(shelf.close)
+        return Blobs(face, shelf), redact(place)
+
+    async def _telemetry(self, name: str, wanted: Provider) -> tuple[Any, str]:
+        target = self._target(name, wanted, self._paths.telemetry_db)
+        return Telemetry(await self._face(target, "telemetry"), wanted.retention), redact(target)
+
+    # --- places ----------------------------------------------------------------------------------------------------
+
+    def _target(self, name: str, wanted: Provider, file: Path) -> str:
+        if name == _MEMORY:
+            return MEMORY
+        if name == "sqlite":
+            return str(Path(wanted.path).expanduser() if wanted.path else file)
+        url = wanted.connection or self._settings.providers["relational"].connection
+        if url is None:
+            raise ConfigError("a store of the type postgres needs a connection, like postgresql://user@host/name")
+        return url
+
+    def _membrane(self, wanted: Provider | None = None) -> str:
+        """The database beside which vectors and blobs are kept: their own, the relational one, or the file."""
+        if wanted is not None and wanted.connection:
+            return wanted.connection
+        relational = self._settings.providers["relational"]
+        kind = "sqlite" if relational.type == _MEMORY else relational.type
+        return self._target(kind, relational, self._paths.membrane_db)
+
+    def _place(self, name: str, wanted: Provider) -> str:
+        if name == "filesystem":
+            return str(Path(wanted.path).expanduser() if wanted.path else self._paths.blobs)
+        if not wanted.connection:
+            raise ConfigError(f"a blob store of the type {name} needs a connection", key="providers.blob.connection")
+        return wanted.connection
+
+    async def _face(self, target: str, space: str) -> StorageFace:
+        """A face on a database of its own in memory, or on a handle of one that stores share."""
+        database = await asyncio.to_thread(self._database, target, space)
+        self.opened.at_end(database.close)
+        return StorageFace(database, self._doings)
+
+    def _database(self, target: str, space: str) -> Database:
+        found = self._tried.get((target, space)) if target != MEMORY else None
+        if found is None:
+            try:
+                found = open_database(target, space=space, **self._options)
+                if found.first_run and target != MEMORY:
+                    self.opened.first_run.append(redact(target))
+            except _PASSED_OVER as error:
+                self._tried[target, space] = error
+                raise
+            self._tried[target, space] = found
+            return found
+        if isinstance(found, Exception):
+            raise found
+        return found.share()
+
+
+def _probe(name: str, place: str) -> None:
+    """Whether bytes can be kept there at all."""
+    if name == "ipfs":
+        node = Kubo(place.removeprefix("ipfs+"), idle_s=5.0)
+        try:
+            node.version()
+        finally:
+            node.close()
+        return
+    if name == "filesystem":
+        Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
+    target = open_place(place)
+    try:
+        with suppress(FileNotFoundError):
+            next(iter(target.listed(0.0)), None)
+    finally:
+        target.close()

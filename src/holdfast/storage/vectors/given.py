@@ -1,0 +1,129 @@
+"""What callers give, checked: ids, vectors, metadata, how many results.
+
+Rules:
+- A vector has as many numbers as the store keeps, all finite, not all zero as float32: zero has no direction.
+- An id is 1 to 500 printable characters.
+- Metadata is a JSON object. A query of zeros is allowed and finds nothing.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import DimensionError, InvalidInputError
+
+MOST_RESULTS = 10_000
+LONGEST = 16_384
+_LONGEST_ID = 500
+
+
+def vector(given: Sequence[float], dimensions: int) -> bytes:
+    """A vector as it is kept."""
+    with np.errstate(over="ignore", under="ignore"):
+        numbers = _numbers(given, dimensions).astype("<f4")
+    if not np.isfinite(numbers).all():
+        raise InvalidInputError("a number of the vector does not fit 32 bits", field="vector")
+    if not numbers.any():
+        raise InvalidInputError("a vector of zeros has no direction", field="vector")
+    return numbers.tobytes()
+
+
+def query(given: Sequence[float], dimensions: int) -> NDArray[np.float64] | None:
+    """The direction asked for; None if there is none."""
+    numbers = _numbers(given, dimensions)
+    largest = np.abs(numbers).max()
+    if largest == 0:
+        return None
+    numbers /= largest  # or squares of the very large and the very small would be lost
+    numbers /= np.linalg.norm(numbers)
+    return numbers
+
+
+def _numbers(given: Any, dimensions: int) -> NDArray[np.float64]:
+    try:
+        numbers = np.asarray(given)
+        if numbers.dtype.kind not in "iuf":
+            raise TypeError(f"{numbers.dtype.name} is no number")
+        numbers = numbers.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"a vector is a sequence of numbers: {error}", field="vector") from error
+    if numbers.shape != (dimensions,):
+        shape = "x".join(map(str, numbers.shape)) or "one number"
+        raise DimensionError(f"vectors here have {dimensions} numbers, this one {shape}", dimensions=dimensions)
+    if not np.isfinite(numbers).all():
+        raise InvalidInputError("a vector holds finite numbers only", field="vector")
+    return numbers
+
+
+def length(given: int) -> int:
+    """How many numbers vectors shall have."""
+    if type(given) is not int or not 1 <= given <= LONGEST:
+        raise InvalidInputError(f"vectors have 1 to {LONGEST} numbers", field="dimensions")
+    return given
+
+
+def identity(given: Any) -> str:
+    """An id."""
+    if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST_ID or not given.isprintable():
+        raise InvalidInputError(f"an id is 1 to {_LONGEST_ID} printable characters", field="id")
+    return given
+
+
+def metadata(given: Mapping[str, Any] | None) -> str:
+    """Metadata as it is kept."""
+    if not given:
+        return "{}"
+    return _json("metadata", given)
+
+
+def wanted(given: Mapping[str, Any] | None) -> dict[str, str]:
+    """A filter: for each key the value that it must have, as text to compare."""
+    if not given:
+        return {}
+    _json("filter", given)
+    return {key: plain(value) for key, value in given.items()}
+
+
+def matches(metadata: str, wanted: Mapping[str, str]) -> bool:
+    """Whether metadata have what is wanted; a key that is absent counts as null."""
+    if not wanted:
+        return True
+    known = json.loads(metadata)
+    return all(plain(known.get(key)) == value for key, value in wanted.items())
+
+
+def plain(value: Any) -> str:
+    """A JSON value as text; equal values have equal texts: 1 and 1.0, but not 1 and true."""
+    if isinstance(value, str):
+        return f'"{value}'  # no other value begins so
+    return json.dumps(_reduced(value), sort_keys=True, separators=(",", ":"))
+
+
+def _reduced(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _reduced(each) for key, each in value.items()}
+    return [_reduced(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _json(field: str, given: Any) -> str:
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise InvalidInputError(f"{field} is an object with text keys", field=field)
+    try:
+        text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{field} is no JSON: {error}", field=field) from error
+    return text
+
+
+def results(k: int, limit: int | None) -> int:
+    """How many results are asked for."""
+    number = k if limit is None else limit
+    if type(number) is not int or not 1 <= number <= MOST_RESULTS:
+        raise InvalidInputError(f"1 to {MOST_RESULTS} results can be asked for", field="k")
+    return number

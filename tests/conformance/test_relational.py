@@ -1,0 +1,145 @@
+"""The shipped suite for relational stores, on every backend of ours; and what only one of them can show."""
+
+import asyncio
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from holdfast import errors
+from holdfast.db import Database, open_database
+from holdfast.faces import SyncFace
+from holdfast.storage.doings import Doings
+from holdfast.storage.face import StorageFace
+from holdfast.storage.relational import Relational
+from holdfast.storage.stores import RelationalStore
+from holdfast.testing import RelationalSuite
+from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite, Place
+
+
+class _Opens(Place):
+    async def open(self) -> RelationalStore:
+        return Relational(StorageFace(await asyncio.to_thread(self.database, "membrane"), Doings()))
+
+
+class TestMemory(_Opens, InMemory, RelationalSuite):
+    pass
+
+
+class TestSqlite(_Opens, OnSqlite, RelationalSuite):
+    def test_the_statement_of_the_seed_runs_as_printed(self) -> None:
+        async def test(store: RelationalStore) -> None:
+            for state in ("{}", '{"mood": "calm"}'):
+                await store.execute(
+                    "INSERT OR REPLACE INTO agent_state (agent_id, genus, state) VALUES (:id, :genus, :state)",
+                    {"id": "soul", "genus": "k-gent", "state": state},
+                )
+            assert await store.fetch_one("SELECT state FROM agent_state") == {"state": '{"mood": "calm"}'}
+
+        self.use(test)
+
+    def test_a_trigger_keeps_its_semicolons(self) -> None:
+        async def test(store: RelationalStore) -> None:
+            await store.execute(
+                "CREATE TABLE seen (id TEXT);"
+                "CREATE TRIGGER look AFTER INSERT ON agent_state BEGIN INSERT INTO seen VALUES (new.agent_id);"
+                " INSERT INTO seen VALUES ('too'); END; INSERT INTO agent_state (agent_id) VALUES ('a')"
+            )
+            assert await store.fetch_all("SELECT id FROM seen") == [{"id": "a"}, {"id": "too"}]
+
+        self.use(test)
+
+    def test_a_setting_may_be_asked_for(self) -> None:
+        async def test(store: RelationalStore) -> None:
+            assert await store.fetch_one("PRAGMA foreign_keys") == {"foreign_keys": 1}
+            columns = await store.fetch_all("SELECT name FROM pragma_table_info('agent_state')")
+            assert [column["name"] for column in columns] == ["agent_id", "genus", "state", "updated_at"]
+
+        self.use(test)
+
+    def test_a_statement_without_end_is_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("holdfast.db.sqlite.tx._ASK_LIMIT_S", 0.2)
+        endless = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT count(*) FROM t"
+
+        async def test(store: RelationalStore) -> None:
+            with pytest.raises(errors.ReadLimitError):
+                await store.execute(f"INSERT INTO agent_state (agent_id) {endless}")
+            await store.execute("INSERT INTO agent_state (agent_id) VALUES ('after')")
+
+        self.use(test)
+
+
+class TestPostgres(_Opens, OnPostgres, RelationalSuite):
+    def test_a_cast_is_left_alone(self) -> None:
+        async def test(store: RelationalStore) -> None:
+            assert await store.fetch_one("SELECT '7'::int + :n::int AS n", {"n": 1}) == {"n": 8}
+
+        self.use(test)
+
+    def test_a_setting_changed_by_a_function_does_not_outlive_its_statement(self) -> None:
+        async def test(store: RelationalStore) -> None:
+            for name, value in (("search_path", "public"), ("statement_timeout", "0"), ("TimeZone", "Asia/Tokyo")):
+                await store.fetch_all("SELECT set_config(:name, :value, false)", {"name": name, "value": value})
+                async with store.transaction() as tx:
+                    await tx.fetch_all("SELECT set_config(:name, :value, false)", {"name": name, "value": value})
+                    now = await tx.fetch_one("SELECT current_setting(:name) AS now", {"name": name})
+                    assert now is not None
+                    assert now["now"] != value
+            await store.execute("INSERT INTO agent_state (agent_id) VALUES ('found')")
+
+        self.use(test)
+
+    def test_its_login_cannot_do_more_even_by_hand(self) -> None:
+        with closing(self.database("membrane")):
+            with psycopg.connect(str(self.target), autocommit=True) as owner:
+                row = owner.execute("SELECT name, password FROM membrane.membrane_login").fetchone()
+            assert row is not None
+            with psycopg.connect(str(self.target), user=row[0], password=row[1], autocommit=True) as login:
+                for statement in (
+                    "SELECT * FROM kernel.store_facts",
+                    "CREATE TABLE kernel.mine (x INT)",
+                    "SET ROLE postgres",
+                    "RESET SESSION AUTHORIZATION; SET ROLE NONE; SELECT * FROM kernel.store_facts",
+                    "DELETE FROM membrane.schema_migrations",
+                    "SELECT * FROM membrane.membrane_login",
+                    "CREATE ROLE mine",
+                    "COPY (SELECT 1) TO '/tmp/mine'",
+                ):
+                    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                        login.execute(statement.encode())
+
+    def test_two_that_open_at_once_use_one_login(self) -> None:
+        async def open_two() -> list[Database]:
+            return await asyncio.gather(*(asyncio.to_thread(self.database, "membrane") for _ in range(3)))
+
+        for database in asyncio.run(open_two()):
+            database.close()
+        with psycopg.connect(str(self.target)) as owner:
+            assert len(owner.execute("SELECT name FROM membrane.membrane_login").fetchall()) == 1
+
+    def test_a_login_that_reaches_the_kernel_and_cannot_make_another_is_refused(self) -> None:
+        with psycopg.connect(str(self.target), autocommit=True) as owner:
+            owner.execute("DROP ROLE IF EXISTS shared_login")
+            owner.execute("CREATE ROLE shared_login LOGIN")
+            owner.execute(f"GRANT CREATE ON DATABASE {owner.info.dbname} TO shared_login".encode())
+            owner.execute("GRANT USAGE ON SCHEMA kernel TO shared_login")
+        url = str(self.target).replace("postgres@", "shared_login@")
+        try:
+            with pytest.raises(errors.ConfigError, match="login of its own"):
+                open_database(url, space="membrane")
+        finally:
+            with psycopg.connect(str(self.target), autocommit=True) as owner:
+                owner.execute("DROP OWNED BY shared_login CASCADE")
+                owner.execute("DROP ROLE shared_login")
+
+
+def test_the_sync_face_shows_the_same_store() -> None:
+    store = Relational(SyncFace(open_database(":memory:", space="membrane")))
+    with store.transaction() as tx:
+        tx.execute("INSERT INTO agent_state (agent_id) VALUES (:id)", {"id": "a"})
+        assert tx.fetch_one("SELECT count(*) AS n FROM agent_state") == {"n": 1}
+    with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
+        tx.execute("DELETE FROM agent_state")
+        raise ZeroDivisionError
+    assert store.fetch_all("SELECT agent_id FROM agent_state") == [{"agent_id": "a"}]
+    store.close()

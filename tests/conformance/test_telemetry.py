@@ -1,0 +1,147 @@
+"""The shipped suite for telemetry stores, on every backend of ours; ages, space and damage."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import errors
+from holdfast.config import Retention
+from holdfast.db import open_database, sql
+from holdfast.faces import SyncFace
+from holdfast.model.storage import TelemetryEvent
+from holdfast.storage import chunks
+from holdfast.storage.doings import Doings
+from holdfast.storage.face import StorageFace
+from holdfast.storage.stores import TelemetryStore
+from holdfast.storage.telemetry import Telemetry
+from holdfast.testing import FrozenClock, TelemetrySuite
+from holdfast.testing.telemetry import event, numbers
+from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite, Place
+
+_CHUNKS = sql("SELECT codec, events FROM telemetry_chunks ORDER BY last_at")
+_ROWS = sql("SELECT count(*) FROM telemetry_events")
+_HARM = sql("UPDATE telemetry_chunks SET data = :data")
+
+
+class _Opens(Place):
+    async def open(self) -> TelemetryStore:
+        return Telemetry(StorageFace(await asyncio.to_thread(self.database, "telemetry"), Doings()))
+
+
+class AgeSuite(Place):
+    """What happens to events as they grow old."""
+
+    @pytest.fixture
+    def clock(self) -> FrozenClock:
+        return FrozenClock("2026-01-01T00:00:00Z")
+
+    @pytest.fixture
+    def store(self, clock: FrozenClock) -> Iterator[Telemetry[SyncFace]]:
+        store = Telemetry(SyncFace(self.database("telemetry", clock=clock)), Retention(30, 365, 730))
+        yield store
+        store.close()
+
+    def _chunks(self, store: Telemetry[SyncFace]) -> list[Any]:
+        return store.face.database.read(lambda tx: tx.all(_CHUNKS)).result()
+
+    def test_the_tail_stays_short(self, store: Telemetry[SyncFace]) -> None:
+        for at in range(0, 3300, 10):
+            store.append([event(number) for number in range(at, at + 10)])
+        [(rows,)] = store.face.database.read(lambda tx: tx.all(_ROWS)).result()
+        assert rows == 300
+        assert self._chunks(store) == [("zlib", 1000)] * 3
+
+    def test_chunks_are_packed_harder_as_they_age_and_removed_at_last(
+        self, store: Telemetry[SyncFace], clock: FrozenClock
+    ) -> None:
+        store.append([event(number, span=f"s{number}") for number in range(2000)])
+        seen = []
+        for days in (1, 30, 335, 400):
+            clock.advance(days * 86_400)
+            removed = store.retain()
+            seen.append((removed, sorted({codec for codec, _ in self._chunks(store)})))
+            if not removed:
+                assert numbers(store.query("s7")) == [7]
+                assert store.count() == 2000
+        assert seen == [(0, ["zlib"]), (0, ["zlib9"]), (0, ["lzma"]), (2000, [])]
+
+    def test_a_chunk_that_is_half_old_is_cut(self, store: Telemetry[SyncFace], clock: FrozenClock) -> None:
+        store.append([event(number, span=f"s{number % 10}") for number in range(1500)])
+        clock.advance(86_400)
+        assert store.prune((86_400 - 700) / 86_400) == 700
+        assert store.count() == 800
+        assert numbers(store.query(limit=2000)) == list(range(1499, 699, -1))
+        assert numbers(store.query("s3", 2000)) == list(range(1493, 699, -10))
+
+    def test_a_damaged_chunk_is_a_typed_error(self, store: Telemetry[SyncFace]) -> None:
+        store.append([event(number) for number in range(1000)])
+        store.face.database.write(lambda tx: tx.execute(_HARM, data=b"damaged")).result()
+        with pytest.raises(errors.CorruptError):
+            store.query()
+
+    def test_it_agrees_with_a_plain_list_on_any_walk(self, store: Telemetry[SyncFace]) -> None:
+        chance, model = random.Random(7), list[TelemetryEvent]()
+        for step in range(60):
+            batch = [
+                event(chance.randrange(5000), kind=f"k{chance.randrange(3)}", span=f"s{chance.randrange(50)}")
+                for _ in range(chance.choice([1, 3, 40, 1500]))
+            ]
+            store.append(batch)
+            model += batch
+            span, kind = f"s{chance.randrange(50)}", chance.choice([None, "k1"])
+            wanted = [each for each in model if each.span_id == span and kind in (None, each.event_type)]
+            wanted.sort(key=lambda each: each.timestamp, reverse=True)
+            found = store.query(span, 25, event_type=kind)
+            assert [each.timestamp for each in found] == [each.timestamp for each in wanted[:25]], step
+        assert store.count() == len(model)
+
+
+class TestMemory(_Opens, InMemory, TelemetrySuite, AgeSuite):
+    pass
+
+
+class TestSqlite(_Opens, OnSqlite, TelemetrySuite, AgeSuite):
+    def test_what_is_removed_gives_its_space_back(self, store: Telemetry[SyncFace]) -> None:
+        path = Path(self.target)
+        noise = random.Random(1)
+        for at in range(0, 20_000, 1000):
+            moments = [event(number).timestamp for number in range(at, at + 1000)]
+            store.append([TelemetryEvent("x", now, {"noise": f"{noise.getrandbits(800):x}"}) for now in moments])
+        store.close()
+        full = path.stat().st_size
+        again = Telemetry(SyncFace(open_database(path, space="telemetry")))
+        assert again.prune(0) == 20_000
+        again.close()
+        assert full > 2_000_000
+        assert path.stat().st_size < full / 10
+        assert open_and_check(path) == []
+
+
+class TestPostgres(_Opens, OnPostgres, TelemetrySuite, AgeSuite):
+    pass
+
+
+def open_and_check(path: Path) -> list[str]:
+    database = open_database(path, space="telemetry")
+    try:
+        return database.backend.check()
+    finally:
+        database.close()
+
+
+# --- chunks ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", [chunks.HOT, chunks.WARM, chunks.COLD])
+def test_a_chunk_is_unpacked_as_it_was_packed(codec: str) -> None:
+    texts = [chunks.line(event(number, span="é\n")).text for number in range(10)]
+    assert chunks.unpack(chunks.pack(texts, codec), codec).split("\n") == texts
+
+
+def test_keys_of_spans_and_traces_of_the_same_name_differ() -> None:
+    assert len({chunks.key(place, "same") for place in range(4)}) == 4
+    assert all(-(2**63) <= chunks.key(0, str(number)) < 2**63 for number in range(100))

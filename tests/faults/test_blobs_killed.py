@@ -1,0 +1,87 @@
+"""kill -9 while blobs are put: what was acknowledged is there and right, nothing half is seen, garbage is swept."""
+
+import os
+import random
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from holdfast.db import open_database
+from holdfast.faces import SyncFace
+from holdfast.storage.blobs import Blobs, Shelf, open_place
+from tests.faults.blob_writer import content, whole
+from tests.faults.test_kill import kill_after
+
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "100"))
+
+
+def _inspect(target: str, folder: Path, acknowledged: dict[str, int]) -> None:
+    with closing(open_database(target, space="membrane")) as database:
+        blobs = Blobs(SyncFace(database), Shelf(open_place(folder)))
+        for key, size in acknowledged.items():
+            assert blobs.get(key) == content(key, size), key
+        for key in blobs.list():
+            data = blobs.get(key)
+            assert data is not None
+            assert whole(data), f"half of {key} is seen"
+        assert blobs.check() == []
+        blobs.sweep(older_than_s=0)
+        used = {Path(where) for key in blobs.list() if (where := _path(blobs, key)) is not None}
+        assert {path for path in folder.rglob("*") if path.is_file()} == used, "garbage is left"
+        assert database.backend.check() == []
+
+
+def _path(blobs: Blobs[SyncFace], key: str) -> str | None:
+    blob = blobs.stat(key)
+    assert blob is not None
+    return None if blob.address is None else blobs.held.where(key, blob.place, blob.address)
+
+
+def _rounds(target: str, folder: Path, rounds: int, seed: int) -> int:
+    chance, count = random.Random(seed), 0
+    for number in range(rounds):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.blob_writer", target, str(folder), f"w{number}"],
+            stdout=subprocess.PIPE,
+            bufsize=0,
+        )
+        with process:
+            said = kill_after(process, chance.uniform(0, 0.3))
+        acknowledged = {key: int(size) for key, size in (line.split() for line in said)}
+        _inspect(target, folder, acknowledged)
+        count += len(acknowledged)
+    return count
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_acknowledged_blobs_survive_kill_9_on_sqlite(tmp_path: Path, seed: int) -> None:
+    rounds = max(3, KILLS // 25)
+    assert _rounds(str(tmp_path / "membrane.db"), tmp_path / "blobs", rounds, seed) > rounds
+
+
+def test_acknowledged_blobs_survive_kill_9_on_postgres(postgres_url: str, tmp_path: Path) -> None:
+    rounds = max(3, KILLS // 50)
+    assert _rounds(postgres_url, tmp_path / "blobs", rounds, seed=2) > rounds
+
+
+def test_a_sweep_never_disturbs_other_processes(tmp_path: Path) -> None:
+    """One process puts while another sweeps whatever no row speaks of, however young."""
+    target, folder = str(tmp_path / "membrane.db"), tmp_path / "blobs"
+    command = [sys.executable, "-m", "tests.faults.blob_writer", target, str(folder), "w"]
+    with (
+        closing(open_database(target, space="membrane")) as database,
+        subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process,
+    ):
+        blobs = Blobs(SyncFace(database), Shelf(open_place(folder)))
+        said = list[str]()
+
+        def sweep() -> None:
+            blobs.sweep(older_than_s=0)
+
+        said += kill_after(process, 3, meanwhile=sweep)
+    acknowledged = {key: int(size) for key, size in (line.split() for line in said)}
+    assert len(acknowledged) > 20
+    _inspect(target, folder, acknowledged)

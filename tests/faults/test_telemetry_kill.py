@@ -1,0 +1,60 @@
+"""kill -9 while telemetry is appended and sealed: acknowledged batches are there, each whole or not at all."""
+
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from holdfast.db import open_database
+from holdfast.faces import SyncFace
+from holdfast.storage.telemetry import Telemetry
+from tests.faults.test_kill import kill_after
+
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "30"))
+
+
+def _rounds(target: str, rounds: int, seed: int) -> int:
+    """Kill a writer again and again; how many batches were acknowledged."""
+    chance, said = random.Random(seed), dict[str, int]()
+    for _ in range(rounds):
+        command = [sys.executable, "-m", "tests.faults.telemetry_writer", target]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
+        try:
+            lines = kill_after(process, chance.uniform(0, 0.15))
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+        said |= {batch: int(size) for batch, size in (line.split() for line in lines)}
+        _inspect(target, said)
+    return len(said)
+
+
+def _inspect(target: str, said: dict[str, int]) -> None:
+    database = open_database(target, space="telemetry")
+    store = Telemetry(SyncFace(database))
+    try:
+        events = store.query(limit=10_000_000)
+        assert store.count() == len(events)
+        found = Counter(each.span_id for each in events)
+        sizes = {each.span_id: each.data["of"] for each in events}
+        assert dict(found) == sizes, "a batch is there in part, or twice"
+        assert said.items() <= found.items(), "an acknowledged batch is lost"
+        some = next(iter(said), None)
+        assert some is None or sorted(each.data["n"] for each in store.query(some, 2000)) == list(range(said[some]))
+        assert database.backend.check() == []
+    finally:
+        store.close()
+
+
+def test_telemetry_survives_kill_9_on_sqlite(tmp_path: Path) -> None:
+    rounds = max(4, KILLS // 3)
+    assert _rounds(str(tmp_path / "telemetry.db"), rounds, seed=1) > rounds
+
+
+def test_telemetry_survives_kill_9_on_postgres(postgres_url: str) -> None:
+    rounds = max(3, KILLS // 6)
+    assert _rounds(postgres_url, rounds, seed=2) > 0
