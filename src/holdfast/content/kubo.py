@@ -39,12 +39,11 @@ class Kubo:
 
     def version(self) -> str:
         """The version the node says it has."""
-        return str(self._ask("version")["Version"])
+        return self._told("version", "Version")
 
     def add(self, content: bytes | IO[bytes], *, pin: bool) -> str:
         """Give the node a file; its CID. Unless pinned, the node may forget it."""
-        answer = self._ask("add", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
-        return str(answer["Hash"])
+        return self._told("add", "Hash", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
 
     def cat(self, cid: str) -> "Cat":
         """The bytes of a file, as they come; FileNotFoundError where the node knows that there is none."""
@@ -72,6 +71,13 @@ class Kubo:
     def close(self) -> None:
         """Close the connections; may be called twice."""
         self._client.close()
+
+    def _told(self, call: str, member: str, **asked: Any) -> str:
+        """One member of an answer."""
+        answer = self._ask(call, **asked)
+        if not isinstance(answer.get(member), str):
+            raise UnreachableError(f"{self.url}: {call} gave no {member}", url=self.url)
+        return str(answer[member])
 
     def _ask(self, call: str, *, files: Any = None, **params: Any) -> dict[str, Any]:
         """One call; its answer is the last of its lines."""

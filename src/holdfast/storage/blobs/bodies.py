@@ -29,22 +29,28 @@ class Spool:
     """A temporary file that grows; `move` makes it another file, durably."""
 
     def __init__(self, folder: Path) -> None:
-        self._moved = True
+        self._moved, self._synced = True, False
         with disk.translated(folder):
-            disk.make_folder(folder)
-            handle, path = tempfile.mkstemp(prefix=SPARE, dir=folder)
+            handle, path = _temporary(folder)
         self.path, self._file, self._moved = Path(path), os.fdopen(handle, "w+b"), False
 
     def write(self, data: Data) -> None:
         """Add bytes."""
         with disk.translated(self.path):
             self._file.write(data)
+        self._synced = False
 
-    def sync(self) -> None:
-        """Make what was added durable."""
+    def fill(self, data: Data) -> None:
+        """Add bytes and make them durable."""
+        self.write(data)
         with disk.translated(self.path):
+            self._sync()
+
+    def _sync(self) -> None:
+        if not self._synced:
             self._file.flush()
             os.fsync(self._file.fileno())
+            self._synced = True
 
     def source(self) -> IO[bytes]:
         """What was added, from the beginning; there even if the file has lost its name."""
@@ -62,7 +68,7 @@ class Spool:
     def _rename(self, target: Path) -> bool:
         if self._moved:
             return False
-        self.sync()
+        self._sync()
         try:
             os.utime(self.path)  # it is as old as its name: a sweep shall not take it for something left behind
             os.replace(self.path, target)
@@ -91,6 +97,14 @@ class Spool:
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self.drop()
+
+
+def _temporary(folder: Path) -> tuple[int, str]:
+    try:
+        return tempfile.mkstemp(prefix=SPARE, dir=folder)
+    except FileNotFoundError:
+        disk.make_folder(folder)
+        return tempfile.mkstemp(prefix=SPARE, dir=folder)
 
 
 def remove_spools(folder: Path, older_than_s: float) -> int:

@@ -7,9 +7,10 @@ Rules:
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from holdfast.storage.blobs.places import Source
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}-[0-9a-f]{16}")
 _BUCKET: Final = re.compile(r"[0-9a-f]{2}")
+_ASIDE: Final = 8 << 20
 
 
 class Files:
@@ -36,14 +38,11 @@ class Files:
         """See Place. The bytes are hashed while they are written."""
         spool = self.spool()
         try:
-            with ThreadPoolExecutor(1) as aside:
-                hashing = aside.submit(sha256, data)
-                spool.write(data)
-                spool.sync()
+            digest = _hashed_while(partial(spool.fill, data), data)
         except BaseException:
             spool.drop()
             raise
-        return Body(len(data), hashing.result().hexdigest(), spool=spool)
+        return Body(len(data), digest, spool=spool)
 
     def spool(self) -> Spool:
         """See Place."""
@@ -53,12 +52,17 @@ class Files:
         """See Place."""
         assert body.spool is not None
         target = self._path(name)
-        with disk.translated(target):
-            if not target.parent.is_dir():
-                disk.make_folder(target.parent)
-                disk.sync_folder(self.root)
-            body.spool.move(target)
+        if not target.parent.is_dir():
+            self._make_buckets()
+        body.spool.move(target)
         return name
+
+    def _make_buckets(self) -> None:
+        """All of them at once: one sync is cheaper than 256."""
+        with disk.translated(self.root):
+            for number in range(256):
+                disk.make_folder(self.root / f"{number:02x}")
+            disk.sync_folder(self.root)
 
     def pin(self, address: str) -> None:
         """See Place. A file stays."""
@@ -104,3 +108,14 @@ class Files:
         if not _NAME.fullmatch(address):
             raise FormatError(f"no address of a blob: {address[:100]!r}", address=address[:100])
         return self.root / address[:2] / address
+
+
+def _hashed_while(act: Callable[[], None], data: Data) -> str:
+    """The hash of bytes; if they are many it is computed aside, while something else is done with them."""
+    if len(data) < _ASIDE:
+        act()
+        return sha256(data).hexdigest()
+    with ThreadPoolExecutor(1) as aside:
+        hashing = aside.submit(sha256, data)
+        act()
+    return hashing.result().hexdigest()

@@ -1,4 +1,7 @@
-"""kill -9 while blobs are put: what was acknowledged is there and right, nothing half is seen, garbage is swept."""
+"""Blobs through kill -9: what was acknowledged is there and right, nothing half is seen, garbage is swept.
+
+And large ones in bounded memory.
+"""
 
 import os
 import random
@@ -85,3 +88,16 @@ def test_a_sweep_never_disturbs_other_processes(tmp_path: Path) -> None:
     acknowledged = {key: int(size) for key, size in (line.split() for line in said)}
     assert len(acknowledged) > 20
     _inspect(target, folder, acknowledged)
+
+
+@pytest.mark.slow
+def test_a_gibibyte_goes_in_and_out_in_bounded_memory(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.large_blob", str(tmp_path), "1024"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    size, kib = map(int, done.stdout.split())
+    assert size == 1 << 30
+    assert kib < 64 << 10, f"{kib >> 10} MiB more than a small one"
