@@ -3,4 +3,9 @@
 Each benchmark is one module with `run(options) -> list[Result]` and `goals(options) -> list[Goal]`.
 """
 
-BENCHMARKS: dict[str, str] = {"dbom": "bench.dbom", "durable": "bench.durable", "log": "bench.log"}
+BENCHMARKS: dict[str, str] = {
+    "dbom": "bench.dbom",
+    "durable": "bench.durable",
+    "log": "bench.log",
+    "vectors": "bench.vectors",
+}
