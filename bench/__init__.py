@@ -10,4 +10,5 @@ BENCHMARKS: dict[str, str] = {
     "durable": "bench.durable",
     "log": "bench.log",
     "telemetry": "bench.telemetry",
+    "vectors": "bench.vectors",
 }

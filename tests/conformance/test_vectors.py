@@ -1,4 +1,4 @@
-"""The shipped suite for vector stores, on every backend of ours; then what is ours alone."""
+"""The shipped suite for vector stores, on every backend of ours."""
 
 from collections.abc import Iterator
 from pathlib import Path

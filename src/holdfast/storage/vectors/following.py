@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from holdfast.db import Call, Read, Tx, Work, ask
+from holdfast.db import Call, Read, Row, Tx, Work, ask
 from holdfast.storage.vectors import rows, sidecar
 from holdfast.storage.vectors.matrix import Matrix, View
 from holdfast.storage.vectors.shelf import Shelf
@@ -26,10 +26,11 @@ class Following:
 
     shelf: Shelf
     matrix: Matrix
-    saved: int = 0
-    """How many rows the sidecar had when it was read or written."""
+    unsaved: int = 0
+    """How many changes the sidecar does not have."""
     _loading: Lock = field(default_factory=Lock)
     _moment: tuple[int, int] = (0, 0)
+    _swept: int | None = None
 
     def current(self) -> Work[View]:
         """The matrix with everything that was acknowledged before now."""
@@ -50,21 +51,21 @@ class Following:
                 self._forget()
                 if not (path := self.path) or not sidecar.load(path, matrix, key=key):
                     matrix.key = key
-                self.saved = matrix.alive
 
     def _advance(self, tx: Tx) -> bool:
         """Follow the rows, on SQLite by a page; True when there is nothing more to follow."""
         facts = rows.known(tx, self.shelf.facts.key)
         with self.matrix.lock:
-            if self.matrix.mark < facts.swept:
+            if self._swept is not None and self._swept != facts.swept and self.matrix.mark < facts.swept:
                 self._forget()
+            self._swept = facts.swept
             return (self._by_page(tx) if tx.dialect == "sqlite" else self._by_moment(tx)) and self._fits(tx)
 
     def _by_page(self, tx: Tx) -> bool:
         """Numbers are given in the order of commits: whoever comes next goes on after the last that was read."""
         page = rows.changes(tx, self.matrix.mark + 1, "", limit=_PAGE)
         if page:
-            self.matrix.apply([change[1:] for change in page])
+            self._apply(page)
             self.matrix.mark = page[-1][0]
         return len(page) < _PAGE
 
@@ -75,10 +76,14 @@ class Following:
             return True
         change, id = self.matrix.mark + 1, ""
         while page := rows.changes(tx, change, id, limit=_PAGE):
-            self.matrix.apply([change[1:] for change in page])
+            self._apply(page)
             change, id = page[-1][:2]
         self.matrix.mark, self._moment = moment.horizon, moment.order
         return True
+
+    def _apply(self, page: list[Row]) -> None:
+        self.matrix.apply([change[1:] for change in page])
+        self.unsaved += len(page)
 
     def _fits(self, tx: Tx) -> bool:
         """Whether a matrix that came from a file has what the rows have; else it is forgotten."""
@@ -97,18 +102,18 @@ class Following:
 
     def _outgrown(self) -> bool:
         """Whether so much changed since the file was written that it pays to write it anew."""
-        return self.path is not None and self.matrix.alive - self.saved > max(4 * _WORTH_A_FILE, self.saved)
+        return self.path is not None and self.unsaved > max(4 * _WORTH_A_FILE, self.matrix.alive)
 
     def save(self) -> None:
         """Write the sidecar."""
         if path := self.path:
+            self.unsaved = 0
             sidecar.save(path, self.matrix)
-            self.saved = self.matrix.alive
 
     def close(self) -> None:
         """Write the sidecar if it is worth it, and give the memory back."""
         matrix = self.matrix
-        if matrix.proven and matrix.alive >= _WORTH_A_FILE and abs(matrix.alive - self.saved) * 8 > self.saved:
+        if matrix.proven and matrix.alive >= _WORTH_A_FILE and self.unsaved * 8 > matrix.alive:
             self.save()
         with matrix.lock:
             self._forget()
@@ -116,4 +121,4 @@ class Following:
 
     def _forget(self) -> None:
         self.matrix.reset()
-        self._moment = (0, 0)
+        self._moment, self.unsaved = (0, 0), 0
