@@ -8,7 +8,6 @@ Rules:
   `shrink`, which cuts off free pages.
 """
 
-import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,13 +17,12 @@ import apsw
 import apsw.sqlite_extra
 
 from holdfast.db.clock import Clock, system_clock, system_random
-from holdfast.db.sqlite.files import INCREMENTAL, connect
-from holdfast.db.sqlite.tx import SqliteTx, typed
+from holdfast.db.sqlite.files import INCREMENTAL, connect, typed_by_disk
+from holdfast.db.sqlite.tx import SqliteTx
 from holdfast.db.tx import Tx
-from holdfast.errors import DiskFullError, HoldfastError
+from holdfast.errors import HoldfastError
 
 _PAGES = 512
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def copy(source: Path, target: Path, *, begun: Callable[[], None], progress: Callable[[int, int], None]) -> None:
@@ -38,7 +36,7 @@ def copy(source: Path, target: Path, *, begun: Callable[[], None], progress: Cal
         _pages(reading, writing, progress)
         writing.pragma("journal_mode", "delete")
     except apsw.Error as error:
-        raise _typed(error, writing, target) from error
+        raise typed_by_disk(error, writing, target) from error
     finally:
         writing.close()
         reading.close()
@@ -84,7 +82,7 @@ def _open(path: Path) -> Iterator[apsw.Connection]:
     try:
         yield connection
     except apsw.Error as error:
-        raise _typed(error, connection, path) from error
+        raise typed_by_disk(error, connection, path) from error
     finally:
         connection.close()
 
@@ -105,7 +103,7 @@ def fold(path: Path, *, busy_s: float = 5.0) -> bool:
     except apsw.BusyError:
         return False
     except apsw.Error as error:
-        raise _typed(error, connection, path) from error
+        raise typed_by_disk(error, connection, path) from error
     finally:
         connection.close()
     return True
@@ -125,7 +123,7 @@ def shrink(path: Path, *, busy_s: float = 10.0) -> None:
             left = connection.pragma("freelist_count")
             free = left if left < free else 0  # others freed more meanwhile: theirs to cut off
     except apsw.Error as error:
-        raise _typed(error, connection, path) from error
+        raise typed_by_disk(error, connection, path) from error
     finally:
         connection.close()
     fold(path)
@@ -160,9 +158,3 @@ def sync(path: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def _typed(error: apsw.Error, connection: apsw.Connection, path: Path) -> HoldfastError:
-    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and connection.system_errno in _FULL):
-        return DiskFullError(f"{path}: no room on the disk", path=str(path))
-    return typed(error, path)

@@ -3,6 +3,7 @@
 Every page carries a checksum (SQLite's `cksumvfs`), so a flipped bit is an error where it is read, not a wrong answer.
 """
 
+import errno
 import os
 import random
 import stat
@@ -18,8 +19,10 @@ import apsw.sqlite_extra
 from holdfast.db.sqlite.tx import typed
 from holdfast.db.tx import Tx
 from holdfast.errors import (
+    DiskFullError,
     ForeignFileError,
     ForkedError,
+    HoldfastError,
     NewerStoreError,
     UnavailableError,
 )
@@ -30,6 +33,7 @@ WAL_KEPT_BYTES = 16 << 20  # well over one checkpoint, so that the log is reused
 
 INCREMENTAL = 2  # SQLite's auto_vacuum: pages can be cut off the end of the file, when somebody asks for it
 _CHECKSUM_BYTES = 8
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RESERVED_AT = 20
 
 
@@ -48,14 +52,29 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
         connection = _connection(str(path), _vfs(path))
         connection.set_busy_timeout(round(busy_s * 1000))
         if facts.st_size == 0:
-            if checksums():
-                connection.reserve_bytes("main", _CHECKSUM_BYTES)
-            connection.pragma("auto_vacuum", INCREMENTAL)
+            _format(connection, path)
     except OSError as error:
         raise UnavailableError(f"cannot open {path}: {error.strerror}", path=str(path)) from error
     except apsw.Error as error:
         raise typed(error, path) from error
     return connection
+
+
+def _format(connection: apsw.Connection, path: Path) -> None:
+    """What can be said of a file only before it has a page."""
+    try:
+        if checksums():
+            connection.reserve_bytes("main", _CHECKSUM_BYTES)
+        connection.pragma("auto_vacuum", INCREMENTAL)
+    except apsw.Error as error:
+        raise typed_by_disk(error, connection, path) from error
+
+
+def typed_by_disk(error: apsw.Error, connection: apsw.Connection, path: Path) -> HoldfastError:
+    """Our error for one of apsw's, where what the disk said is known: no room is told apart from other trouble."""
+    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and connection.system_errno in _FULL):
+        return DiskFullError(f"{path}: no room on the disk", path=str(path))
+    return typed(error, path)
 
 
 def _connection(name: str, vfs: str | None = None) -> apsw.Connection:
