@@ -66,8 +66,9 @@ class ScanFinder:
             return [], False
         allowed = yield from self._facets.allowed(view, wanted)
         near = yield from _away(view, lambda: self.scan(view, direction, k, allowed))
-        stamps = {view.ids[row]: int(view.kept["stamps"][row]) for row in near}
-        found = yield from ask(Read(lambda tx: rows.fetch(tx, list(stamps))))
+        ids = [view.ids[row] for row in near.tolist()]
+        stamps = dict(zip(ids, view.kept["stamps"][near].tolist(), strict=True))
+        found = yield from ask(Read(lambda tx: rows.fetch(tx, ids)))
         return found, {row.id: row.stamp for row in found} != stamps
 
     def scan(self, view: View, direction: Floats, k: int, allowed: scan.Allowed) -> Rows:

@@ -102,7 +102,7 @@ class Following:
 
     def _outgrown(self) -> bool:
         """Whether so much changed since the file was written that it pays to write it anew."""
-        return self.path is not None and self.unsaved > max(4 * _WORTH_A_FILE, self.matrix.alive)
+        return self.unsaved > max(4 * _WORTH_A_FILE, self.matrix.alive) and self.path is not None
 
     def save(self) -> None:
         """Write the sidecar."""

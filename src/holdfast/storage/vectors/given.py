@@ -18,14 +18,18 @@ from holdfast.errors import DimensionError, InvalidInputError
 MOST_RESULTS = 10_000
 LONGEST = 16_384
 _LONGEST_ID = 500
+_KEPT = np.dtype("<f4")
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def vector(given: Sequence[float], dimensions: int) -> bytes:
     """A vector as it is kept."""
-    with np.errstate(over="ignore", under="ignore"):
-        numbers = _numbers(given, dimensions).astype("<f4")
+    numbers = _numbers(given, dimensions)
+    if numbers.dtype != _KEPT:
+        with np.errstate(over="ignore", under="ignore"):
+            numbers = numbers.astype(_KEPT)
     if not np.isfinite(numbers).all():
-        raise InvalidInputError("a number of the vector does not fit 32 bits", field="vector")
+        raise InvalidInputError("a vector holds finite numbers that fit 32 bits", field="vector")
     if not numbers.any():
         raise InvalidInputError("a vector of zeros has no direction", field="vector")
     return numbers.tobytes()
@@ -33,8 +37,10 @@ def vector(given: Sequence[float], dimensions: int) -> bytes:
 
 def query(given: Sequence[float], dimensions: int) -> NDArray[np.float64] | None:
     """The direction asked for; None if there is none."""
-    numbers = _numbers(given, dimensions)
+    numbers = _numbers(given, dimensions).astype(np.float64)
     largest = np.abs(numbers).max()
+    if not np.isfinite(largest):
+        raise InvalidInputError("a query holds finite numbers only", field="query")
     if largest == 0:
         return None
     numbers /= largest  # or squares of the very large and the very small would be lost
@@ -42,19 +48,16 @@ def query(given: Sequence[float], dimensions: int) -> NDArray[np.float64] | None
     return numbers
 
 
-def _numbers(given: Any, dimensions: int) -> NDArray[np.float64]:
+def _numbers(given: Any, dimensions: int) -> NDArray[Any]:
     try:
         numbers = np.asarray(given)
         if numbers.dtype.kind not in "iuf":
             raise TypeError(f"{numbers.dtype.name} is no number")
-        numbers = numbers.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"a vector is a sequence of numbers: {error}", field="vector") from error
     if numbers.shape != (dimensions,):
         shape = "x".join(map(str, numbers.shape)) or "one number"
         raise DimensionError(f"vectors here have {dimensions} numbers, this one {shape}", dimensions=dimensions)
-    if not np.isfinite(numbers).all():
-        raise InvalidInputError("a vector holds finite numbers only", field="vector")
     return numbers
 
 
@@ -114,7 +117,7 @@ def _json(field: str, given: Any) -> str:
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise InvalidInputError(f"{field} is an object with text keys", field=field)
     try:
-        text = json.dumps(dict(given), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _ENCODER.encode(dict(given))
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{field} is no JSON: {error}", field=field) from error

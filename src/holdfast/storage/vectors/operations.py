@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.db import Call, Read, Work, Write, ask
-from holdfast.errors import EmbeddingMismatchError, ExpectationError
+from holdfast.errors import ConflictError, EmbeddingMismatchError
 from holdfast.model.storage import SearchResult
 from holdfast.storage.vectors import embedding, given, rows
 from holdfast.storage.vectors.finding import Finder
@@ -63,7 +63,7 @@ def _put(opened: Opened, vectors: list[Vector]) -> Work[None]:
     key = opened.facts.key
     try:
         yield Write(lambda tx: rows.put_all(tx, vectors, key=key))
-    except ExpectationError as error:
+    except ConflictError as error:
         raise EmbeddingMismatchError("the vectors kept here are of another model by now; open them again") from error
 
 

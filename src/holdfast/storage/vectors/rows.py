@@ -142,10 +142,11 @@ def alone(tx: Tx) -> None:
         tx.all(_ALONE)
 
 
+# A key that is not the present one leaves no stamp, which no row may lack; on PostgreSQL there is no row at all.
 _PUT = sql(
-    "INSERT INTO vectors (change, id, stamp, vector, metadata)"
-    " SELECT coalesce((SELECT max(change) FROM vectors), 0) + 1, :id, :stamp, :vector, :metadata"
-    " FROM vector_facts WHERE key = :key"
+    "INSERT INTO vectors (change, id, stamp, vector, metadata) VALUES"
+    " (coalesce((SELECT max(change) FROM vectors), 0) + 1, :id, (SELECT :stamp FROM vector_facts WHERE key = :key),"
+    " :vector, :metadata)"
     " ON CONFLICT (id) DO UPDATE SET change = excluded.change, stamp = excluded.stamp, vector = excluded.vector,"
     " metadata = excluded.metadata",
     postgres="INSERT INTO vectors (change, id, stamp, vector, metadata)"
@@ -163,7 +164,7 @@ _UNSAY = sql("DELETE FROM embedding_metadata WHERE source_id = :id")
 
 
 def put_all(tx: Tx, vectors: Iterable[Vector], *, key: str) -> None:
-    """Keep vectors, in the place of those that had their ids; ExpectationError if the key is not the present one."""
+    """Keep vectors, in the place of those that had their ids; a ConflictError if the key is not the present one."""
     _beside(tx)
     for vector in vectors:
         _put(tx, vector, key)

@@ -35,10 +35,12 @@ def quantised(view: View, codec: Codec, unit: Floats, k: int, allowed: Allowed, 
     upto = np.bincount(differing, minlength=most + 2)[: most + 1].cumsum()
     wanted = min(max(_SHORTLIST, k * _FOR_EACH), upto[-1])
     rows = np.flatnonzero(differing <= np.searchsorted(upto, wanted))
-    near, off = codec.look(view.kept, unit, rows)
+    if not len(rows):
+        return rows
+    near, off = codec.scan({name: view.kept[name][rows] for name in codec.layout(len(unit))}, unit)
     if wanted < upto[-1] and _deep(near, differing[rows], k) > np.searchsorted(upto, wanted // 4):
         return exact(view, codec, unit, k, allowed)
-    return rows[_candidates(near, off, k)]
+    return closer(view, codec, unit, k, rows[_candidates(near, off, k)])
 
 
 def _deep(near: Floats, differing: Counts, k: int) -> int:

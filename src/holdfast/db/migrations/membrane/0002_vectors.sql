@@ -19,8 +19,9 @@ CREATE TABLE vectors (
   metadata TEXT,
   CHECK ((stamp = 0) = (vector IS NULL))
 );
---postgres:CREATE INDEX vectors_change ON vectors (change, id);
-CREATE INDEX vectors_stamp ON vectors (stamp);
+--sqlite:CREATE INDEX vectors_change ON vectors (change, stamp);
+--postgres:CREATE INDEX vectors_change ON vectors (change, id) INCLUDE (stamp);
+CREATE INDEX vectors_gone ON vectors (change) WHERE stamp = 0;
 
 -- Vectors of another model on their way in; they take the place of the others all at once.
 CREATE TABLE vector_moves (
