@@ -251,3 +251,14 @@ _TO_UNDO = sql(
 def to_undo(tx: Tx, dfid: str) -> list[tuple[str, int]]:
     """The steps of a flow that were done, can be undone and are not: name and number, in the order they were begun."""
     return [(name, n) for name, n in tx.all(_TO_UNDO, dfid=dfid)]
+
+
+_UNFINISHED = sql(
+    "SELECT name, n FROM flow_steps WHERE dfid = :dfid AND undo = 1 AND state IN ('STARTED', 'UNKNOWN')"
+    " ORDER BY step_id"
+)
+
+
+def unfinished(tx: Tx, dfid: str) -> list[tuple[str, int]]:
+    """The steps of a flow that would have to be undone if they were done, which nobody knows."""
+    return [(name, n) for name, n in tx.all(_UNFINISHED, dfid=dfid)]

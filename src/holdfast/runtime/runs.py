@@ -6,7 +6,8 @@ Rules:
   undoing a step of its own. Without anything to undo the flow is FAILED, else COMPENSATED. A flow that is being undone
   is undone to the end, however its block is left.
 - An undoing that fails leaves the flow FAILED and dirty, with its locks. So does a block that was entered again and
-  failed before it came to all that is to be undone: then nothing is undone out of order.
+  failed before it came to all that is to be undone, or one that left such a step unfinished (a time limit, a neighbour
+  that failed): then nothing is undone out of order.
 - A question is asked once: a block that is entered again waits for its answer, or has it.
 - A worker that lost the flow changes nothing more; one that is killed or cancelled leaves it to be recovered.
 """
@@ -163,7 +164,7 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
     run.hand = hand
     if missed:
         yield from ask(Write(partial(_dirty, hand=hand, left=missed, words=reason)))
-        raise CompensationFailedError(f"the block failed before it came to {missed[-1]} again", dfid=hand.dfid)
+        raise CompensationFailedError(f"the block failed without knowing how {missed[-1]} ended", dfid=hand.dfid)
     while run.undoing:
         name, n, undo = run.undoing[-1]
         plan = Plan(f"undo {name}", n, compensates=f"{name} {n}")
@@ -180,14 +181,16 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
 
 
 def _compensating(tx: Tx, run: Run, reason: str) -> tuple[Flow, Hand, list[str]]:
-    """The flow in hand for undoing, and what is to be undone but beyond this run; or ended, with nothing to undo."""
+    """The flow in hand for undoing, and what this run cannot undo; or ended, with nothing to undo."""
     hand, reached = run.hand, {(name, n) for name, n, _ in run.undoing}
     flow, left = flows.hold(tx, hand.dfid, ns=hand.ns), flows.to_undo(tx, hand.dfid)
     if flow.status in TERMINAL - UNDOABLE or (flow.ended and not left):
         return flow, hand, []
+    unsure = flows.unfinished(tx, hand.dfid)
     if flow.status != "COMPENSATING":
-        flow = _failing(tx, hand, flow, "COMPENSATING" if left or reached else "FAILED", reason)
-    missed = [f"{name} {n}" for name, n in left if (name, n) not in reached]
+        flow = _failing(tx, hand, flow, "COMPENSATING" if left or reached or unsure else "FAILED", reason)
+    beyond = [step for step in left if step not in reached]
+    missed = [f"{name} {n}" for name, n in (*left, *unsure)] if beyond or unsure else []
     return flow, hand if flow.ended else _in_hand(tx, hand), missed
 
 

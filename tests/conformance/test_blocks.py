@@ -1,0 +1,81 @@
+"""Blocks that end in a way nobody planned: nothing that was done is forgotten, and no stranger's work is touched."""
+
+# ruff: noqa: PT012 (the block is what is tested)
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.client import Holdfast
+from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
+from tests.conformance.test_steps import World
+
+
+class Blocks(OnStore):
+    # --- what nobody knows ---------------------------------------------------------------------------------------
+
+    def test_a_step_that_a_time_limit_cut_off_leaves_the_flow_dirty_with_its_locks(self, live: sync.Holdfast) -> None:
+        done: list[str] = []
+
+        async def charge(what: str) -> str:
+            done.append(what)
+            await asyncio.sleep(30)
+            return what
+
+        async def work() -> None:
+            async with Holdfast(live.core).flows.run("trader") as flow:
+                await flow.lock({"r": 1})
+                await flow.step("reserve", lambda: done.append("reserve"), compensate=lambda _: done.append("undid"))
+                async with asyncio.timeout(0.2):
+                    await flow.step("charge", charge, "card", compensate=lambda _: done.append("undid"))
+
+        with pytest.raises(errors.CompensationFailedError, match="charge"):
+            asyncio.run(work())
+        [dirty] = live.sagas.list_dirty()
+        assert (done, dirty.partial_state["to_undo"]) == (["reserve", "card"], ["reserve 1", "charge 1"])
+        assert (live.flows.get(dirty.dfid).status, len(live.locks.list())) == ("FAILED", 1)
+
+    def test_a_step_that_cannot_be_undone_may_be_cut_off(self, store: sync.Holdfast) -> None:
+        world = World()
+        with pytest.raises(TimeoutError), store.flows.run("trader") as flow:
+            flow.step("a", world.do, 1, compensate=world.undo)
+            self.cut_off(flow, "look", world)
+            raise TimeoutError
+        assert (world.done, store.flows.get(flow.dfid).status) == ([1, "look", ("undid", 1)], "COMPENSATED")
+
+    def cut_off(self, flow: Any, name: str, world: World, **options: Any) -> None:
+        with pytest.raises(CrashError):
+            flow.step(name, world.do, name, error=CrashError(), **options)
+
+    @pytest.mark.parametrize("result", [2**60, float("nan"), object()])
+    def test_what_has_happened_is_not_forgotten_because_its_result_is_not_json(
+        self, store: sync.Holdfast, result: Any
+    ) -> None:
+        with pytest.raises(errors.CompensationFailedError, match="order") as raised, store.flows.run("trader") as flow:
+            flow.step("order", lambda: result, compensate=lambda _: None)
+        assert isinstance(raised.value.__context__, errors.InvalidInputError)
+        assert store.sagas.get(flow.dfid).partial_state["to_undo"] == ["order 1"]
+        with pytest.raises(errors.InvalidInputError), store.flows.run("trader") as flow:
+            flow.step("look", lambda: result)
+        [look] = store.flows.steps(flow.dfid)
+        assert (look.state, store.flows.get(flow.dfid).status) == ("FAILED", "FAILED")
+
+    def test_an_undoing_may_give_anything(self, store: sync.Holdfast) -> None:
+        with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:
+            flow.step("a", lambda: 1, compensate=lambda _: object())
+            raise ZeroDivisionError
+        assert store.flows.get(flow.dfid).status == "COMPENSATED"
+
+
+class TestSqlite(OnSqlite, Blocks):
+    pass
+
+
+class TestMemory(InMemory, Blocks):
+    pass
+
+
+class TestPostgres(OnPostgres, Blocks):
+    pass
