@@ -68,6 +68,32 @@ class Blocks(OnStore):
             raise ZeroDivisionError
         assert store.flows.get(flow.dfid).status == "COMPENSATED"
 
+    # --- names ---------------------------------------------------------------------------------------------------
+
+    def test_no_step_takes_the_name_of_an_undoing(self, store: sync.Holdfast) -> None:
+        world = World()
+        with pytest.raises(errors.InvalidInputError), store.flows.run("trader") as flow:
+            flow.step("a", world.do, 1, compensate=world.undo)
+            flow.step("undo a", world.do, 2)
+        assert world.done == [1, ("undid", 1)]
+
+    def test_a_name_that_its_undoing_could_not_bear_is_refused_before_anything_is_done(
+        self, store: sync.Holdfast
+    ) -> None:
+        world = World()
+        with pytest.raises(errors.InvalidInputError), store.flows.run("trader") as flow:
+            flow.step("a" * 500, world.do, 1)
+            flow.step("a" * 480, world.do, 2, compensate=world.undo)
+            flow.step("a" * 500, world.do, 3, compensate=world.undo)
+        assert world.done == [1, 2, ("undid", 2)]
+
+    @pytest.mark.parametrize("name", ["", 7, None, "a\nb"])
+    def test_what_is_no_name_is_refused(self, store: sync.Holdfast, name: Any) -> None:
+        for undo in (None, lambda _: None):
+            with pytest.raises(errors.InvalidInputError), store.flows.run("trader") as flow:
+                flow.step(name, lambda: 1, compensate=undo)
+            assert store.flows.steps(flow.dfid) == ()
+
 
 class TestSqlite(OnSqlite, Blocks):
     pass

@@ -8,6 +8,7 @@ Rules:
 - An undoing that fails leaves the flow FAILED and dirty, with its locks. So does a block that was entered again and
   failed before it came to all that is to be undone, or one that left such a step unfinished (a time limit, a neighbour
   that failed): then nothing is undone out of order.
+- An undoing is named after its step, so no other step's name begins with `undo `.
 - A question is asked once: a block that is entered again waits for its answer, or has it.
 - A worker that lost the flow changes nothing more; one that is killed or cancelled leaves it to be recovered.
 """
@@ -16,16 +17,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from holdfast.db import Read, Refused, Tx, Work, Write, ask
 from holdfast.errors import CompensationFailedError, FlowEndedError, InvalidInputError, LeaseLostError
 from holdfast.model.flows import TERMINAL, UNDOABLE, Flow, legal
 from holdfast.model.guards import Escalation, Lock
-from holdfast.runtime import calls, escalations, flows, inbox, leases, locks, sagas, steps
+from holdfast.runtime import calls, escalations, flows, inbox, leases, locks, rows, sagas, steps
 from holdfast.runtime.calls import Called
 from holdfast.runtime.rows import MAIN
 from holdfast.runtime.steps import Hand, OnUnknown, Plan
+
+_UNDO: Final = "undo "
+_MOST: Final = " 999999"
+"""The number of a step, at its longest."""
 
 
 @dataclass(slots=True)
@@ -87,12 +92,21 @@ def step(
 
     `on_unknown` is "ask", "retry" or "fail": what to do if a worker that is gone began it and never finished.
     """
+    _nameable(name, undone=compensate is not None)
     n = run.count("step", name)
     plan = Plan(name, n, undo=compensate is not None, on_unknown=on_unknown)
     result = yield from steps.step(run.hand, plan, partial(fn, *args, **kwargs))
     if compensate is not None:
         run.undoing.append((name, n, partial(compensate, result)))
     return result
+
+
+def _nameable(name: str, *, undone: bool) -> None:
+    """Refuse a name now that its undoing could not bear later."""
+    if str(name).startswith(_UNDO):
+        raise InvalidInputError(f"steps that begin with {_UNDO!r} are those that undo others", step=name)
+    if undone:
+        rows.name("a step and its undoing together", f"{_UNDO}{name}{_MOST}" if isinstance(name, str) else name)
 
 
 def lock(run: Run, /, resources: dict[str, float], **options: Any) -> Work[tuple[Lock, ...]]:
@@ -167,7 +181,7 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
         raise CompensationFailedError(f"the block failed without knowing how {missed[-1]} ended", dfid=hand.dfid)
     while run.undoing:
         name, n, undo = run.undoing[-1]
-        plan = Plan(f"undo {name}", n, compensates=f"{name} {n}")
+        plan = Plan(f"{_UNDO}{name}", n, compensates=f"{name} {n}")
         try:
             yield from steps.step(hand, plan, undo)
         except LeaseLostError:
