@@ -94,6 +94,47 @@ class Blocks(OnStore):
                 flow.step(name, lambda: 1, compensate=undo)
             assert store.flows.steps(flow.dfid) == ()
 
+    # --- words ---------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("text", ["a\x00b", "\udcff.txt", "x" * 100_000])
+    def test_no_words_of_an_exception_keep_a_flow_from_being_undone(self, store: sync.Holdfast, text: str) -> None:
+        for in_step in (False, True):
+            world = World()
+            with pytest.raises(ValueError), store.flows.run("trader") as flow:  # noqa: PT011
+                flow.step("a", world.do, 1, compensate=world.undo)
+                if in_step:
+                    flow.step("b", world.do, 2, error=ValueError(text))
+                raise ValueError(text)
+            assert store.flows.get(flow.dfid).status == "COMPENSATED"
+            assert [step.state for step in store.flows.steps(flow.dfid)] == ["DONE", *["FAILED"] * in_step, "DONE"]
+
+    @pytest.mark.parametrize("text", ["a\x00b", "\udcff.txt", "x" * 100_000])
+    def test_no_words_of_an_exception_keep_anything_else_from_being_written_down(
+        self, store: sync.Holdfast, text: str
+    ) -> None:
+        def fail(*_: Any) -> None:
+            raise ValueError(text)
+
+        with pytest.raises(errors.CompensationFailedError), store.flows.run("trader") as flow:
+            flow.step("a", lambda: 1, compensate=fail)
+            raise ZeroDivisionError
+        with pytest.raises(errors.CompensationFailedError):
+            store.sagas.compensate(flow.dfid, "REVERT", fail)
+        assert store.sagas.get(flow.dfid).failed_step == "a 1"
+        with pytest.raises(ValueError):  # noqa: PT011
+            store.idempotency.once("key", 1, fail, on_error="replay")
+        with pytest.raises(errors.ReplayedError):
+            store.idempotency.once("key", 1, fail, on_error="replay")
+
+    def test_an_exception_that_cannot_say_anything_fails_a_flow_all_the_same(self, store: sync.Holdfast) -> None:
+        class DumbError(Exception):
+            def __str__(self) -> str:
+                raise ZeroDivisionError
+
+        with pytest.raises(DumbError), store.flows.run("trader") as flow:
+            raise DumbError
+        assert store.flows.get(flow.dfid).status == "FAILED"
+
 
 class TestSqlite(OnSqlite, Blocks):
     pass

@@ -168,7 +168,7 @@ def abort(run: Run, error: Exception) -> Work[Flow]:
     """Leave the block by an exception: undo what was done, in reverse order."""
     if isinstance(error, LeaseLostError):
         return (yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns))))
-    return (yield from _undo(run, f"{type(error).__name__}: {error}"))
+    return (yield from _undo(run, rows.words(error)))
 
 
 def _undo(run: Run, reason: str) -> Work[Flow]:
@@ -187,7 +187,7 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
         except LeaseLostError:
             raise
         except Exception as trouble:
-            left, words = [f"{name} {n}" for name, n, _ in run.undoing], f"{type(trouble).__name__}: {trouble}"
+            left, words = [f"{name} {n}" for name, n, _ in run.undoing], rows.words(trouble)
             yield from ask(Write(partial(_dirty, hand=hand, left=left, words=words)))
             raise CompensationFailedError(f"step {name} could not be undone", dfid=hand.dfid) from trouble
         run.undoing.pop()

@@ -91,7 +91,7 @@ def _execute(hand: Hand, begun: Step, fn: Callable[[], Any]) -> Work[Any]:
     except Exception as error:
         if happened and begun.undo:  # to say that it failed would be to say that nothing is to be undone
             raise
-        words = f"{type(error).__name__}: {error}"
+        words = rows.words(error)
         yield from ask(Write(partial(_end, hand=hand, begun=begun, state="FAILED", error=words)))
         raise
     yield from ask(Write(partial(_end, hand=hand, begun=begun, state="DONE", result=text)))
