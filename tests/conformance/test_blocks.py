@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import errors, sync
 from holdfast.client import Holdfast
+from holdfast.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.test_steps import World
 
@@ -134,6 +135,35 @@ class Blocks(OnStore):
         with pytest.raises(DumbError), store.flows.run("trader") as flow:
             raise DumbError
         assert store.flows.get(flow.dfid).status == "FAILED"
+
+    # --- whose flow it is ----------------------------------------------------------------------------------------
+
+    def test_a_late_worker_takes_up_nothing_that_another_left_dirty(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        world = World()
+        with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
+            flow.step("a", world.do, 1, compensate=world.undo)
+            clock.advance(10)
+            with pytest.raises(errors.CompensationFailedError), store.flows.run(resume=flow.dfid):
+                raise ZeroDivisionError
+            raise ValueError("long after")
+        assert (world.done, store.flows.get(flow.dfid).status) == ([1], "FAILED")
+        assert store.sagas.get(flow.dfid).failed_step == "a 1"
+
+    @pytest.mark.parametrize("about", [{"key": "k"}, {"dfid": "another"}])
+    def test_that_something_else_was_lost_fails_a_flow_like_any_other_exception(
+        self, store: sync.Holdfast, about: Any
+    ) -> None:
+        world, lost = World(), errors.LeaseLostError("lost", **about)
+        with pytest.raises(errors.LeaseLostError), store.flows.run("trader") as flow:
+            flow.step("a", world.do, 1, compensate=world.undo)
+            flow.step("b", world.do, 2, error=lost)
+        assert (world.done, store.flows.get(flow.dfid).status) == ([1, 2, ("undid", 1)], "COMPENSATED")
+        with pytest.raises(errors.CompensationFailedError), store.flows.run("trader") as flow:
+            flow.step("a", world.do, 1, compensate=lambda _: world.do(3, lost))
+            raise ZeroDivisionError
+        assert store.sagas.get(flow.dfid).failed_step == "a 1"
 
 
 class TestSqlite(OnSqlite, Blocks):

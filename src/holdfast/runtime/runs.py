@@ -166,9 +166,14 @@ def _complete(tx: Tx, run: Run) -> Flow:
 
 def abort(run: Run, error: Exception) -> Work[Flow]:
     """Leave the block by an exception: undo what was done, in reverse order."""
-    if isinstance(error, LeaseLostError):
+    if _lost(run, error):
         return (yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns))))
     return (yield from _undo(run, rows.words(error)))
+
+
+def _lost(run: Run, error: Exception) -> bool:
+    """Whether it is this flow that was lost, and not another one, or a key, that its functions work on."""
+    return isinstance(error, LeaseLostError) and error.fields.get("dfid") == run.hand.dfid
 
 
 def _undo(run: Run, reason: str) -> Work[Flow]:
@@ -184,9 +189,9 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
         plan = Plan(f"{_UNDO}{name}", n, compensates=f"{name} {n}")
         try:
             yield from steps.step(hand, plan, undo)
-        except LeaseLostError:
-            raise
         except Exception as trouble:
+            if _lost(run, trouble):
+                raise
             left, words = [f"{name} {n}" for name, n, _ in run.undoing], rows.words(trouble)
             yield from ask(Write(partial(_dirty, hand=hand, left=left, words=words)))
             raise CompensationFailedError(f"step {name} could not be undone", dfid=hand.dfid) from trouble
@@ -218,11 +223,11 @@ def _failing(tx: Tx, hand: Hand, flow: Flow, to: str, reason: str) -> Flow:
 
 
 def _in_hand(tx: Tx, hand: Hand) -> Hand:
-    """The flow still in hand, or again if its end took it away and nobody else has it."""
+    """The flow still in hand, or again if its end took it away and nobody else has had it since."""
     try:
         leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
     except LeaseLostError:
-        return replace(hand, token=leases.lease(tx, hand.dfid, tx.new_id(), lease_s=hand.lease_s, ns=hand.ns).token)
+        return replace(hand, token=leases.again(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns).token)
     return hand
 
 
