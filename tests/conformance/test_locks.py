@@ -84,6 +84,20 @@ class Locks(OnStore):
         clock.advance(1e9)
         assert len(store.locks.list()) == 1
 
+    def test_what_another_took_after_it_expired_is_lost_even_to_a_clock_that_goes_back(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        one, two = running(store), running(store)
+        store.locks.try_acquire(one, {"r": 1, "s": 1}, ttl_s=10)
+        clock.advance(10)
+        store.locks.try_acquire(two, {"r": 1})
+        clock.advance(-5)
+        with pytest.raises(errors.LockLostError):
+            store.locks.extend(one, "r", ttl_s=10)
+        assert [(lock.resource_id, lock.dfid) for lock in store.locks.list()] == [("r", two), ("s", one)]
+        store.locks.try_acquire(two, {"r": 1})
+        assert store.locks.extend(one, "s", ttl_s=10).dfid == one, "nobody took that one"
+
     def test_a_lock_is_extended_only_by_its_holder(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"r": 1}, ttl_s=10)

@@ -4,7 +4,8 @@ Rules:
 - All or nothing: either every resource asked for is held afterwards, or none is that was not before.
 - Never more than the capacity is out, by the smallest capacity that any holder was promised; without one a lock is
   exclusive and excludes all others.
-- Nobody takes another holder's lock; acquiring again replaces one's own amount. What has expired is free.
+- Nobody takes another holder's lock; acquiring again replaces one's own amount. What has expired is free, and gone once
+  somebody else acquires: no clock that is behind, or goes back, brings it to life again.
 - More than there is at all is InsufficientCapacityError at once; what others hold is ContentionTimeoutError at the
   deadline. Waiting holds no transaction open.
 - Every acquisition has a fencing token, greater than every earlier one of that resource, even after a release.
@@ -62,6 +63,11 @@ def acquire(
             yield Wait(f"lock:{ns}:{error.fields['resource']}", min(deadline, free_at or deadline))
 
 
+_LAPSE = sql(
+    "DELETE FROM resource_locks WHERE ns = :ns AND resource_id = :resource_id AND dfid <> :dfid AND expires_at <= :now"
+)
+
+
 def try_acquire(
     tx: Tx,
     dfid: str,
@@ -80,6 +86,7 @@ def try_acquire(
         raise FlowEndedError("an ended flow acquires nothing", dfid=dfid)
     for resource, _, _ in wanted:
         rows.alone(tx, f"lock:{ns}:{resource}")
+        tx.execute(_LAPSE, ns=ns, resource_id=resource, dfid=dfid, now=tx.now)
     fences = [_check(tx, resource, dfid, amount, most, ns=ns) for resource, amount, most in wanted]
     return tuple(
         _take(tx, Lock(resource, dfid, amount, tx.now, until, most, fence + 1, ns))
