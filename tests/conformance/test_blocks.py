@@ -3,6 +3,7 @@
 # ruff: noqa: PT012 (the block is what is tested)
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from holdfast import errors, sync
 from holdfast.client import Holdfast
 from holdfast.testing import FrozenClock
-from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
+from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore, running
 from tests.conformance.test_steps import World
 
 
@@ -164,6 +165,27 @@ class Blocks(OnStore):
             flow.step("a", world.do, 1, compensate=lambda _: world.do(3, lost))
             raise ZeroDivisionError
         assert store.sagas.get(flow.dfid).failed_step == "a 1"
+
+    def test_a_worker_that_lost_the_flow_locks_nothing_for_it(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
+            clock.advance(10)
+            with store.flows.run(resume=flow.dfid) as again:
+                [held] = again.lock({"r": 1})
+                with pytest.raises(errors.LeaseLostError):
+                    flow.lock({"r": 1})
+                assert store.locks.list() == (held,), "its fencing token is still the greatest"
+            flow.lock({"r": 1})
+
+    def test_a_worker_that_waits_for_a_lock_keeps_the_flow(self, live: sync.Holdfast) -> None:
+        other = running(live)
+        live.locks.acquire(other, {"r": 1}, ttl_s=None)
+        with live.flows.run("trader", lease_s=0.9) as flow:
+            orphans: list[Any] = []
+            letting_go = threading.Timer(1.8, lambda: (orphans.extend(live.flows.orphans()), live.locks.release_all(other)))
+            letting_go.start()
+            [held] = flow.lock({"r": 1}, timeout_s=30)
+            letting_go.join()
+        assert (held.dfid, orphans) == (flow.dfid, [])
 
 
 class TestSqlite(OnSqlite, Blocks):

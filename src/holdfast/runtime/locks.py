@@ -13,10 +13,12 @@ Rules:
 - Where only the caller knows the capacity (`reserve`), others must not hold more than the caller saw when it checked.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from math import inf
 from typing import Any, Final
 
-from holdfast.db import Tx, Wait, Work, Write, ask, sql
+from holdfast.db import Refused, Tx, Wait, Work, Write, ask, sql
 from holdfast.errors import (
     ContentionTimeoutError,
     FlowEndedError,
@@ -46,21 +48,29 @@ def acquire(
     ns: str = MAIN,
 ) -> Work[tuple[Lock, ...]]:
     """Acquire all these amounts for a flow, waiting for others to let go for as long as `timeout_s`."""
+    attempt = partial(try_acquire, dfid=dfid, resources=resources, capacity=capacity, ttl_s=ttl_s, ns=ns)
+    return (yield from patiently(attempt, timeout_s=timeout_s, ns=ns))
+
+
+def patiently(
+    attempt: Callable[[Tx], tuple[Lock, ...] | Refused], *, timeout_s: float, every_s: float = inf, ns: str
+) -> Work[tuple[Lock, ...]]:
+    """Attempt to acquire again, whenever somebody lets go and every so often, until it is granted or time is over."""
     rows.seconds("timeout_s", timeout_s)
     deadline = ""
     while True:
         try:
-            return (
-                yield from ask(
-                    Write(lambda tx: try_acquire(tx, dfid, resources, capacity=capacity, ttl_s=ttl_s, ns=ns))
-                )
-            )
+            granted = yield from ask(Write(attempt))
         except ContentionTimeoutError as error:
             now, free_at = error.fields["at"], error.fields["free_at"]
             deadline = deadline or later(now, timeout_s)
             if now >= deadline:
                 raise
-            yield Wait(f"lock:{ns}:{error.fields['resource']}", min(deadline, free_at or deadline))
+            until = min(deadline, free_at or deadline, later(now, min(every_s, timeout_s)))
+            yield Wait(f"lock:{ns}:{error.fields['resource']}", until)
+        else:
+            assert not isinstance(granted, Refused), "the face raises it"
+            return granted
 
 
 _LAPSE = sql(

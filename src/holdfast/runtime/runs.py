@@ -20,7 +20,13 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.db import Read, Refused, Tx, Work, Write, ask
-from holdfast.errors import CompensationFailedError, FlowEndedError, InvalidInputError, LeaseLostError
+from holdfast.errors import (
+    CompensationFailedError,
+    ContentionTimeoutError,
+    FlowEndedError,
+    InvalidInputError,
+    LeaseLostError,
+)
 from holdfast.model.flows import TERMINAL, UNDOABLE, Flow, legal
 from holdfast.model.guards import Escalation, Lock
 from holdfast.runtime import calls, escalations, flows, inbox, leases, locks, rows, sagas, steps
@@ -109,9 +115,21 @@ def _nameable(name: str, *, undone: bool) -> None:
         rows.name("a step and its undoing together", f"{_UNDO}{name}{_MOST}" if isinstance(name, str) else name)
 
 
-def lock(run: Run, /, resources: dict[str, float], **options: Any) -> Work[tuple[Lock, ...]]:
-    """Acquire resources until the flow ends; options are those of `locks.acquire`."""
-    return (yield from locks.acquire(run.hand.dfid, resources, ns=run.hand.ns, **options))
+def lock(run: Run, /, resources: dict[str, float], *, timeout_s: float = 5.0, **options: Any) -> Work[tuple[Lock, ...]]:
+    """Acquire resources until the flow ends; options are those of `locks.acquire`. Waiting keeps the flow in hand."""
+    hand = run.hand
+    attempt = partial(_granted, hand=hand, resources=resources, options=options)
+    return (yield from locks.patiently(attempt, timeout_s=timeout_s, every_s=hand.lease_s / 3, ns=hand.ns))
+
+
+def _granted(tx: Tx, hand: Hand, resources: dict[str, float], options: dict[str, Any]) -> tuple[Lock, ...] | Refused:
+    """The resources, if the flow is still ours; to be told to wait is a heartbeat too."""
+    rows.alone(tx, f"flow:{hand.dfid}")
+    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    try:
+        return locks.try_acquire(tx, hand.dfid, resources, ns=hand.ns, **options)
+    except ContentionTimeoutError as error:
+        return Refused(error)
 
 
 def question(run: Run, /, reason: str, **options: Any) -> Work[Escalation]:
