@@ -181,7 +181,12 @@ class Blocks(OnStore):
         live.locks.acquire(other, {"r": 1}, ttl_s=None)
         with live.flows.run("trader", lease_s=0.9) as flow:
             orphans: list[Any] = []
-            letting_go = threading.Timer(1.8, lambda: (orphans.extend(live.flows.orphans()), live.locks.release_all(other)))
+
+            def let_go() -> None:
+                orphans.extend(live.flows.orphans())
+                live.locks.release_all(other)
+
+            letting_go = threading.Timer(1.8, let_go)
             letting_go.start()
             [held] = flow.lock({"r": 1}, timeout_s=30)
             letting_go.join()

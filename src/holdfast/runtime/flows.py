@@ -219,7 +219,7 @@ def _move(tx: Tx, held: Row, to: str, said: dict[str, Any]) -> Flow:
 
 
 def fail(tx: Tx, dfid: str, *, reason: str, ns: str = MAIN) -> Flow:
-    """Fail a flow for a reason; one that was never started is started for that, one with steps to undo goes on to it."""
+    """Fail a flow for a reason: one that was never started is started first, one with steps to undo goes on to that."""
     if get(tx, dfid, ns=ns).status == "CREATED":
         transition(tx, dfid, "RUNNING", reason=reason, ns=ns)
     flow = transition(tx, dfid, "FAILED", reason=reason, ns=ns)

@@ -109,10 +109,10 @@ def step(
 
 def _nameable(name: str, *, undone: bool) -> None:
     """Refuse a name now that its undoing could not bear later."""
-    if str(name).startswith(_UNDO):
+    if rows.name("step", name).startswith(_UNDO):
         raise InvalidInputError(f"steps that begin with {_UNDO!r} are those that undo others", step=name)
     if undone:
-        rows.name("a step and its undoing together", f"{_UNDO}{name}{_MOST}" if isinstance(name, str) else name)
+        rows.name("a step and its undoing together", f"{_UNDO}{name}{_MOST}")
 
 
 def lock(run: Run, /, resources: dict[str, float], *, timeout_s: float = 5.0, **options: Any) -> Work[tuple[Lock, ...]]:

@@ -8,7 +8,7 @@ Rules:
 - Only the worker that has the flow in hand begins and ends steps; each of them is a heartbeat, and one that waits for a
   person sends more.
 - While a flow compensates, no new step begins but those that undo.
-- A result that is not JSON fails its step. If that step can be undone it has happened all the same: it stays unfinished.
+- A result that is not JSON fails its step; one that can be undone stays unfinished, since it has happened.
 """
 
 from collections.abc import Callable
