@@ -192,6 +192,36 @@ class Blocks(OnStore):
             letting_go.join()
         assert (held.dfid, orphans) == (flow.dfid, [])
 
+    # --- blocks in blocks ----------------------------------------------------------------------------------------
+
+    def test_a_step_inside_a_step_is_refused_since_its_replay_would_miscount(self, store: sync.Holdfast) -> None:
+        for inner in (lambda: flow.step("x", lambda: "inner"), lambda: flow.ask("x")):
+            with pytest.raises(errors.InvalidInputError, match="inside a step"), store.flows.run("trader") as flow:
+                flow.step("outer", inner)
+            assert [step.name for step in store.flows.steps(flow.dfid)] == ["outer"]
+
+    def test_a_step_may_work_on_another_flow(self, live: sync.Holdfast) -> None:
+        def inner() -> str:
+            with live.flows.run("trader") as other:
+                other.step("x", lambda: 1)
+            return other.dfid
+
+        with live.flows.run("trader") as flow:
+            assert live.flows.get(flow.step("outer", inner)).status == "COMPLETED"
+            assert flow.step("x", lambda: 2) == 2
+
+        async def work() -> list[Any]:
+            async def nested() -> None:
+                await flow.step("x", lambda: 3)
+
+            async with Holdfast(live.core).flows.run("trader") as flow:
+                side_by_side = await asyncio.gather(*(flow.step("x", lambda n=n: n) for n in range(3)))
+                with pytest.raises(errors.InvalidInputError, match="inside a step"):
+                    await flow.step("outer", nested)
+                return [*side_by_side, await flow.step("x", lambda: 4)]
+
+        assert asyncio.run(work()) == [0, 1, 2, 4]
+
 
 class TestSqlite(OnSqlite, Blocks):
     pass

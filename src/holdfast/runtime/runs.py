@@ -9,12 +9,15 @@ Rules:
   failed before it came to all that is to be undone, or one that left such a step unfinished (a time limit, a neighbour
   that failed): then nothing is undone out of order.
 - An undoing is named after its step, so no other step's name begins with `undo `.
+- A step has no steps and asks no questions of its own flow inside: when it is replayed they would not be counted, and
+  the next of their name would get their results.
 - A question is asked once: a block that is entered again waits for its answer, or has it.
 - A worker that lost the flow changes nothing more; one that is killed or cancelled leaves it to be recovered.
 """
 
 from collections import Counter
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -37,6 +40,8 @@ from holdfast.runtime.steps import Hand, OnUnknown, Plan
 _UNDO: Final = "undo "
 _MOST: Final = " 999999"
 """The number of a step, at its longest."""
+_INSIDE: Final[ContextVar[frozenset[str]]] = ContextVar("holdfast_steps", default=frozenset())
+"""The flows in one of whose steps the caller is."""
 
 
 @dataclass(slots=True)
@@ -99,12 +104,25 @@ def step(
     `on_unknown` is "ask", "retry" or "fail": what to do if a worker that is gone began it and never finished.
     """
     _nameable(name, undone=compensate is not None)
+    outside = _outside(run, f"step {name}")
     n = run.count("step", name)
     plan = Plan(name, n, undo=compensate is not None, on_unknown=on_unknown)
-    result = yield from steps.step(run.hand, plan, partial(fn, *args, **kwargs))
+    _INSIDE.set(outside | {run.hand.dfid})
+    try:
+        result = yield from steps.step(run.hand, plan, partial(fn, *args, **kwargs))
+    finally:
+        _INSIDE.set(outside)
     if compensate is not None:
         run.undoing.append((name, n, partial(compensate, result)))
     return result
+
+
+def _outside(run: Run, what: str) -> frozenset[str]:
+    """The flows in one of whose steps this is called; refused if ours is among them."""
+    inside = _INSIDE.get()
+    if run.hand.dfid in inside:
+        raise InvalidInputError(f"{what} is inside a step, which is replayed as a whole: take it out", dfid=run.hand.dfid)
+    return inside
 
 
 def _nameable(name: str, *, undone: bool) -> None:
@@ -134,6 +152,7 @@ def _granted(tx: Tx, hand: Hand, resources: dict[str, float], options: dict[str,
 
 def question(run: Run, /, reason: str, **options: Any) -> Work[Escalation]:
     """Ask a person and wait; options are those of `escalations.request`. FlowEndedError unless they approve."""
+    _outside(run, "a question")
     hand, n = run.hand, run.count("ask", reason)
     asked = yield from ask(Write(lambda tx: _asked(tx, hand, reason, n, options)))
     assert not isinstance(asked, Refused), "the face raises it"
