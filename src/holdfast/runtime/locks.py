@@ -27,7 +27,7 @@ from holdfast.errors import (
     LockLostError,
 )
 from holdfast.model.guards import Lock
-from holdfast.model.times import later
+from holdfast.model.times import later, to_micros
 from holdfast.runtime import flows, rows
 from holdfast.runtime.rows import MAIN
 
@@ -56,17 +56,18 @@ def patiently(
     attempt: Callable[[Tx], tuple[Lock, ...] | Refused], *, timeout_s: float, every_s: float = inf, ns: str
 ) -> Work[tuple[Lock, ...]]:
     """Attempt to acquire again, whenever somebody lets go and every so often, until it is granted or time is over."""
-    rows.seconds("timeout_s", timeout_s)
-    deadline = ""
+    left, seen = rows.seconds("timeout_s", timeout_s) * 1e6, 0
     while True:
         try:
             granted = yield from ask(Write(attempt))
         except ContentionTimeoutError as error:
-            now, free_at = error.fields["at"], error.fields["free_at"]
-            deadline = deadline or later(now, timeout_s)
-            if now >= deadline:
+            now = to_micros(error.fields["at"])
+            left -= max(0, now - (seen or now))  # a clock that goes back takes nothing off, and adds nothing
+            seen = now
+            if left <= 0:
                 raise
-            until = min(deadline, free_at or deadline, later(now, min(every_s, timeout_s)))
+            look = later(error.fields["at"], min(every_s, left / 1e6))
+            until = min(look, error.fields["free_at"] or look)
             yield Wait(f"lock:{ns}:{error.fields['resource']}", until)
         else:
             assert not isinstance(granted, Refused), "the face raises it"
