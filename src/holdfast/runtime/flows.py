@@ -74,8 +74,10 @@ def start(
         raise AgentInactiveError(
             f"agent {agent_id} is {agent[0]} and may not open flows", agent_id=agent_id, agent_status=agent[0]
         )
-    if dfid is not None and tx.one(_GET, dfid=rows.name("dfid", dfid)) is not None:
-        raise AlreadyExistsError(f"there is a flow {dfid} already", dfid=dfid)
+    if dfid is not None:
+        rows.alone(tx, f"flow:{rows.name('dfid', dfid)}")
+        if tx.one(_GET, dfid=dfid) is not None:
+            raise AlreadyExistsError(f"there is a flow {dfid} already", dfid=dfid)
     by_type, by_id = created_by or (None, None)
     row: dict[str, Any] = {"flow_type": rows.name("flow_type", flow_type), "flow_version": flow_version}
     row |= {"created_by_type": by_type, "created_by_id": by_id, "priority": priority}
