@@ -195,9 +195,9 @@ class Blocks(OnStore):
     # --- blocks in blocks ----------------------------------------------------------------------------------------
 
     def test_a_step_inside_a_step_is_refused_since_its_replay_would_miscount(self, store: sync.Holdfast) -> None:
-        for inner in (lambda: flow.step("x", lambda: "inner"), lambda: flow.ask("x")):
+        for verb, given in (("step", ("x", lambda: "inner")), ("ask", ("x",))):
             with pytest.raises(errors.InvalidInputError, match="inside a step"), store.flows.run("trader") as flow:
-                flow.step("outer", inner)
+                flow.step("outer", getattr(flow, verb), *given)
             assert [step.name for step in store.flows.steps(flow.dfid)] == ["outer"]
 
     def test_a_step_may_work_on_another_flow(self, live: sync.Holdfast) -> None:
@@ -221,6 +221,14 @@ class Blocks(OnStore):
                 return [*side_by_side, await flow.step("x", lambda: 4)]
 
         assert asyncio.run(work()) == [0, 1, 2, 4]
+
+    def test_a_block_is_entered_once(self, store: sync.Holdfast) -> None:
+        block = store.flows.run("trader")
+        with block:
+            pass
+        with pytest.raises(errors.InvalidInputError), block:
+            pass
+        assert len(store.flows.list().flows) == 1
 
 
 class TestSqlite(OnSqlite, Blocks):

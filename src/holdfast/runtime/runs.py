@@ -121,7 +121,7 @@ def _outside(run: Run, what: str) -> frozenset[str]:
     """The flows in one of whose steps this is called; refused if ours is among them."""
     inside = _INSIDE.get()
     if run.hand.dfid in inside:
-        raise InvalidInputError(f"{what} is inside a step, which is replayed as a whole: take it out", dfid=run.hand.dfid)
+        raise InvalidInputError(f"{what} is inside a step, which is replayed whole: take it out", dfid=run.hand.dfid)
     return inside
 
 
