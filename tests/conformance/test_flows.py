@@ -1,5 +1,6 @@
 """Decision flows: legal edges only, each a row and a leaf; leases, and recovering from dead workers."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import pytest
@@ -114,6 +115,19 @@ class Flows(OnStore):
             store.flows.start("trader", parent=dfid)
         assert store.flows.list().flows == ()
         assert store.flows.get(dfid, ns="other").ns == "other"
+
+    def test_of_many_that_open_a_flow_of_one_name_all_but_one_are_told_that_it_is_there(
+        self, live: sync.Holdfast
+    ) -> None:
+        def start(number: int) -> str:
+            try:
+                return live.flows.start("trader", dfid=f"flow {number // 8}").dfid
+            except errors.AlreadyExistsError:
+                return "there"
+
+        with ThreadPoolExecutor(8) as pool:
+            found = [*pool.map(start, range(80))]
+        assert (found.count("there"), len({*found})) == (70, 11)
 
     def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
         dfid = store.flows.start("trader", dfid="mine").dfid

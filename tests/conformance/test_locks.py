@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors, sync
+from holdfast.runtime import locks
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
@@ -84,6 +85,20 @@ class Locks(OnStore):
         clock.advance(1e9)
         assert len(store.locks.list()) == 1
 
+    def test_what_another_took_after_it_expired_is_lost_even_to_a_clock_that_goes_back(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        one, two = running(store), running(store)
+        store.locks.try_acquire(one, {"r": 1, "s": 1}, ttl_s=10)
+        clock.advance(10)
+        store.locks.try_acquire(two, {"r": 1})
+        clock.advance(-5)
+        with pytest.raises(errors.LockLostError):
+            store.locks.extend(one, "r", ttl_s=10)
+        assert [(lock.resource_id, lock.dfid) for lock in store.locks.list()] == [("r", two), ("s", one)]
+        store.locks.try_acquire(two, {"r": 1})
+        assert store.locks.extend(one, "s", ttl_s=10).dfid == one, "nobody took that one"
+
     def test_a_lock_is_extended_only_by_its_holder(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"r": 1}, ttl_s=10)
@@ -138,6 +153,32 @@ class Locks(OnStore):
             store.locks.acquire(running(store), {"r": 1}, ttl_s=0)
 
     # --- waiting --------------------------------------------------------------------------------------------------
+
+    def test_a_clock_that_goes_back_makes_nobody_wait_longer(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        one, two = running(store), running(store)
+        store.locks.try_acquire(one, {"r": 1}, ttl_s=None)
+        waiting = locks.acquire(two, {"r": 1}, timeout_s=5)
+        untils = []
+        with pytest.raises(errors.ContentionTimeoutError):  # noqa: PT012 (each turn is a look)
+            for passed in (2, -3600, 2, 1):
+                untils.append(self.looked(store, waiting))
+                clock.advance(passed)
+            self.looked(store, waiting)
+        assert untils == [
+            "2026-01-01T00:00:05.000000Z",
+            "2026-01-01T00:00:05.000000Z",
+            "2025-12-31T23:00:05.000000Z",
+            "2025-12-31T23:00:05.000000Z",
+        ]
+
+    def looked(self, store: sync.Holdfast, waiting: Any) -> str | None:
+        """Until when somebody who looked once more waits."""
+        look = next(waiting)
+        try:
+            store.write(look.fn)
+        except errors.ContentionTimeoutError as error:
+            until: str | None = waiting.throw(error).until
+        return until
 
     def test_a_waiter_gets_the_lock_when_it_is_released(self, live: sync.Holdfast) -> None:
         one, two = running(live), running(live)

@@ -270,7 +270,7 @@ class Recovery(OnStore):
 
         [again] = store.flows.recover().again
         assert (again.flow.status, broker.done) == ("FAILED", ["a", "b"])
-        assert store.sagas.get(dfid).partial_state["to_undo"] == ["first 1"]
+        assert store.sagas.get(dfid).partial_state["to_undo"] == ["first 1", "second 1"]
 
     def test_eight_threads_run_each_orphan_again_exactly_once(self, live: sync.Holdfast) -> None:
         ran: Counter[str] = Counter()

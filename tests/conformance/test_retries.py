@@ -1,5 +1,7 @@
 """Retries: every rejection counts, and the last one fails the flow; on every backend."""
 
+# ruff: noqa: PT012 (the block is what is tested)
+
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -28,6 +30,30 @@ class Retries(OnStore):
         dfid = store.flows.start("trader").dfid
         store.retries.reject(dfid, max_retries=1)
         assert [one.to_status for one in store.flows.transitions(dfid)] == ["RUNNING", "FAILED"]
+
+    @pytest.mark.parametrize("goes_on", [True, False])
+    def test_a_flow_that_is_exhausted_with_steps_to_undo_is_undone(self, store: sync.Holdfast, goes_on: bool) -> None:
+        undone: list[int] = []
+        with pytest.raises((errors.FlowEndedError, errors.LeaseLostError)), store.flows.run("trader") as flow:
+            flow.lock({"r": 1})
+            flow.step("a", lambda: 1, compensate=undone.append)
+            store.retries.reject(flow.dfid, max_retries=1)
+            if goes_on:
+                flow.step("b", lambda: 2)
+        if goes_on:  # its worker lost it: the next one undoes it
+            assert [orphan.dfid for orphan in store.flows.orphans()] == [flow.dfid]
+            with pytest.raises(errors.FlowEndedError), store.flows.run(resume=flow.dfid) as again:
+                again.step("a", lambda: 1, compensate=undone.append)
+                store.retries.reject(flow.dfid)
+        assert (undone, store.flows.get(flow.dfid).status, store.locks.list()) == ([1], "COMPENSATED", ())
+
+    def test_a_flow_that_is_being_undone_is_not_rejected(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        store.flows.transition(dfid, "COMPENSATING")
+        with pytest.raises(errors.FlowEndedError):
+            store.retries.reject(dfid, max_retries=1)
+        assert not store.retries.allowed(dfid)
+        assert store.flows.get(dfid).status == "COMPENSATING"
 
     def test_the_policy_says_when_the_next_try_is(self, store: sync.Holdfast) -> None:
         waits: dict[str, list[float]] = {}

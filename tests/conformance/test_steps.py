@@ -280,7 +280,7 @@ class Steps(OnStore):
             again.step("a", world.do, 1, compensate=world.undo)
             raise ZeroDivisionError
         assert world.done == [1, 2]
-        assert store.sagas.get(flow.dfid).partial_state["to_undo"] == ["b 1"]
+        assert store.sagas.get(flow.dfid).partial_state["to_undo"] == ["a 1", "b 1"]
         assert (store.flows.get(flow.dfid).status, len(store.locks.list())) == ("FAILED", 1)
 
     def test_the_same_block_on_the_async_face(self, live: sync.Holdfast) -> None:

@@ -1,9 +1,11 @@
 """A flow as a block: `async with store.flows.run("trader") as flow`, or `with`."""
 
+import inspect
 from types import TracebackType
 from typing import Any
 
 from holdfast.db import Work
+from holdfast.errors import InvalidInputError
 from holdfast.faces import AsyncFace, Face, Noun, RunsWith, SyncFace
 from holdfast.runtime import runs
 from holdfast.runtime.runs import Run
@@ -45,6 +47,12 @@ class Block(Noun[Face]):
         super().__init__(face)
         self._entering = entering
 
+    def _enter(self) -> Work[Run]:
+        """Open the flow, or take it up; a block is entered once."""
+        if inspect.getgeneratorstate(self._entering) != inspect.GEN_CREATED:
+            raise InvalidInputError("a block is entered once: `flows.run` makes another")
+        return self._entering
+
     def _leaving(self, error: BaseException | None) -> Work[Any] | None:
         """What leaving the block has to do; nothing if the worker itself is being stopped."""
         if error is None:
@@ -52,7 +60,7 @@ class Block(Noun[Face]):
         return runs.abort(self._run, error) if isinstance(error, Exception) else None
 
     async def __aenter__(self: "Block[AsyncFace]") -> OpenFlow[AsyncFace]:
-        self._run = await self._face.run(self._entering)
+        self._run = await self._face.run(self._enter())
         return OpenFlow(self._face, self._run)
 
     async def __aexit__(
@@ -65,7 +73,7 @@ class Block(Noun[Face]):
             await self._face.run(work)
 
     def __enter__(self: "Block[SyncFace]") -> OpenFlow[SyncFace]:
-        self._run = self._face.run(self._entering)
+        self._run = self._face.run(self._enter())
         return OpenFlow(self._face, self._run)
 
     def __exit__(

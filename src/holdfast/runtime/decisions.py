@@ -89,7 +89,7 @@ def _again(decision: Registered, run: Run, called: Called) -> Work[Rerun]:
     try:
         yield from _conduct(decision, run, called)
     except Exception as error:
-        words = f"{type(error).__name__}: {error}"
+        words = rows.words(error)
     return Rerun((yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns)))), words)
 
 

@@ -74,8 +74,10 @@ def start(
         raise AgentInactiveError(
             f"agent {agent_id} is {agent[0]} and may not open flows", agent_id=agent_id, agent_status=agent[0]
         )
-    if dfid is not None and tx.one(_GET, dfid=rows.name("dfid", dfid)) is not None:
-        raise AlreadyExistsError(f"there is a flow {dfid} already", dfid=dfid)
+    if dfid is not None:
+        rows.alone(tx, f"flow:{rows.name('dfid', dfid)}")
+        if tx.one(_GET, dfid=dfid) is not None:
+            raise AlreadyExistsError(f"there is a flow {dfid} already", dfid=dfid)
     by_type, by_id = created_by or (None, None)
     row: dict[str, Any] = {"flow_type": rows.name("flow_type", flow_type), "flow_version": flow_version}
     row |= {"created_by_type": by_type, "created_by_id": by_id, "priority": priority}
@@ -219,10 +221,11 @@ def _move(tx: Tx, held: Row, to: str, said: dict[str, Any]) -> Flow:
 
 
 def fail(tx: Tx, dfid: str, *, reason: str, ns: str = MAIN) -> Flow:
-    """Fail a flow for a reason; one that was never started is started for that."""
+    """Fail a flow for a reason: one that was never started is started first, one with steps to undo goes on to that."""
     if get(tx, dfid, ns=ns).status == "CREATED":
         transition(tx, dfid, "RUNNING", reason=reason, ns=ns)
-    return transition(tx, dfid, "FAILED", reason=reason, ns=ns)
+    flow = transition(tx, dfid, "FAILED", reason=reason, ns=ns)
+    return transition(tx, dfid, "COMPENSATING", reason=reason, ns=ns) if to_undo(tx, dfid) else flow
 
 
 _RELEASE = sql(
@@ -251,3 +254,14 @@ _TO_UNDO = sql(
 def to_undo(tx: Tx, dfid: str) -> list[tuple[str, int]]:
     """The steps of a flow that were done, can be undone and are not: name and number, in the order they were begun."""
     return [(name, n) for name, n in tx.all(_TO_UNDO, dfid=dfid)]
+
+
+_UNFINISHED = sql(
+    "SELECT name, n FROM flow_steps WHERE dfid = :dfid AND undo = 1 AND state IN ('STARTED', 'UNKNOWN')"
+    " ORDER BY step_id"
+)
+
+
+def unfinished(tx: Tx, dfid: str) -> list[tuple[str, int]]:
+    """The steps of a flow that would have to be undone if they were done, which nobody knows."""
+    return [(name, n) for name, n in tx.all(_UNFINISHED, dfid=dfid)]

@@ -141,7 +141,7 @@ def _execute(about: _Key, owner: str, fn: Callable[[], Any], ttl_s: float, on_er
     try:
         result = yield from ask(call)
     except Exception as error:
-        words = f"{type(error).__name__}: {error}"
+        words = rows.words(error)
         if on_error == "retry":
             yield from ask(Write(partial(_free, about=about, owner=owner)))
         else:
@@ -150,7 +150,7 @@ def _execute(about: _Key, owner: str, fn: Callable[[], Any], ttl_s: float, on_er
     try:
         text = rows.dump(result)
     except InvalidInputError as error:  # it has happened, so it must not happen again
-        yield from ask(Write(partial(_finish, about=about, owner=owner, error=str(error), ttl_s=ttl_s)))
+        yield from ask(Write(partial(_finish, about=about, owner=owner, error=rows.words(error), ttl_s=ttl_s)))
         raise
     yield from ask(Write(partial(_finish, about=about, owner=owner, text=text, ttl_s=ttl_s)))
     return rows.load(text)

@@ -61,6 +61,21 @@ def heartbeat(tx: Tx, dfid: str, token: int, *, lease_s: float = LEASE_S, ns: st
     return Lease(dfid, row[0], token, tx.now, until, ns)
 
 
+_AGAIN = sql(
+    "UPDATE flow_leases SET worker = :worker, token = token + 1, heartbeat_at = :now, expires_at = :until"
+    " WHERE dfid = :dfid AND token = :token + 1 AND worker = '' AND ns = :ns RETURNING token"
+)
+
+
+def again(tx: Tx, dfid: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
+    """Take in hand again what an end of the flow took out of this very hand; LeaseLostError if others came between."""
+    worker, until = tx.new_id(), later(tx.now, rows.seconds("lease_s", lease_s, least=0.001))
+    row = tx.one(_AGAIN, dfid=dfid, token=token, worker=worker, now=tx.now, until=until, ns=ns)
+    if row is None:
+        raise LeaseLostError("another worker took over", dfid=dfid, token=token)
+    return Lease(dfid, worker, row[0], tx.now, until, ns)
+
+
 _END = sql(
     "UPDATE flow_leases SET expires_at = :now, worker = '', token = token + 1"
     " WHERE dfid = :dfid AND token = :token AND ns = :ns"

@@ -4,7 +4,8 @@ Rules:
 - All or nothing: either every resource asked for is held afterwards, or none is that was not before.
 - Never more than the capacity is out, by the smallest capacity that any holder was promised; without one a lock is
   exclusive and excludes all others.
-- Nobody takes another holder's lock; acquiring again replaces one's own amount. What has expired is free.
+- Nobody takes another holder's lock; acquiring again replaces one's own amount. What has expired is free, and gone once
+  somebody else acquires: no clock that is behind, or goes back, brings it to life again.
 - More than there is at all is InsufficientCapacityError at once; what others hold is ContentionTimeoutError at the
   deadline. Waiting holds no transaction open.
 - Every acquisition has a fencing token, greater than every earlier one of that resource, even after a release.
@@ -12,10 +13,12 @@ Rules:
 - Where only the caller knows the capacity (`reserve`), others must not hold more than the caller saw when it checked.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from math import inf
 from typing import Any, Final
 
-from holdfast.db import Tx, Wait, Work, Write, ask, sql
+from holdfast.db import Refused, Tx, Wait, Work, Write, ask, sql
 from holdfast.errors import (
     ContentionTimeoutError,
     FlowEndedError,
@@ -24,7 +27,7 @@ from holdfast.errors import (
     LockLostError,
 )
 from holdfast.model.guards import Lock
-from holdfast.model.times import later
+from holdfast.model.times import later, to_micros
 from holdfast.runtime import flows, rows
 from holdfast.runtime.rows import MAIN
 
@@ -45,21 +48,35 @@ def acquire(
     ns: str = MAIN,
 ) -> Work[tuple[Lock, ...]]:
     """Acquire all these amounts for a flow, waiting for others to let go for as long as `timeout_s`."""
-    rows.seconds("timeout_s", timeout_s)
-    deadline = ""
+    attempt = partial(try_acquire, dfid=dfid, resources=resources, capacity=capacity, ttl_s=ttl_s, ns=ns)
+    return (yield from patiently(attempt, timeout_s=timeout_s, ns=ns))
+
+
+def patiently(
+    attempt: Callable[[Tx], tuple[Lock, ...] | Refused], *, timeout_s: float, every_s: float = inf, ns: str
+) -> Work[tuple[Lock, ...]]:
+    """Attempt to acquire again, whenever somebody lets go and every so often, until it is granted or time is over."""
+    left, seen = rows.seconds("timeout_s", timeout_s) * 1e6, 0
     while True:
         try:
-            return (
-                yield from ask(
-                    Write(lambda tx: try_acquire(tx, dfid, resources, capacity=capacity, ttl_s=ttl_s, ns=ns))
-                )
-            )
+            granted = yield from ask(Write(attempt))
         except ContentionTimeoutError as error:
-            now, free_at = error.fields["at"], error.fields["free_at"]
-            deadline = deadline or later(now, timeout_s)
-            if now >= deadline:
+            now = to_micros(error.fields["at"])
+            left -= max(0, now - (seen or now))  # a clock that goes back takes nothing off, and adds nothing
+            seen = now
+            if left <= 0:
                 raise
-            yield Wait(f"lock:{ns}:{error.fields['resource']}", min(deadline, free_at or deadline))
+            look = later(error.fields["at"], min(every_s, left / 1e6))
+            until = min(look, error.fields["free_at"] or look)
+            yield Wait(f"lock:{ns}:{error.fields['resource']}", until)
+        else:
+            assert not isinstance(granted, Refused), "the face raises it"
+            return granted
+
+
+_LAPSE = sql(
+    "DELETE FROM resource_locks WHERE ns = :ns AND resource_id = :resource_id AND dfid <> :dfid AND expires_at <= :now"
+)
 
 
 def try_acquire(
@@ -80,6 +97,7 @@ def try_acquire(
         raise FlowEndedError("an ended flow acquires nothing", dfid=dfid)
     for resource, _, _ in wanted:
         rows.alone(tx, f"lock:{ns}:{resource}")
+        tx.execute(_LAPSE, ns=ns, resource_id=resource, dfid=dfid, now=tx.now)
     fences = [_check(tx, resource, dfid, amount, most, ns=ns) for resource, amount, most in wanted]
     return tuple(
         _take(tx, Lock(resource, dfid, amount, tx.now, until, most, fence + 1, ns))

@@ -2,7 +2,8 @@
 
 Rules:
 - Every rejection counts, however many come at once.
-- At `max_retries` the flow FAILS with REASONING_EXHAUSTION; an ended flow is not rejected again.
+- At `max_retries` the flow FAILS with REASONING_EXHAUSTION, and goes on to COMPENSATING if it has steps to undo; a flow
+  that has ended or is being undone is not rejected again.
 - The policy fills `next_retry_at` and `backoff_until`: EXPONENTIAL_BACKOFF doubles, with jitter; LINEAR adds; NONE is
   at once.
 """
@@ -11,6 +12,7 @@ from typing import Final
 
 from holdfast.db import Tx, sql
 from holdfast.errors import FlowEndedError, InvalidInputError, NotFoundError
+from holdfast.model.flows import Flow
 from holdfast.model.guards import POLICIES, Retry
 from holdfast.model.times import later
 from holdfast.runtime import audit, flows, rows
@@ -46,7 +48,7 @@ def reject(
         rows.one_of("policy", policy, POLICIES)
     if max_retries is not None and (isinstance(max_retries, bool) or not 1 <= max_retries < 2**31):
         raise InvalidInputError("max_retries is a whole number above zero", max_retries=max_retries)
-    if (flow := flows.hold(tx, dfid, ns=ns)).ended:
+    if _over(flow := flows.hold(tx, dfid, ns=ns)):
         raise FlowEndedError(f"flow {dfid} is {flow.status}", dfid=dfid, flow_status=flow.status)
     row = tx.one(_COUNT, dfid=dfid, most=max_retries, policy=policy, now=tx.now, ns=ns)
     assert row is not None, "an upsert has one row"
@@ -59,6 +61,10 @@ def reject(
     when = later(tx.now, _delay_s(tx, kept, count, rows.seconds("base_s", base_s)))
     tx.execute(_WHEN, dfid=dfid, when=when, expect=1)
     return Retry(dfid, count, most, kept, when, when, tx.now, ns)
+
+
+def _over(flow: Flow) -> bool:
+    return flow.ended or flow.status == "COMPENSATING"
 
 
 def _delay_s(tx: Tx, policy: str, count: int, base_s: float) -> float:
@@ -107,8 +113,8 @@ def forget(tx: Tx, dfid: str, *, ns: str = MAIN) -> bool:
 
 
 def allowed(tx: Tx, dfid: str, *, ns: str = MAIN) -> bool:
-    """Whether a flow may try now: it has not ended, has tries left, and is not backing off."""
-    if flows.get(tx, dfid, ns=ns).ended:
+    """Whether a flow may try now: it has not ended, is not being undone, has tries left, and is not backing off."""
+    if _over(flows.get(tx, dfid, ns=ns)):
         return False
     row = tx.one(_GET, dfid=dfid, ns=ns)
     if row is None:

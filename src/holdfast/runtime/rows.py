@@ -32,6 +32,7 @@ BEGINNING: Final = "0001-01-01T00:00:00.000000Z"
 """Before everything, where no moment is given."""
 _MOST_PAGE: Final = 1_000
 _LONGEST_NAME: Final = 500
+_LONGEST_WORDS: Final = 10_000
 
 # --- under the log -----------------------------------------------------------------------------------------------
 
@@ -124,6 +125,15 @@ def name(what: str, text: Any) -> str:
     if not isinstance(text, str) or not text or len(text) > _LONGEST_NAME or not text.isprintable():
         raise InvalidInputError(f"{what} must be a printable text of 1 to {_LONGEST_NAME} characters", value=str(text))
     return text
+
+
+def words(error: BaseException) -> str:
+    """What an exception says, as a text that every database can keep: it may hold any bytes, and any number."""
+    try:
+        said = f"{type(error).__name__}: {error}"
+    except Exception:
+        said = f"{type(error).__name__}, which cannot say more"
+    return said.encode(errors="backslashreplace").decode().replace("\0", "\\x00")[:_LONGEST_WORDS]
 
 
 def one_of(what: str, value: str, allowed: frozenset[str]) -> str:

@@ -6,25 +6,42 @@ Rules:
   undoing a step of its own. Without anything to undo the flow is FAILED, else COMPENSATED. A flow that is being undone
   is undone to the end, however its block is left.
 - An undoing that fails leaves the flow FAILED and dirty, with its locks. So does a block that was entered again and
-  failed before it came to all that is to be undone: then nothing is undone out of order.
+  failed before it came to all that is to be undone, or one that left such a step unfinished (a time limit, a neighbour
+  that failed): then nothing is undone out of order.
+- An undoing is named after its step, so no other step's name begins with `undo `.
+- A step has no steps and asks no questions of its own flow inside: when it is replayed they would not be counted, and
+  the next of their name would get their results.
 - A question is asked once: a block that is entered again waits for its answer, or has it.
 - A worker that lost the flow changes nothing more; one that is killed or cancelled leaves it to be recovered.
 """
 
 from collections import Counter
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from holdfast.db import Read, Refused, Tx, Work, Write, ask
-from holdfast.errors import CompensationFailedError, FlowEndedError, InvalidInputError, LeaseLostError
+from holdfast.errors import (
+    CompensationFailedError,
+    ContentionTimeoutError,
+    FlowEndedError,
+    InvalidInputError,
+    LeaseLostError,
+)
 from holdfast.model.flows import TERMINAL, UNDOABLE, Flow, legal
 from holdfast.model.guards import Escalation, Lock
-from holdfast.runtime import calls, escalations, flows, inbox, leases, locks, sagas, steps
+from holdfast.runtime import calls, escalations, flows, inbox, leases, locks, rows, sagas, steps
 from holdfast.runtime.calls import Called
 from holdfast.runtime.rows import MAIN
 from holdfast.runtime.steps import Hand, OnUnknown, Plan
+
+_UNDO: Final = "undo "
+_MOST: Final = " 999999"
+"""The number of a step, at its longest."""
+_INSIDE: Final[ContextVar[frozenset[str]]] = ContextVar("holdfast_steps", default=frozenset())
+"""The flows in one of whose steps the caller is."""
 
 
 @dataclass(slots=True)
@@ -86,21 +103,56 @@ def step(
 
     `on_unknown` is "ask", "retry" or "fail": what to do if a worker that is gone began it and never finished.
     """
+    _nameable(name, undone=compensate is not None)
+    outside = _outside(run, f"step {name}")
     n = run.count("step", name)
     plan = Plan(name, n, undo=compensate is not None, on_unknown=on_unknown)
-    result = yield from steps.step(run.hand, plan, partial(fn, *args, **kwargs))
+    _INSIDE.set(outside | {run.hand.dfid})
+    try:
+        result = yield from steps.step(run.hand, plan, partial(fn, *args, **kwargs))
+    finally:
+        _INSIDE.set(outside)
     if compensate is not None:
         run.undoing.append((name, n, partial(compensate, result)))
     return result
 
 
-def lock(run: Run, /, resources: dict[str, float], **options: Any) -> Work[tuple[Lock, ...]]:
-    """Acquire resources until the flow ends; options are those of `locks.acquire`."""
-    return (yield from locks.acquire(run.hand.dfid, resources, ns=run.hand.ns, **options))
+def _outside(run: Run, what: str) -> frozenset[str]:
+    """The flows in one of whose steps this is called; refused if ours is among them."""
+    inside = _INSIDE.get()
+    if run.hand.dfid in inside:
+        raise InvalidInputError(f"{what} is inside a step, which is replayed whole: take it out", dfid=run.hand.dfid)
+    return inside
+
+
+def _nameable(name: str, *, undone: bool) -> None:
+    """Refuse a name now that its undoing could not bear later."""
+    if rows.name("step", name).startswith(_UNDO):
+        raise InvalidInputError(f"steps that begin with {_UNDO!r} are those that undo others", step=name)
+    if undone:
+        rows.name("a step and its undoing together", f"{_UNDO}{name}{_MOST}")
+
+
+def lock(run: Run, /, resources: dict[str, float], *, timeout_s: float = 5.0, **options: Any) -> Work[tuple[Lock, ...]]:
+    """Acquire resources until the flow ends; options are those of `locks.acquire`. Waiting keeps the flow in hand."""
+    hand = run.hand
+    attempt = partial(_granted, hand=hand, resources=resources, options=options)
+    return (yield from locks.patiently(attempt, timeout_s=timeout_s, every_s=hand.lease_s / 3, ns=hand.ns))
+
+
+def _granted(tx: Tx, hand: Hand, resources: dict[str, float], options: dict[str, Any]) -> tuple[Lock, ...] | Refused:
+    """The resources, if the flow is still ours; to be told to wait is a heartbeat too."""
+    rows.alone(tx, f"flow:{hand.dfid}")
+    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    try:
+        return locks.try_acquire(tx, hand.dfid, resources, ns=hand.ns, **options)
+    except ContentionTimeoutError as error:
+        return Refused(error)
 
 
 def question(run: Run, /, reason: str, **options: Any) -> Work[Escalation]:
     """Ask a person and wait; options are those of `escalations.request`. FlowEndedError unless they approve."""
+    _outside(run, "a question")
     hand, n = run.hand, run.count("ask", reason)
     asked = yield from ask(Write(lambda tx: _asked(tx, hand, reason, n, options)))
     assert not isinstance(asked, Refused), "the face raises it"
@@ -151,9 +203,14 @@ def _complete(tx: Tx, run: Run) -> Flow:
 
 def abort(run: Run, error: Exception) -> Work[Flow]:
     """Leave the block by an exception: undo what was done, in reverse order."""
-    if isinstance(error, LeaseLostError):
+    if _lost(run, error):
         return (yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns))))
-    return (yield from _undo(run, f"{type(error).__name__}: {error}"))
+    return (yield from _undo(run, rows.words(error)))
+
+
+def _lost(run: Run, error: Exception) -> bool:
+    """Whether it is this flow that was lost, and not another one, or a key, that its functions work on."""
+    return isinstance(error, LeaseLostError) and error.fields.get("dfid") == run.hand.dfid
 
 
 def _undo(run: Run, reason: str) -> Work[Flow]:
@@ -163,16 +220,16 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
     run.hand = hand
     if missed:
         yield from ask(Write(partial(_dirty, hand=hand, left=missed, words=reason)))
-        raise CompensationFailedError(f"the block failed before it came to {missed[-1]} again", dfid=hand.dfid)
+        raise CompensationFailedError(f"the block failed without knowing how {missed[-1]} ended", dfid=hand.dfid)
     while run.undoing:
         name, n, undo = run.undoing[-1]
-        plan = Plan(f"undo {name}", n, compensates=f"{name} {n}")
+        plan = Plan(f"{_UNDO}{name}", n, compensates=f"{name} {n}")
         try:
             yield from steps.step(hand, plan, undo)
-        except LeaseLostError:
-            raise
         except Exception as trouble:
-            left, words = [f"{name} {n}" for name, n, _ in run.undoing], f"{type(trouble).__name__}: {trouble}"
+            if _lost(run, trouble):
+                raise
+            left, words = [f"{name} {n}" for name, n, _ in run.undoing], rows.words(trouble)
             yield from ask(Write(partial(_dirty, hand=hand, left=left, words=words)))
             raise CompensationFailedError(f"step {name} could not be undone", dfid=hand.dfid) from trouble
         run.undoing.pop()
@@ -180,14 +237,16 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
 
 
 def _compensating(tx: Tx, run: Run, reason: str) -> tuple[Flow, Hand, list[str]]:
-    """The flow in hand for undoing, and what is to be undone but beyond this run; or ended, with nothing to undo."""
+    """The flow in hand for undoing, and what this run cannot undo; or ended, with nothing to undo."""
     hand, reached = run.hand, {(name, n) for name, n, _ in run.undoing}
     flow, left = flows.hold(tx, hand.dfid, ns=hand.ns), flows.to_undo(tx, hand.dfid)
     if flow.status in TERMINAL - UNDOABLE or (flow.ended and not left):
         return flow, hand, []
+    unsure = flows.unfinished(tx, hand.dfid)
     if flow.status != "COMPENSATING":
-        flow = _failing(tx, hand, flow, "COMPENSATING" if left or reached else "FAILED", reason)
-    missed = [f"{name} {n}" for name, n in left if (name, n) not in reached]
+        flow = _failing(tx, hand, flow, "COMPENSATING" if left or reached or unsure else "FAILED", reason)
+    beyond = [step for step in left if step not in reached]
+    missed = [f"{name} {n}" for name, n in (*left, *unsure)] if beyond or unsure else []
     return flow, hand if flow.ended else _in_hand(tx, hand), missed
 
 
@@ -201,11 +260,11 @@ def _failing(tx: Tx, hand: Hand, flow: Flow, to: str, reason: str) -> Flow:
 
 
 def _in_hand(tx: Tx, hand: Hand) -> Hand:
-    """The flow still in hand, or again if its end took it away and nobody else has it."""
+    """The flow still in hand, or again if its end took it away and nobody else has had it since."""
     try:
         leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
     except LeaseLostError:
-        return replace(hand, token=leases.lease(tx, hand.dfid, tx.new_id(), lease_s=hand.lease_s, ns=hand.ns).token)
+        return replace(hand, token=leases.again(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns).token)
     return hand
 
 

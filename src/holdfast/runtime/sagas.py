@@ -152,7 +152,7 @@ def _end(tx: Tx, dfid: str, strategy: str, *, token: int, trouble: Exception | N
     rows.alone(tx, f"flow:{dfid}")
     leases.heartbeat(tx, dfid, token, ns=ns)
     if trouble is not None:
-        detail = {"strategy": strategy, "error": f"{type(trouble).__name__}: {trouble}"}
+        detail = {"strategy": strategy, "error": rows.words(trouble)}
         audit.record(tx, dfid, "COMPENSATION_FAILED", severity="ERROR", detail=detail, ns=ns)
         return flows.transition(tx, dfid, "FAILED", reason="compensation failed", ns=ns)
     clear(tx, dfid, by=f"{strategy} compensation", ns=ns)

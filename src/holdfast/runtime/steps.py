@@ -8,6 +8,7 @@ Rules:
 - Only the worker that has the flow in hand begins and ends steps; each of them is a heartbeat, and one that waits for a
   person sends more.
 - While a flow compensates, no new step begins but those that undo.
+- A result that is not JSON fails its step; one that can be undone stays unfinished, since it has happened.
 """
 
 from collections.abc import Callable
@@ -82,11 +83,15 @@ def step(hand: Hand, plan: Plan, fn: Callable[[], Any]) -> Work[Any]:
 def _execute(hand: Hand, begun: Step, fn: Callable[[], Any]) -> Work[Any]:
     """Call, and write down how it ended; what is not an Exception (a cancelled caller) leaves the outcome unknown."""
     call: Call[Any] = Call(fn)
+    happened = False
     try:
         result = yield from ask(call)
-        text = rows.dump(result)
+        happened = True
+        text = rows.dump(result if begun.compensates is None else None)  # nobody is given what an undoing gives
     except Exception as error:
-        words = f"{type(error).__name__}: {error}"
+        if happened and begun.undo:  # to say that it failed would be to say that nothing is to be undone
+            raise
+        words = rows.words(error)
         yield from ask(Write(partial(_end, hand=hand, begun=begun, state="FAILED", error=words)))
         raise
     yield from ask(Write(partial(_end, hand=hand, begun=begun, state="DONE", result=text)))
