@@ -202,9 +202,11 @@ def _add() -> Contestant:
         await asyncio.gather(*(caller(store, meter, first) for first in range(CALLERS)))
 
     def sample(meter: Meter) -> None:
-        with tempfile.TemporaryDirectory(prefix="bench-vectors-") as folder:
-            with closing(open_database(Path(folder, "membrane.db"), space="membrane")) as database:
-                asyncio.run(all_callers(database, meter))
+        with (
+            tempfile.TemporaryDirectory(prefix="bench-vectors-") as folder,
+            closing(open_database(Path(folder, "membrane.db"), space="membrane")) as database,
+        ):
+            asyncio.run(all_callers(database, meter))
 
     return Contestant("holdfast", CALLERS, sample)
 
@@ -221,12 +223,14 @@ def _add_peer() -> Contestant:
                 return
 
     def sample(meter: Meter) -> None:
-        with tempfile.TemporaryDirectory(prefix="bench-vectors-") as folder:
-            with closing(_peer(Path(folder), vectors[:1])) as connection:
-                lock = threading.Lock()
-                connection.execute("DELETE FROM vectors")
-                meter.start()
-                threads(CALLERS, lambda first: caller(connection, lock, meter, first))
+        with (
+            tempfile.TemporaryDirectory(prefix="bench-vectors-") as folder,
+            closing(_peer(Path(folder), vectors[:1])) as connection,
+        ):
+            lock = threading.Lock()
+            connection.execute("DELETE FROM vectors")
+            meter.start()
+            threads(CALLERS, lambda first: caller(connection, lock, meter, first))
 
     return Contestant("sqlite-vec", CALLERS, sample)
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from holdfast.faces import SyncFace
@@ -98,5 +97,5 @@ def test_a_file_that_is_torn_or_belongs_to_other_rows_is_not_used(target: Path, 
 
 def test_a_store_of_another_kind_has_nothing_to_index(target: Path) -> None:
     with opened(target) as store:
-        store.add("x", np.ones(8))
+        store.add("x", [1.0] * 8)
         assert store.index() == 0

@@ -7,12 +7,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
-
 from holdfast.db import open_database
 from holdfast.faces import SyncFace
 from holdfast.storage.vectors import open_vectors
-from tests.faults.test_kill import _kill_after
+from tests.faults.test_kill import kill_after
 from tests.faults.vector_writer import SIZE, vector
 
 ROUNDS = max(6, int(os.environ.get("HOLDFAST_KILLS", "100")) // 10)
@@ -29,7 +27,7 @@ def _inspect(target: Path, cache: Path, there: set[str], gone: set[str], chance:
     with closing(open_database(target, space="membrane")) as database:
         face = SyncFace(database)
         store = face.run(open_vectors(face, dimensions=SIZE, cache=cache))
-        everything = {found.id for found in store.search(np.ones(SIZE), 10_000)}
+        everything = {found.id for found in store.search([1.0] * SIZE, 10_000)}
         assert len(everything) == min(store.count(), 10_000), "the matrix has what the rows have"
         assert not gone & everything
         if store.count() <= 10_000:
@@ -49,7 +47,7 @@ def test_every_acknowledged_vector_survives_kill_9_and_is_found(tmp_path: Path) 
         command = [sys.executable, "-m", "tests.faults.vector_writer", str(target), str(cache), f"w{number}"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process:
             try:
-                more, less = _said(_kill_after(process, chance.uniform(0, 0.4)))
+                more, less = _said(kill_after(process, chance.uniform(0, 0.4)))
             finally:
                 process.kill()
         there, gone = there | more, gone | less
