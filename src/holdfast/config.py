@@ -38,7 +38,7 @@ _XDG = {
 # The first type of each kind is its default.
 _TYPES = {
     "relational": ("sqlite", "postgres", "memory"),
-    "vector": ("numpy", "numpy-cosine", "hnsw", "pgvector", "memory"),
+    "vector": ("numpy", "numpy-cosine", "quantised", "hnsw", "pgvector", "memory"),
     "blob": ("filesystem", "s3", "ipfs", "memory"),
     "telemetry": ("sqlite", "postgres", "memory"),
 }

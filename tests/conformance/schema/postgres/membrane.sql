@@ -294,6 +294,6 @@ CREATE UNIQUE INDEX shapes_pkey ON membrane.shapes USING btree (id);
 CREATE INDEX shapes_project ON membrane.shapes USING btree (project_hash, observed_at);
 CREATE UNIQUE INDEX vector_facts_pkey ON membrane.vector_facts USING btree (one);
 CREATE UNIQUE INDEX vector_moves_pkey ON membrane.vector_moves USING btree (id);
-CREATE INDEX vectors_change ON membrane.vectors USING btree (change, id);
+CREATE INDEX vectors_change ON membrane.vectors USING btree (change, id) INCLUDE (stamp);
+CREATE INDEX vectors_gone ON membrane.vectors USING btree (change) WHERE (stamp = 0);
 CREATE UNIQUE INDEX vectors_pkey ON membrane.vectors USING btree (id);
-CREATE INDEX vectors_stamp ON membrane.vectors USING btree (stamp);

@@ -252,5 +252,7 @@ CREATE TABLE vectors (
   CHECK ((stamp = 0) = (vector IS NULL))
 );
 
-CREATE INDEX vectors_stamp ON vectors (stamp);
+CREATE INDEX vectors_change ON vectors (change, stamp);
+
+CREATE INDEX vectors_gone ON vectors (change) WHERE stamp = 0;
 
