@@ -102,7 +102,7 @@ def recall(find: Find, queries: Matrix, right: list[set[str]]) -> float:
 
 def _races(size: int, options: Options) -> list[Result]:
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-vectors-")))
+        folder = stack.enter_context(_folder())
         progress(f"filling {size:,} vectors")
         vectors, queries = cloud(size), cloud(QUERIES)
         _fill(folder, vectors)
@@ -134,6 +134,12 @@ def _finding(name: str, find: Find, queries: Matrix) -> Contestant:
 
 
 @contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="bench-vectors-") as folder:
+        yield Path(folder)
+
+
+@contextmanager
 def _store(folder: Path, kind: str) -> Iterator[Vectors[SyncFace]]:
     with closing(open_database(folder / "membrane.db", space="membrane")) as database:
         face = SyncFace(database)
@@ -155,8 +161,8 @@ def _opening(size: int, options: Options) -> list[Result]:
     """Everything from a closed file to the first answer: the database, the sidecar, a scan."""
     if options.race not in _open(size):
         return []
-    with tempfile.TemporaryDirectory(prefix="bench-vectors-") as place:
-        folder, query = Path(place), cloud(1)[0]
+    with _folder() as folder:
+        query = cloud(1)[0]
         _fill(folder, cloud(size))
 
         def sample(meter: Meter) -> None:
@@ -202,10 +208,7 @@ def _add() -> Contestant:
         await asyncio.gather(*(caller(store, meter, first) for first in range(CALLERS)))
 
     def sample(meter: Meter) -> None:
-        with (
-            tempfile.TemporaryDirectory(prefix="bench-vectors-") as folder,
-            closing(open_database(Path(folder, "membrane.db"), space="membrane")) as database,
-        ):
+        with _folder() as folder, closing(open_database(folder / "membrane.db", space="membrane")) as database:
             asyncio.run(all_callers(database, meter))
 
     return Contestant("holdfast", CALLERS, sample)
@@ -223,12 +226,8 @@ def _add_peer() -> Contestant:
                 return
 
     def sample(meter: Meter) -> None:
-        with (
-            tempfile.TemporaryDirectory(prefix="bench-vectors-") as folder,
-            closing(_peer(Path(folder), vectors[:1])) as connection,
-        ):
+        with _folder() as folder, closing(_peer(folder, vectors[:0])) as connection:
             lock = threading.Lock()
-            connection.execute("DELETE FROM vectors")
             meter.start()
             threads(CALLERS, lambda first: caller(connection, lock, meter, first))
 

@@ -7,7 +7,7 @@ Rules:
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ _KEPT = np.dtype("<f4")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def vector(given: Sequence[float], dimensions: int) -> bytes:
+def vector(given: Any, dimensions: int) -> bytes:
     """A vector as it is kept."""
     numbers = _numbers(given, dimensions)
     if numbers.dtype != _KEPT:
@@ -35,7 +35,7 @@ def vector(given: Sequence[float], dimensions: int) -> bytes:
     return numbers.tobytes()
 
 
-def query(given: Sequence[float], dimensions: int) -> NDArray[np.float64] | None:
+def query(given: Any, dimensions: int) -> NDArray[np.float64] | None:
     """The direction asked for; None if there is none."""
     numbers = _numbers(given, dimensions).astype(np.float64)
     largest = np.abs(numbers).max()

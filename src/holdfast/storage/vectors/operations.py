@@ -10,6 +10,8 @@ Rules:
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from numpy.typing import NDArray
+
 from holdfast.db import Call, Read, Work, Write, ask
 from holdfast.errors import ConflictError, EmbeddingMismatchError
 from holdfast.model.storage import SearchResult
@@ -20,7 +22,8 @@ from holdfast.storage.vectors.shelf import Embedder, Shelf
 
 _TOGETHER = 1000
 
-Item = tuple[str, Sequence[float], Mapping[str, Any] | None]
+Numbers = Sequence[float] | NDArray[Any]
+Item = tuple[str, Numbers, Mapping[str, Any] | None]
 
 
 class Opened(Shelf):
@@ -33,7 +36,7 @@ class Opened(Shelf):
 def add(
     opened: Opened,
     id: str,
-    vector: Sequence[float],
+    vector: Numbers,
     metadata: Mapping[str, Any] | None = None,
 ) -> Work[None]:
     """Keep a vector under an id, in the place of the one that was there; seen by the next search."""
@@ -54,7 +57,7 @@ def add_many(opened: Opened, items: Iterable[Item]) -> Work[int]:
     return count
 
 
-def _checked(opened: Opened, id: str, vector: Sequence[float], metadata: Mapping[str, Any] | None) -> Vector:
+def _checked(opened: Opened, id: str, vector: Numbers, metadata: Mapping[str, Any] | None) -> Vector:
     opened.check_open()
     return Vector(given.identity(id), given.vector(vector, opened.facts.dimensions), given.metadata(metadata))
 
@@ -69,7 +72,7 @@ def _put(opened: Opened, vectors: list[Vector]) -> Work[None]:
 
 def search(
     opened: Opened,
-    query: Sequence[float],
+    query: Numbers,
     k: int = 10,
     *,
     limit: int | None = None,
