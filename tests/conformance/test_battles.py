@@ -220,7 +220,9 @@ class BattleSuite(StoreOnSqlite):
             assert seen == [number / 10 for number in range(7)]
             assert len(store.battles.list(battle_id="b0").battles) == 3
             assert len(store.battles.list(min_score=0.2, max_score=0.4).battles) == 3
-            assert store.battles.list(since="2999").battles == store.battles.list(until="1999").battles == []
+            assert (
+                store.battles.list(since="2999-01-01").battles == store.battles.list(until="1999-01-01").battles == []
+            )
             assert store.battles.list(imported=True).battles == []
             assert len(store.battles.list(imported=False).battles) == 7
             with pytest.raises(errors.InvalidInputError):
