@@ -64,6 +64,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --- what can be run ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", having("python"), ids=name)
 def test_every_python_block_runs(page: Path, place: Path) -> None:
     """All blocks of a page are one program, padded so that its line numbers are those of the page."""
