@@ -102,6 +102,12 @@ class RunningLoopError(HoldfastError):
     code, exit_code = "use.running_loop", 2
 
 
+class NestedCallError(HoldfastError):
+    """Inside a function of a transaction pass its `tx` on; the store would wait for itself."""
+
+    code, exit_code = "use.nested", 2
+
+
 class WrongColourError(InvalidInputError):
     """Decorate an `async def` on the async face (`holdfast.open`), a plain `def` on the sync face (`holdfast.sync`)."""
 

@@ -131,6 +131,7 @@ class Pump:
         self._queue: deque[Job[Any]] = deque()
         self._sleepers: list[threading.Lock] = []
         self._running = 0
+        self._idents: set[int] = set()
         self._refusal: Callable[[], HoldfastError] | None = None
         self._threads = [
             threading.Thread(target=self._work, args=(worker,), name=f"holdfast-{name}", daemon=True)
@@ -149,6 +150,10 @@ class Pump:
                     self._sleepers.pop().release()
                 return
         raise self._refusal()
+
+    def works_here(self) -> bool:
+        """Whether the calling thread is one of the workers, which must not wait for a job of their own pump."""
+        return threading.get_ident() in self._idents
 
     @property
     def queued(self) -> int:
@@ -199,6 +204,7 @@ class Pump:
 
     def _work(self, worker: Worker) -> None:
         jobs: list[Job[Any]] = []
+        self._idents.add(threading.get_ident())
         try:
             while jobs := self._take(worker):
                 self._give_back(worker.handle(jobs))

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from holdfast.db.database import Database
 from holdfast.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Write
+from holdfast.db.pump import Pump
 from holdfast.db.sql import Query
 from holdfast.db.tx import NOTHING, Refused, Row, Tx
-from holdfast.errors import InvalidInputError, RunningLoopError
+from holdfast.errors import InvalidInputError, NestedCallError, RunningLoopError
 from holdfast.faces.driver import Driver
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ class SyncFace:
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> T:
         """Run a function of a transaction; returns once the work is durable."""
         refuse_running_loop()
+        _refuse_nested(self.database.backend.writer)
         future: Future[Any] = self.database.write(fn, serializable=serializable)
         return future.result()  # type: ignore[no-any-return]
 
@@ -35,7 +37,10 @@ class SyncFace:
         """Run a reading function on a snapshot that holds everything acknowledged before."""
         refuse_running_loop()
         answer = self.database.peek(fn, _PEEK_S)
-        return self.database.read(fn).result() if answer is NOTHING else answer
+        if answer is not NOTHING:
+            return answer
+        _refuse_nested(self.database.backend.reader)
+        return self.database.read(fn).result()
 
     def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """Start a writing function that runs once, driven from outside; `hear` its end."""
@@ -112,6 +117,12 @@ class SyncFace:
             return woken.wait(seconds)
         finally:
             self.database.topics.unsubscribe(topic, woken.set)
+
+
+def _refuse_nested(pump: Pump) -> None:
+    """An operation that asks its own store would wait for the thread it runs on: say so instead of hanging."""
+    if pump.works_here():
+        raise NestedCallError("the store was asked inside a function of one of its transactions")
 
 
 def refuse_running_loop() -> None:

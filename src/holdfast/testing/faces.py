@@ -178,6 +178,13 @@ class FaceSuite(ABC):
 
             assert SyncFace(db).run(work()) == [False, False]
 
+    def test_an_operation_that_asks_its_own_store_is_refused_instead_of_hanging(self) -> None:
+        with closing(self.start()) as db:
+            face = SyncFace(db)
+            with pytest.raises(errors.NestedCallError):
+                face.write(lambda tx: face.write(lambda inner: add(inner, "a")))
+            assert face.write(lambda tx: add(tx, "a")) == "a"
+
     def test_the_sync_face_refuses_to_block_a_running_loop(self) -> None:
         async def wrong(db: Database) -> None:
             face = SyncFace(db)
