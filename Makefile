@@ -45,7 +45,7 @@ bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling
 	@$(BIN)/python -m bench
 
 faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each race, long walks beside the models
-	@HOLDFAST_KILLS=1000 HOLDFAST_RACES=1000 HOLDFAST_WALKS=20 $(BIN)/python -m pytest \
+	@HOLDFAST_KILLS=1000 HOLDFAST_RACES=1000 HOLDFAST_WALKS=20 $(PYTEST) \
 	  tests/faults tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200
 
 docs: $(VENV)/.dev          ## run every code block of README and docs

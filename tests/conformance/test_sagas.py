@@ -120,7 +120,7 @@ def test_dirty_flows_are_told_when_the_store_is_opened_again(tmp_path: Path, cap
         _dirty(store)
     assert "dirty" not in caplog.text
     sync.open(tmp_path).close()
-    assert "1 flows failed half way and are still dirty" in caplog.text
+    assert "still dirty: 1;" in caplog.text
 
 
 class TestSqlite(OnSqlite, Sagas):

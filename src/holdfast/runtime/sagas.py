@@ -63,7 +63,7 @@ def at_opening(database: Database) -> None:
     """Flows that wait for somebody to undo what they did are not forgotten over a restart."""
     [(dirty,)] = database.read(lambda tx: tx.all(_COUNT)).result()
     if dirty:
-        _log.warning("%d flows failed half way and are still dirty: see `holdfast sagas list`", dirty)
+        _log.warning("flows that failed half way and are still dirty: %d; see `holdfast sagas list`", dirty)
 
 
 _GET = sql(

@@ -84,6 +84,8 @@ class _Opening:
         self._settings, self._paths, self._doings, self._options = settings, paths, doings, options
         self._tried: dict[tuple[str, str], Database | Exception] = {}
         self.opened = Opened()
+        makers = (self._relational, self._vector, self._blob, self._telemetry)
+        self._makers = dict(zip(KINDS, makers, strict=True))
 
     async def store(self, kind: str) -> None:
         """Open one kind of store, as the first type of its chain that can be."""
@@ -92,7 +94,7 @@ class _Opening:
         reasons: list[str] = []
         for left, name in zip(reversed(range(len(chain))), chain, strict=True):
             try:
-                store, where = await getattr(self, f"_{kind}")(name, wanted)
+                store, where = await self._makers[kind](name, wanted)
             except _PASSED_OVER as error:
                 reasons.append(f"{name}: {error}")
                 if not left:
