@@ -4,6 +4,7 @@ import asyncio
 import errno
 import io
 import os
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -350,8 +351,9 @@ class TestFolder(SqliteFiles):
         self.blobs.put("k", LARGE)
         for folder in (self.root, *self.root.iterdir()):
             folder.chmod(0o555)
-        for parent in self.root.parents[:3]:  # nobody must be able to get here at all
-            parent.chmod(0o755)
+        for parent in self.root.parents:  # nobody must be able to get here at all
+            if not parent.stat().st_mode & stat.S_IXOTH:
+                parent.chmod(0o755)
         self.path("k").chmod(0o444)
         with unprivileged():
             with pytest.raises(errors.ReadOnlyError):

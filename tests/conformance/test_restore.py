@@ -28,17 +28,21 @@ _AFTER = sql("SELECT leaf FROM log_leaves WHERE idx >= :idx ORDER BY idx")
 _LEAF = sql("SELECT leaf FROM log_leaves WHERE idx = :idx")
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """A store with a backup (`backup`) and something that came after it."""
-    made = Place(tmp_path / "home")
+def furnished(made: Place, backup: Path) -> Place:
+    """A store with a backup and something that came after it."""
     with made.open() as store:
         submit(store, "first")
         (made.home / "blobs" / "one").write_bytes(b"one")
-        store.backup.create(tmp_path / "backup")
+        store.backup.create(backup)
         submit(store, "second")
         (made.home / "blobs" / "two").write_bytes(b"two")
     return made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A store with a backup (`backup`), in files."""
+    return furnished(Place(tmp_path / "home"), tmp_path / "backup")
 
 
 def names(place: Place) -> list[str]:
@@ -383,15 +387,8 @@ def test_a_running_loop_is_not_blocked(place: Place, tmp_path: Path) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path, postgres_url: str) -> Place:
-    """The same as `place`, on PostgreSQL."""
-    made = Place(tmp_path / "home", postgres_url)
-    with made.open() as store:
-        submit(store, "first")
-        (made.home / "blobs" / "one").write_bytes(b"one")
-        store.backup.create(tmp_path / "backup")
-        submit(store, "second")
-        (made.home / "blobs" / "two").write_bytes(b"two")
-    return made
+    """The same on PostgreSQL."""
+    return furnished(Place(tmp_path / "home", postgres_url), tmp_path / "backup")
 
 
 def test_a_server_s_schema_is_exchanged_and_the_old_one_kept(served: Place, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from holdfast.db import open_database
 from holdfast.faces import SyncFace
 from holdfast.storage.blobs import Blobs, Shelf, open_place
 from tests.faults.blob_writer import content, whole
-from tests.faults.test_kill import kill_after
+from tests.faults.children import child, kill_after
 
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "100"))
 
@@ -46,12 +46,7 @@ def _path(blobs: Blobs[SyncFace], key: str) -> str | None:
 def _rounds(target: str, folder: Path, rounds: int, seed: int) -> int:
     chance, count = random.Random(seed), 0
     for number in range(rounds):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.blob_writer", target, str(folder), f"w{number}"],
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        )
-        with process:
+        with child("blob_writer", target, str(folder), f"w{number}") as process:
             said = kill_after(process, chance.uniform(0, 0.3))
         acknowledged = {key: int(size) for key, size in (line.split() for line in said)}
         _inspect(target, folder, acknowledged)
@@ -73,10 +68,9 @@ def test_acknowledged_blobs_survive_kill_9_on_postgres(postgres_url: str, tmp_pa
 def test_a_sweep_never_disturbs_other_processes(tmp_path: Path) -> None:
     """One process puts while another sweeps whatever no row speaks of, however young."""
     target, folder = str(tmp_path / "membrane.db"), tmp_path / "blobs"
-    command = [sys.executable, "-m", "tests.faults.blob_writer", target, str(folder), "w"]
     with (
         closing(open_database(target, space="membrane")) as database,
-        subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process,
+        child("blob_writer", target, str(folder), "w") as process,
     ):
         blobs = Blobs(SyncFace(database), Shelf(open_place(folder)))
         said = list[str]()

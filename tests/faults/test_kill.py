@@ -3,16 +3,12 @@
 import contextlib
 import os
 import random
-import select
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.db import Database, open_database, sql
+from tests.faults.children import child, kill_after
 from tests.faults.writer import MIGRATIONS, pair
 from tests.servers import Postgres
 
@@ -23,44 +19,6 @@ _LEFTS = sql("SELECT id FROM lefts")
 _ODD = sql(
     "SELECT count(*) FROM lefts l WHERE NOT EXISTS (SELECT 1 FROM rights r WHERE r.id = l.id)",
 )
-
-
-@contextlib.contextmanager
-def _writer(target: str, name: str) -> Iterator["subprocess.Popen[bytes]"]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.writer", target, name], stdout=subprocess.PIPE, bufsize=0
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-def kill_after(
-    process: "subprocess.Popen[bytes]", delay_s: float, meanwhile: Callable[[], None] = lambda: None
-) -> list[str]:
-    """Let it write for that long after its first answer, kill it, and give back what it acknowledged."""
-    assert process.stdout is not None
-    pipe = process.stdout.fileno()
-    data = b""
-    deadline: float | None = None
-    while deadline is None or time.monotonic() < deadline:
-        timeout = 60 if deadline is None else max(0.0, deadline - time.monotonic())
-        if not select.select([pipe], [], [], timeout)[0]:
-            assert deadline is not None, "the writer said nothing for a minute"
-            break
-        chunk = os.read(pipe, 1 << 16)
-        assert chunk, "the writer stopped by itself"
-        data += chunk
-        deadline = deadline or time.monotonic() + delay_s
-        meanwhile()
-    process.kill()
-    while chunk := os.read(pipe, 1 << 16):
-        data += chunk
-    return data.decode().split("\n")[:-1]
 
 
 def _inspect(db: Database, acknowledged: set[str]) -> None:
@@ -74,7 +32,7 @@ def _inspect(db: Database, acknowledged: set[str]) -> None:
 def _rounds(target: str, rounds: int, seed: int) -> int:
     chance, acknowledged = random.Random(seed), set[str]()
     for number in range(rounds):
-        with _writer(target, f"w{number}") as process:
+        with child("writer", target, f"w{number}") as process:
             acknowledged.update(kill_after(process, chance.uniform(0, 0.05)))
         db = open_database(target, migrations=MIGRATIONS)
         try:
@@ -100,7 +58,7 @@ def test_killing_one_of_four_processes_leaves_the_others_writing(tmp_path: Path,
     target = str(tmp_path / "kernel.db")
     open_database(target, migrations=MIGRATIONS).close()
     with contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(_writer(target, f"w{n}")) for n in range(4)]
+        writers = [stack.enter_context(child("writer", target, f"w{n}")) for n in range(4)]
         acknowledged = set(kill_after(writers[0], 0.3))
         for writer in writers[killed:]:
             acknowledged.update(kill_after(writer, 0.2))

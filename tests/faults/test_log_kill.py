@@ -3,32 +3,20 @@
 import contextlib
 import os
 import random
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast import sync
 from holdfast.db import sql
 from holdfast.evidence import log
 from tests.conformance.logs import MIGRATIONS, check
-from tests.faults.test_kill import kill_after
+from tests.faults.children import child, kill_after
 
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "30"))
 _HANDLES = sql("SELECT leaf_id FROM things")
 
 
-@contextlib.contextmanager
-def _writer(home: Path, url: str | None = None) -> Iterator["subprocess.Popen[bytes]"]:
-    command = [sys.executable, "-m", "tests.faults.log_writer", str(home), *([url] if url else [])]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+def _words(home: Path, url: str | None = None) -> list[str]:
+    return [str(home), *([url] if url else [])]
 
 
 class Memory:
@@ -58,7 +46,7 @@ class Memory:
 def _rounds(home: Path, url: str | None, rounds: int, seed: int) -> Memory:
     chance, memory = random.Random(seed), Memory()
     for _ in range(rounds):
-        with _writer(home, url) as process:
+        with child("log_writer", *_words(home, url)) as process:
             memory.hear(kill_after(process, chance.uniform(0, 0.08)))
         with sync.open(home, url, migrations=MIGRATIONS) as store:
             memory.inspect(store)
@@ -80,9 +68,9 @@ def test_rows_and_leaves_survive_kill_9_together_on_postgres(tmp_path: Path, pos
 def test_when_the_sequencer_is_killed_another_goes_on(tmp_path: Path, postgres_url: str) -> None:
     """Two processes with one key: whichever sequences is killed again and again, the other never stops."""
     home, memory = tmp_path / "home", Memory()
-    with _writer(home, postgres_url) as steady:
+    with child("log_writer", *_words(home, postgres_url)) as steady:
         for _ in range(max(6, KILLS // 5)):
-            with _writer(home, postgres_url) as victim:
+            with child("log_writer", *_words(home, postgres_url)) as victim:
                 memory.hear(kill_after(victim, 0.2))
         memory.hear(kill_after(steady, 0.1))
     with sync.open(home, postgres_url, migrations=MIGRATIONS) as store:
@@ -93,7 +81,7 @@ def test_two_processes_grow_one_log_in_one_file(tmp_path: Path) -> None:
     home, memory = tmp_path / "home", Memory()
     sync.open(home, migrations=MIGRATIONS).close()
     with contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(_writer(home)) for _ in range(2)]
+        writers = [stack.enter_context(child("log_writer", *_words(home))) for _ in range(2)]
         for writer in writers:
             memory.hear(kill_after(writer, 1.0))
     with sync.open(home, migrations=MIGRATIONS) as store:

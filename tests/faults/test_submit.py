@@ -1,6 +1,5 @@
 """kill -9 during submit: after reopening no row is without its DBOM file, no DBOM file without its row."""
 
-import contextlib
 import os
 import random
 import subprocess
@@ -17,23 +16,11 @@ from holdfast.evidence import dbomfiles
 from holdfast.model.battles import Battle
 from holdfast.model.verdicts import Verdict
 from tests.conformance.places import settled
-from tests.faults.test_kill import PARTS, kill_after
+from tests.faults.children import child, kill_after
+from tests.faults.test_kill import PARTS
 
 _HEAD = sql("SELECT head FROM log_state")
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "100"))
-
-
-@contextlib.contextmanager
-def submitter(home: Path, url: str, name: str) -> Iterator["subprocess.Popen[bytes]"]:
-    words = [sys.executable, "-m", "tests.faults.submitter", str(home), url, name]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, bufsize=0)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def everything(store: sync.Holdfast) -> Iterator[Battle]:
@@ -64,7 +51,7 @@ def inspect(home: Path, url: str, acknowledged: set[int]) -> None:
 def rounds(home: Path, url: str, count: int, seed: int) -> set[int]:
     chance, acknowledged = random.Random(seed), set[int]()
     for number in range(count):
-        with submitter(home, url, f"w{number}") as process:
+        with child("submitter", str(home), url, f"w{number}") as process:
             acknowledged.update(map(int, kill_after(process, chance.uniform(0, 0.08))))
         inspect(home, url, acknowledged)
     return acknowledged

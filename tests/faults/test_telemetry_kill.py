@@ -2,15 +2,13 @@
 
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 from holdfast.db import open_database
 from holdfast.faces import SyncFace
 from holdfast.storage.telemetry import Telemetry
-from tests.faults.test_kill import kill_after
+from tests.faults.children import child, kill_after
 
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "30"))
 
@@ -19,15 +17,8 @@ def _rounds(target: str, rounds: int, seed: int) -> int:
     """Kill a writer again and again; how many batches were acknowledged."""
     chance, said = random.Random(seed), dict[str, int]()
     for _ in range(rounds):
-        command = [sys.executable, "-m", "tests.faults.telemetry_writer", target]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)
-        try:
+        with child("telemetry_writer", target) as process:
             lines = kill_after(process, chance.uniform(0, 0.15))
-        finally:
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
         said |= {batch: int(size) for batch, size in (line.split() for line in lines)}
         _inspect(target, said)
     return len(said)

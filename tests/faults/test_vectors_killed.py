@@ -2,15 +2,13 @@
 
 import os
 import random
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 from holdfast.db import open_database
 from holdfast.faces import SyncFace
 from holdfast.storage.vectors import open_vectors
-from tests.faults.test_kill import kill_after
+from tests.faults.children import child, kill_after
 from tests.faults.vector_writer import SIZE, vector
 
 ROUNDS = max(6, int(os.environ.get("HOLDFAST_KILLS", "100")) // 10)
@@ -44,12 +42,8 @@ def test_every_acknowledged_vector_survives_kill_9_and_is_found(tmp_path: Path) 
     target, cache, chance = tmp_path / "membrane.db", tmp_path / "cache", random.Random(1)
     there, gone = set[str](), set[str]()
     for number in range(ROUNDS):
-        command = [sys.executable, "-m", "tests.faults.vector_writer", str(target), str(cache), f"w{number}"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process:
-            try:
-                more, less = _said(kill_after(process, chance.uniform(0, 0.4)))
-            finally:
-                process.kill()
+        with child("vector_writer", str(target), str(cache), f"w{number}") as process:
+            more, less = _said(kill_after(process, chance.uniform(0, 0.4)))
         there, gone = there | more, gone | less
         if len(there) >= 20:
             _inspect(target, cache, there, gone, chance)

@@ -5,14 +5,14 @@ each test.
 """
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from abc import abstractmethod
 from typing import Any
 
 import pytest
 
 from holdfast import errors
 from holdfast.storage.stores import RelationalStore
+from holdfast.testing.stores import StoreSuite
 
 _ADD = "INSERT INTO agent_state (agent_id, genus, state) VALUES (:id, :genus, :state)"
 _IDS = "SELECT agent_id FROM agent_state ORDER BY agent_id"
@@ -46,24 +46,12 @@ FORBIDDEN = {
 }
 
 
-class RelationalSuite(ABC):
+class RelationalSuite(StoreSuite):
     """One claim a test."""
 
     @abstractmethod
     async def open(self) -> RelationalStore:
         """Open the test's store; any number of times, always the same."""
-
-    def use(self, test: Callable[[Any], Awaitable[None]]) -> None:
-        """Run a test with an open store."""
-
-        async def run() -> None:
-            store = await self.open()
-            try:
-                await test(store)
-            finally:
-                await store.close()
-
-        asyncio.run(run())
 
     # --- statements ---------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,7 @@ Subclass `TelemetrySuite` in a test module and define `open`: a store that is em
 
 import asyncio
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from abc import abstractmethod
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from holdfast import errors
 from holdfast.model.storage import TelemetryEvent
 from holdfast.model.times import to_text
 from holdfast.storage.stores import TelemetryStore
+from holdfast.testing.stores import StoreSuite
 
 _BEGIN = 1_767_225_600_000_000  # 2026-01-01
 
@@ -28,24 +28,12 @@ def numbers(events: list[TelemetryEvent]) -> list[int]:
     return [each.data["n"] for each in events]
 
 
-class TelemetrySuite(ABC):
+class TelemetrySuite(StoreSuite):
     """One claim a test."""
 
     @abstractmethod
     async def open(self) -> TelemetryStore:
         """Open the test's store; any number of times, always the same."""
-
-    def use(self, test: Callable[[Any], Awaitable[None]]) -> None:
-        """Run a test with an open store."""
-
-        async def run() -> None:
-            store = await self.open()
-            try:
-                await test(store)
-            finally:
-                await store.close()
-
-        asyncio.run(run())
 
     def test_an_event_comes_back_as_it_went_in(self) -> None:
         async def test(store: TelemetryStore) -> None:
