@@ -47,6 +47,14 @@ class Blocks(OnStore):
             raise TimeoutError
         assert (world.done, store.flows.get(flow.dfid).status) == ([1, "look", ("undid", 1)], "COMPENSATED")
 
+    def test_a_block_that_goes_on_after_a_step_was_cut_off_completes_and_says_so(self, store: sync.Holdfast) -> None:
+        world = World()
+        with store.flows.run("trader") as flow:
+            self.cut_off(flow, "look", world)
+        assert store.flows.get(flow.dfid).status == "COMPLETED"
+        [event] = [each for each in store.audit.for_flow(flow.dfid).events if each.event_type == "STEPS_UNFINISHED"]
+        assert (event.severity, event.detail) == ("WARNING", {"steps": ["look 1"]})
+
     def cut_off(self, flow: Any, name: str, world: World, **options: Any) -> None:
         with pytest.raises(CrashError):
             flow.step(name, world.do, name, error=CrashError(), **options)

@@ -295,6 +295,16 @@ class Dir(OnStore):
         assert together(4, lambda _: str(once(running, "k", work))) == {"{'x': 1}": 4}
         assert calls == [1]
 
+    def test_a_caller_that_asks_again_executes_only_while_the_claim_is_its_own(self, live: sync.Holdfast) -> None:
+        stores, others = bundle(live, lease_s=0.3), bundle(live, lease_s=20.0)
+        assert stores.idempotency.get("k") is None
+        assert stores.idempotency.get("k") is None, "nobody else has it: try again"
+        assert others.idempotency.get("k") is None, "the lease of the first ran out"
+        keeping = threading.Timer(0.2, others.idempotency.set, ("k", {"theirs": 1}))
+        keeping.start()
+        assert stores.idempotency.get("k") == {"theirs": 1}, "and now it waits for the second"
+        keeping.join()
+
     def test_a_caller_that_never_keeps_a_result_is_replaced_once_its_lease_is_over(self, live: sync.Holdfast) -> None:
         stores = bundle(live, lease_s=0.3)
         assert stores.idempotency.get("k") is None

@@ -86,6 +86,17 @@ def test_tampering_locks_writes_and_reads_go_on(place: tuple[Path, str | None]) 
             store.write(lambda tx: put(tx, "k"))
 
 
+def test_whoever_opens_a_locked_store_is_told_that_reads_may_lie(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with sync.open(home) as store:
+        locked = store.lockdown.lock(reason="by hand")
+    caplog.clear()
+    with sync.open(home) as store:
+        assert store.read(lambda tx: tx.all(sql("SELECT count(*) FROM battles"))) == [(4,)]
+    [told] = [each.getMessage() for each in caplog.records if "LOCKED" in each.getMessage()]
+    assert locked.id in told
+    assert "what is read may not be what was written" in told
+
+
 def test_an_honest_store_and_a_run_without_locking_do_not_lock(home: Path) -> None:
     with sync.open(home) as store:
         assert store.verify.run().locked is None

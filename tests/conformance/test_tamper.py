@@ -395,6 +395,14 @@ def test_a_log_that_is_gone_is_not_begun_anew_under_its_name(home: Path, tables:
     assert (home / "state" / "heads.jsonl").read_text() == kept
 
 
+def test_heads_that_were_kept_and_cannot_be_read_are_told(home: Path) -> None:
+    with (home / "state" / "heads.jsonl").open("a") as file:
+        file.write('{"head": "scratched"}\n')
+    with sync.open(home) as store:
+        [told] = [each for each in store.verify.run().not_checked if "torn or damaged" in each]
+    assert "1 of its lines" in told
+
+
 def test_a_store_in_the_place_of_another_says_so(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     (home / "kernel.db").unlink()
     with sync.open(home) as store:

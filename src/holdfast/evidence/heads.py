@@ -99,8 +99,12 @@ class HighWater:
         _sync(self.path.parent)
 
     def kept(self) -> list[SignedCheckpoint]:
-        """Every head in the file, oldest first; a torn last line is left out."""
+        """Every head in the file, oldest first; what is no head is left out."""
         return [head for line in self._lines() if (head := _parse(line)) is not None]
+
+    def unreadable(self) -> int:
+        """How many lines are no head: torn by a crash, or damaged; nobody can tell which."""
+        return sum(line != "" and _parse(line) is None for line in self._lines())
 
     def largest(self) -> dict[str, SignedCheckpoint]:
         """The largest head of each log, by its origin."""

@@ -118,7 +118,11 @@ def search(
     after: int = 0,
     limit: int = 100,
 ) -> AuditPage:
-    """Events of all flows, oldest first, a page at a time: pass `next` of a page as `after`."""
+    """Events of all flows, oldest first, a page at a time: pass `next` of a page as `after`.
+
+    On PostgreSQL an event may come to light after one with a larger number, since transactions end in another order
+    than they begin: whoever follows events as they come asks again from a moment before, and drops what is known.
+    """
     if severity is not None:
         rows.one_of("severity", severity, SEVERITIES)
     filters = {"event_type": event_type, "severity": severity, "since": rows.moment("since", since)}

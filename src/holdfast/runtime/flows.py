@@ -257,11 +257,11 @@ def to_undo(tx: Tx, dfid: str) -> list[tuple[str, int]]:
 
 
 _UNFINISHED = sql(
-    "SELECT name, n FROM flow_steps WHERE dfid = :dfid AND undo = 1 AND state IN ('STARTED', 'UNKNOWN')"
+    "SELECT name, n FROM flow_steps WHERE dfid = :dfid AND undo >= :undo AND state IN ('STARTED', 'UNKNOWN')"
     " ORDER BY step_id"
 )
 
 
-def unfinished(tx: Tx, dfid: str) -> list[tuple[str, int]]:
-    """The steps of a flow that would have to be undone if they were done, which nobody knows."""
-    return [(name, n) for name, n in tx.all(_UNFINISHED, dfid=dfid)]
+def unfinished(tx: Tx, dfid: str, *, undo: bool = False) -> list[tuple[str, int]]:
+    """The steps of a flow that nobody knows the end of; with `undo` only those that would have to be undone."""
+    return [(name, n) for name, n in tx.all(_UNFINISHED, dfid=dfid, undo=int(undo))]

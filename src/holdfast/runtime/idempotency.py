@@ -191,6 +191,18 @@ def claim(key: str, *, ttl_s: float = TTL_S, lease_s: float = LEASE_S, ns: str =
     return (yield from _turn(_about(key, key, ns), ttl_s=ttl_s, lease_s=lease_s, again=True))
 
 
+_RENEW = sql(
+    "UPDATE idempotency_cache SET lease_until = :lease WHERE ns = :ns AND idempotency_key = :key AND owner = :owner"
+    " AND state = 'RUNNING'"
+)
+
+
+def renew(tx: Tx, key: str, owner: str, *, lease_s: float = LEASE_S, ns: str = MAIN) -> bool:
+    """Hold on to a claim; whether it is still its owner's."""
+    lease = later(tx.now, rows.seconds("lease_s", lease_s, least=0.001))
+    return tx.count(_RENEW, lease=lease, ns=ns, key=key, owner=owner) == 1
+
+
 _KEEP = sql(
     "INSERT INTO idempotency_cache (idempotency_key, request_hash, result, created_at, expires_at, state, owner, ns)"
     " VALUES (:key, :request_hash, :result, :now, :expires, 'DONE', :owner, :ns)"

@@ -8,6 +8,8 @@ Rules:
 - An undoing that fails leaves the flow FAILED and dirty, with its locks. So does a block that was entered again and
   failed before it came to all that is to be undone, or one that left such a step unfinished (a time limit, a neighbour
   that failed): then nothing is undone out of order.
+- A block that left a step unfinished and goes on all the same (it caught the time limit) completes, and an audit event
+  says which steps nobody knows the end of.
 - An undoing is named after its step, so no other step's name begins with `undo `.
 - A step has no steps and asks no questions of its own flow inside: when it is replayed they would not be counted, and
   the next of their name would get their results.
@@ -32,7 +34,7 @@ from holdfast.errors import (
 )
 from holdfast.model.flows import TERMINAL, UNDOABLE, Flow, legal
 from holdfast.model.guards import Escalation, Lock
-from holdfast.runtime import calls, escalations, flows, inbox, leases, locks, rows, sagas, steps
+from holdfast.runtime import audit, calls, escalations, flows, inbox, leases, locks, rows, sagas, steps
 from holdfast.runtime.calls import Called
 from holdfast.runtime.rows import MAIN
 from holdfast.runtime.steps import Hand, OnUnknown, Plan
@@ -198,6 +200,9 @@ def _complete(tx: Tx, run: Run) -> Flow:
     if flow.ended or flow.status == "COMPENSATING":  # the block ended it itself, or it did not fail a second time
         return flow
     leases.heartbeat(tx, hand.dfid, hand.token, ns=hand.ns)
+    if unsure := flows.unfinished(tx, hand.dfid):
+        steps_left = [f"{name} {n}" for name, n in unsure]
+        audit.record(tx, hand.dfid, "STEPS_UNFINISHED", severity="WARNING", detail={"steps": steps_left}, ns=hand.ns)
     return flows.transition(tx, hand.dfid, "COMPLETED", ns=hand.ns)
 
 
@@ -242,7 +247,7 @@ def _compensating(tx: Tx, run: Run, reason: str) -> tuple[Flow, Hand, list[str]]
     flow, left = flows.hold(tx, hand.dfid, ns=hand.ns), flows.to_undo(tx, hand.dfid)
     if flow.status in TERMINAL - UNDOABLE or (flow.ended and not left):
         return flow, hand, []
-    unsure = flows.unfinished(tx, hand.dfid)
+    unsure = flows.unfinished(tx, hand.dfid, undo=True)
     if flow.status != "COMPENSATING":
         flow = _failing(tx, hand, flow, "COMPENSATING" if left or reached or unsure else "FAILED", reason)
     beyond = [step for step in left if step not in reached]

@@ -83,8 +83,11 @@ def respond(
 def at_opening(context: Context) -> None:
     """Lock before anybody writes if the log is not the one whose heads were kept, or not that of its own head.
 
-    A new leaf would come under a signed head together with whatever somebody put into the tree meanwhile.
+    A new leaf would come under a signed head together with whatever somebody put into the tree meanwhile. Whoever opens
+    a store that is locked already is told, since reads go on.
     """
+    for told in in_force(context):
+        _log.warning("%s; writes are refused, and what is read may not be what was written", told)
     findings = _glance(context)
     if findings:
         gravest = worst(each.verdict for each in findings)
@@ -130,9 +133,13 @@ def lock_unopened(paths: Paths, report: Report) -> Locked:
 
 def warnings(context: Context) -> list[str]:
     """What `status` says: whether the store is locked, and which alerts would not go out."""
+    return in_force(context) + notify.configured(os.environ)[1]
+
+
+def in_force(context: Context) -> list[str]:
+    """The lockdown in one line, if there is one."""
     locked = gate_of(context.database).flag() or context.database.read(state.current).result()
-    told = [f"LOCKED since {locked.locked_at}: {locked.reason} (lockdown {locked.id})"] if locked else []
-    return told + notify.configured(os.environ)[1]
+    return [f"LOCKED since {locked.locked_at}: {locked.reason} (lockdown {locked.id})"] if locked else []
 
 
 def summarise(report: Report) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.config import Paths
-from holdfast.db import Call, Work, ask
+from holdfast.db import Call, Work, ask, call
 from holdfast.db.sqlite import check_file
 from holdfast.errors import (
     CorruptError,
@@ -33,6 +33,7 @@ from holdfast.errors import (
 from holdfast.evidence import audit as audits
 from holdfast.evidence import erasures, keys, log, witness
 from holdfast.evidence.context import Context
+from holdfast.evidence.heads import HighWater
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
 from holdfast.runtime import checks as flow_checks
@@ -138,10 +139,17 @@ def _identity(context: Context, found: Findings, named: str) -> Work[None]:
     if named != f"holdfast/{store_id}":
         what = f"the store calls itself {store_id}, its log is that of {named}"
         found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="store_facts", row="store_id"))
-    marks = context.marks
-    kept: list[str] = yield from ask(Call(lambda: [*marks.largest()] if marks else []))
+    if context.marks is not None:
+        yield from _marks(context.marks, found, named)
+
+
+def _marks(marks: HighWater, found: Findings, named: str) -> Work[None]:
+    """What the file of kept heads holds that this run could not use."""
+    kept, unreadable = yield from call(lambda: ([*marks.largest()], marks.unreadable()))
     if others := sorted({log.generation(origin)[0] for origin in kept} - {named}):
         found.skip(f"heads of other stores were kept here too ({', '.join(others)}): theirs is another database")
+    if unreadable:
+        found.skip(f"heads kept in {marks.path}: {unreadable} of its lines torn or damaged")
 
 
 def _keys(context: Context, found: Findings) -> Work[None]:

@@ -38,10 +38,10 @@ class IdempotencyStorage(Storage):
     def get(self, key: str) -> dict[str, Any] | None:
         """The result of a key; None tells this caller to execute. A result that was None comes back as `{}`."""
         mark = self._claims.take(key)
-        known = self._place.find(lambda tx: idempotency.get(tx, key, ns=self._ns))
-        if mark is not None and known is not None and known.state == "RUNNING":  # this thread's own: it tries again
+        if mark is not None and self._is_still_ours(key, mark):  # it tries again
             self._claims.tell(key, value=mark)
             return None
+        known = self._place.find(lambda tx: idempotency.get(tx, key, ns=self._ns))
         if known is None or known.state != "DONE":
             claim = idempotency.claim(key, ttl_s=_TTL_S, lease_s=self._lease_s, ns=self._ns)
             found = self._store.run(claim)
@@ -50,6 +50,9 @@ class IdempotencyStorage(Storage):
                 return None
             known = found
         return {} if known.result is None else known.result
+
+    def _is_still_ours(self, key: str, mark: str) -> bool:
+        return self._store.write(lambda tx: idempotency.renew(tx, key, mark, lease_s=self._lease_s, ns=self._ns))
 
     def set(self, key: str, result: Mapping[str, Any]) -> None:
         """Keep the result of a key for a year."""
@@ -189,6 +192,7 @@ class EscalationStorage(Storage):
 
         def write(tx: Tx) -> None:
             strangers.flow(tx, dfid, agent_id=agent_id, ns=self._ns)
+            flows.hold(tx, dfid, ns=self._ns)  # before its agent, as everybody does
             strangers.agent(tx, agent_id, ns=self._ns)
             escalations.ask(tx, dfid, said, ns=self._ns)
 

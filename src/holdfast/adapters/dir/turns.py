@@ -7,20 +7,26 @@ itself, threads take turns (`Turns`), so that none of them is refused for having
 
 import threading
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
+_MOST: Final = 10_000
+"""How many looks without a write a thread may leave behind."""
+
 
 class Seen(threading.local, Generic[T]):
-    """What this thread was told last, by key; each is believed once."""
+    """What this thread was told last, by key; each is believed once. Of very many, only the newest are kept."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, ...], T] = {}
 
     def tell(self, *key: str, value: T) -> T:
         """Keep what the thread is told, and give it back."""
+        self._told.pop(key, None)
         self._told[key] = value
+        if len(self._told) > _MOST:
+            del self._told[next(iter(self._told))]
         return value
 
     def take(self, *key: str) -> T | None:
