@@ -25,11 +25,12 @@ from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder, Keys, MemoryKeys
 from holdfast.evidence.witness import level_of
 from holdfast.model.backup import Progress, Restored
+from holdfast.model.doctor import Examined, Symptom
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.runtime import sagas
 from holdfast.storage import degraded
-from holdfast.upkeep import courier, erase, swap, verify
+from holdfast.upkeep import courier, doctor, erase, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
 from holdfast.upkeep.courier import Courier
@@ -239,6 +240,22 @@ def damaged_store(
     """What verification says of a store that cannot be opened; raises the error again if it tells of no damage."""
     paths, _, target = _locate(home, url)
     return verify.damaged(error, paths, target, lock=lock)
+
+
+def examine_store(home: str | Path | None = None, url: str | None = None) -> Examined:
+    """What the doctor says of a store, even of one that cannot be opened."""
+    paths, _, target = _locate(home, url)
+    if isinstance(target, Path) and not target.exists():
+        return doctor.absent(paths)
+    try:
+        store = open_store(home, url)
+    except HoldfastError as error:
+        return doctor.unopened(paths, error)
+    try:
+        told = [Symptom("note", "degraded", reason) for reason in store.status().degraded]
+        return Examined([*doctor.examine(store.context).symptoms, *told])
+    finally:
+        store.close()
 
 
 def migrate_store(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:

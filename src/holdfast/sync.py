@@ -7,10 +7,11 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.faces import SyncFace, refuse_running_loop
 from holdfast.model.backup import Restored
+from holdfast.model.doctor import Examined
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.ops import Nouns
-from holdfast.store import Store, check_store, damaged_store, migrate_store, open_store, restore_store
+from holdfast.store import Store, check_store, damaged_store, examine_store, migrate_store, open_store, restore_store
 from holdfast.upkeep.findings import Progress
 
 
@@ -60,6 +61,11 @@ def migrate(home: str | Path | None = None, url: str | None = None, *, dry_run: 
 def check(home: str | Path | None = None, url: str | None = None) -> Check:
     """Check a store that may be too damaged to open."""
     return check_store(home, url)
+
+
+def examine(home: str | Path | None = None, url: str | None = None) -> Examined:
+    """What the doctor says of a store, even of one that cannot be opened."""
+    return examine_store(home, url)
 
 
 def verify(

@@ -27,6 +27,7 @@ from holdfast.cli import (
     call,
     db,
     dbom,
+    doctor,
     erase,
     escalations,
     flows,
@@ -141,7 +142,7 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, status, verify, unlock, restore):
+for noun in (init, status, doctor, verify, unlock, restore):
     app.add_typer(noun.app)
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")

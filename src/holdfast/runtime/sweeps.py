@@ -23,7 +23,7 @@ def run() -> Work[Swept]:
         answered += batch
         if batch < _BATCH:
             break
-    orphans, dirty, unknown = yield from ask(Read(_left))
+    orphans, dirty, unknown = yield from ask(Read(left))
     return Swept(freed, forgotten, answered, orphans, dirty, unknown)
 
 
@@ -34,7 +34,8 @@ _LEFT = sql(
 )
 
 
-def _left(tx: Tx) -> tuple[int, int, int]:
+def left(tx: Tx) -> tuple[int, int, int]:
+    """What needs somebody: flows without a worker, dirty flows, and keys whose outcome is unknown."""
     row = tx.one(_LEFT, now=tx.now)
     assert row is not None, "counts always come"
     return row[0], row[1], row[2]

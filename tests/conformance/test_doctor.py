@@ -1,0 +1,160 @@
+"""The doctor: what is not well is found, said in words, and comes with what to do."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast import sync
+from holdfast.cli.app import app
+from holdfast.db.clock import system_clock
+from holdfast.model.doctor import Examined, Symptom
+from holdfast.model.times import to_text
+from holdfast.testing import FrozenClock
+from holdfast.upkeep import doctor
+from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled
+from tests.places import submit
+
+
+class Usage(NamedTuple):
+    """What a disk says of itself."""
+
+    free: int
+
+
+def found(examined: Examined, about: str) -> list[Symptom]:
+    return [each for each in examined.symptoms if each.about == about and each.health != "well"]
+
+
+class Doctor(StoreOnSqlite):
+    def examine(self) -> Examined:
+        return sync.examine(self.home, self.url)
+
+    def begin(self) -> None:
+        with self.open() as store:
+            submit(store, "b")
+            settled(store)
+
+    def test_a_new_store_is_well_and_told_what_would_make_it_safer(self) -> None:
+        self.begin()
+        told = self.examine()
+        assert told.ok
+        assert ["init-root" in each.remedy for each in found(told, "keys")] == [True]
+        assert {each.about for each in told.symptoms if each.health == "well"} >= {"database", "keys", "clock", "flows"}
+
+    def test_what_is_left_lying_is_told(self) -> None:
+        with self.open() as store:
+            store.agents.register("trader", version="1")
+            flow = store.flows.start("trader")
+            store.sagas.mark_dirty(flow.dfid, "order")
+        [dirty] = found(self.examine(), "flows")
+        assert (dirty.health, dirty.remedy) == ("note", "holdfast sagas list")
+
+    def test_a_locked_store_is_ill(self) -> None:
+        with self.open() as store:
+            store.lockdown.lock(reason="by hand")
+        told = self.examine()
+        [locked] = found(told, "lockdown")
+        assert (told.ok, "by hand" in locked.what) == (False, True)
+
+    def test_a_clock_behind_what_was_written_is_ill(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begin()
+        with self.open() as store:
+            [(newest,)] = store.read(lambda tx: tx.all(doctor._NEWEST))
+            behind = FrozenClock(newest)
+            behind.advance(-3600)
+            monkeypatch.setattr(doctor, "system_clock", behind)
+            [clock] = found(doctor.examine(store.context), "clock")
+        assert (clock.health, clock.what) == ("ill", "3,600 s behind the newest record")
+
+    def test_a_look_that_fails_hides_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begin()
+
+        def fail(*_: object) -> None:
+            raise OSError("scratched")
+
+        monkeypatch.setattr(doctor, "level_of", fail)
+        with self.open() as store:
+            told = doctor.examine(store.context)
+        [log] = found(told, "log")
+        assert (log.health, "scratched" in log.what) == ("ill", True)
+        assert told.symptoms[-1].about == "flows"
+
+
+class TestOnSqlite(Doctor):
+    def test_no_store_is_made_where_there_is_none(self) -> None:
+        told = self.examine()
+        [store] = found(told, "store")
+        assert (told.ok, store.health, self.home.exists()) == (True, "note", False)
+
+    def test_a_store_that_cannot_be_opened_is_ill_and_says_why(self) -> None:
+        self.begin()
+        (self.home / "kernel.db").write_bytes(b"nothing of ours" * 1000)
+        told = self.examine()
+        [store] = found(told, "store")
+        assert (told.ok, "cannot be opened" in store.what, bool(store.remedy)) == (False, True, True)
+
+    @pytest.mark.parametrize(("free", "health"), [(1 << 20, "ill"), (512 << 20, "note")])
+    def test_a_disk_with_little_room_is_told(self, free: int, health: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begin()
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free))
+        [disk] = found(self.examine(), "disk")
+        assert disk.health == health
+
+    def test_a_network_disk_is_ill(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        mounts = tmp_path / "mounts"
+        mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {self.home} nfs4 rw 0 0\n")
+        monkeypatch.setattr(doctor, "_MOUNTS", mounts)
+        self.begin()
+        [disk] = found(self.examine(), "disk")
+        assert (disk.health, "nfs4" in disk.what) == ("ill", True)
+
+    def test_folders_and_keys_that_others_can_read_are_told(self) -> None:
+        self.begin()
+        self.home.chmod(0o755)
+        (self.home / "config" / "keys" / "judge.pem").chmod(0o644)
+        told = self.examine()
+        assert [each.remedy for each in found(told, "folders")] == [f"chmod go= {self.home}"]
+        assert any("judge key cannot be used" in each.what for each in found(told, "keys"))
+
+    def test_a_missing_log_key_is_ill(self) -> None:
+        self.begin()
+        (self.home / "config" / "keys" / "log.pem").rename(self.home / "log.pem")
+        ill = [each.what for each in found(self.examine(), "keys") if each.health == "ill"]
+        assert ill == ["no log key of this store is here: nothing can be logged"]
+
+    def test_heads_that_cannot_be_read_are_told(self) -> None:
+        self.begin()
+        with (self.home / "state" / "heads.jsonl").open("a") as file:
+            file.write("scratched\n")
+        assert any("1 lines" in each.what for each in found(self.examine(), "log"))
+
+    def test_the_command_prints_it_and_exits_with_eight_if_anything_is_ill(self) -> None:
+        self.begin()
+        words = ["--home", str(self.home), "doctor"]
+        well = CliRunner().invoke(app, words)
+        assert (well.exit_code, "init-root" in well.stdout) == (0, True)
+        with self.open() as store:
+            store.lockdown.lock(reason="by hand")
+        ill = CliRunner().invoke(app, [*words, "--json"])
+        assert (ill.exit_code, json.loads(ill.stdout)["ok"]) == (8, False)
+
+
+class TestInMemory(StoreInMemory):
+    def test_a_store_in_memory_is_told_that_it_will_not_last(self) -> None:
+        with self.open() as store:
+            told = doctor.examine(store.context)
+        assert any("in memory" in each.what for each in found(told, "database"))
+
+
+class TestOnPostgres(Doctor, StoreOnPostgres):
+    def test_a_clock_beside_that_of_the_server_is_ill(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begin()
+        ahead = FrozenClock(to_text(system_clock()))
+        ahead.advance(60)
+        monkeypatch.setattr(doctor, "system_clock", ahead)
+        [clock] = found(self.examine(), "clock")
+        assert (clock.health, "beside the clock of the server" in clock.what) == ("ill", True)
