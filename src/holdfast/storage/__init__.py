@@ -1,5 +1,6 @@
 """What services store: the provider and its four stores, under the names of today and those of the seed."""
 
+from holdfast.model.sessions import CLISession, CLISessionAgent, CLISessionArtifact, CLISessionEvent
 from holdfast.model.storage import (
     STORAGE_POLYNOMIAL,
     SearchResult,
@@ -9,6 +10,7 @@ from holdfast.model.storage import (
     TelemetryEvent,
 )
 from holdfast.storage.provider import StorageProvider
+from holdfast.storage.sessions import CLISessionService, create_cli_session_service
 from holdfast.storage.stores import (
     BlobStore,
     IBlobStore,
@@ -23,6 +25,11 @@ from holdfast.storage.stores import (
 __all__ = [
     "STORAGE_POLYNOMIAL",
     "BlobStore",
+    "CLISession",
+    "CLISessionAgent",
+    "CLISessionArtifact",
+    "CLISessionEvent",
+    "CLISessionService",
     "IBlobStore",
     "IRelationalStore",
     "ITelemetryStore",
@@ -36,4 +43,5 @@ __all__ = [
     "TelemetryEvent",
     "TelemetryStore",
     "VectorStore",
+    "create_cli_session_service",
 ]
