@@ -1,6 +1,7 @@
 """Sessions of the command line on every backend: their lives, their events, racing callers, a model."""
 
 import asyncio
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -8,8 +9,10 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from typer.testing import CliRunner
 
 from holdfast import errors
+from holdfast.cli.app import app
 from holdfast.config import project_hash
 from holdfast.db import sql
 from holdfast.faces import SyncFace
@@ -425,3 +428,19 @@ def test_a_working_folder_that_is_gone_is_no_project(home: Path, monkeypatch: py
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert project_here() == NOWHERE
+
+
+def test_on_postgres_the_command_line_sees_the_same_sessions(home: Path, postgres_url: str) -> None:
+    words = ["--url", postgres_url, "--json"]
+    made = CliRunner().invoke(app, ["sessions", "start", "script", "s", *words])
+    assert made.exit_code == 0, made.output
+    id = json.loads(made.stdout)["id"]
+
+    async def run() -> None:
+        settings = {"providers": {"relational": {"type": "postgres", "connection": postgres_url}}}
+        async with CLISessionService(await StorageProvider.from_config_dict(settings)) as service:
+            assert (await service.end_session(id)).name == "s"
+
+    asyncio.run(run())
+    [found] = json.loads(CliRunner().invoke(app, ["sessions", "list", *words]).stdout)["sessions"]
+    assert (found["id"], found["state"]) == (id, "completed")
