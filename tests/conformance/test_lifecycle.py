@@ -21,6 +21,7 @@ from holdfast.model.times import to_text
 from holdfast.storage import Instances, Lifecycle, StorageProvider, bootstrap, duties, instances, lifecycle
 from holdfast.storage.selfgrow import steps
 from holdfast.testing import FrozenClock
+from tests.conformance.racing import race
 from tests.conformance.storages import InMemory, OnPostgres, OnSqlite, OnStorage
 
 DAY = 86_400
@@ -305,6 +306,39 @@ class TestOwn(OnStorage):
                 await storage.blob.put("still", b"open")
 
         asyncio.run(run())
+
+    def test_a_degraded_storage_is_ephemeral_and_the_instance_is_entered_anew_when_it_is_well_again(
+        self, home: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        home.write_text("in the way")
+
+        async def run() -> None:
+            async with await bootstrap() as life:
+                assert (life.mode, life.message) == (Mode.EPHEMERAL, None)
+                home.unlink()
+                await life.storage.recover()
+                await life.beat()
+                assert [each.id for each in await Instances(life.storage.membrane).list()] == [life.instance.id]
+            with closing(open_database(home / "membrane.db", space="membrane")) as database:
+                assert database.read(lambda tx: instances.get(tx, life.instance.id)).result().status == "stopped"
+
+        with caplog.at_level(logging.WARNING, "holdfast.storage"):
+            asyncio.run(run())
+
+    def test_of_processes_that_start_together_one_does_each_duty(self, home: Path) -> None:
+        script = """
+async def main():
+    async with await bootstrap() as life:
+        answer([life.instance.id, await life.tend()])
+
+asyncio.run(main())
+"""
+        found = race(script, home, 4, imports="import asyncio\nfrom holdfast.storage import bootstrap\n")
+        done = [duty.split()[0] for _, each in found for duty in each]
+        assert sorted(done) == ["blob", "selfgrow", "telemetry"]
+        with closing(open_database(home / "membrane.db", space="membrane")) as database:
+            told = database.read(instances.recent).result()
+        assert {each.id: each.status for each in told} == {id: "stopped" for id, _ in found}
 
     def test_a_bootstrap_that_fails_leaves_nothing_open(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         opened: list[StorageProvider] = []

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from holdfast import errors
 from holdfast.cli.app import app
 from holdfast.config import project_hash
-from holdfast.db import sql
+from holdfast.db import Tx, sql
 from holdfast.faces import SyncFace
 from holdfast.model.sessions import SESSION_ENDS, SessionState, SessionType
 from holdfast.storage import CLISessionService, StorageProvider, create_cli_session_service
@@ -211,7 +211,7 @@ class Lives(OnMembrane):
     def test_start_and_its_event_count_together_with_what_else_is_in_the_transaction(
         self, sessions: Service, face: SyncFace
     ) -> None:
-        def both(tx: Any) -> None:
+        def both(tx: Tx) -> None:
             lives.start(tx, "script", "s")
             raise ZeroDivisionError
 
@@ -229,7 +229,30 @@ class Lives(OnMembrane):
         with pytest.raises(errors.SessionEndedError):
             sessions.end_session("cli_old")
 
+    def test_what_is_said_may_be_said_in_order(self, sessions: Service) -> None:
+        session = sessions.start_session("script", "s", project_hash="p")
+        assert sessions.end_session(session.id, "failed", 3).tokens_used == 3
+        assert [each.id for each in sessions.list_sessions(5, "failed", "p")] == [session.id]
+        assert len(sessions.get_session_events(session.id, 5, "session_end")) == 1
+
     # --- racing callers ------------------------------------------------------------------------------------------
+
+    def test_a_neighbour_that_fails_does_no_harm(self, sessions: Service, face: SyncFace) -> None:
+        def fails(tx: Tx) -> None:
+            lives.start(tx, "script", "never")
+            raise ZeroDivisionError
+
+        def one(number: int) -> str:
+            if number % 2:
+                return sessions.start_session("script", f"s{number}").state
+            try:
+                face.write(fails)
+            except ZeroDivisionError:
+                return "failed"
+            return "kept"
+
+        assert together(16, one) == Counter(active=8, failed=8)
+        assert {each.name for each in sessions.list_sessions()} == {f"s{number}" for number in range(1, 16, 2)}
 
     def test_of_many_ends_one_counts(self, sessions: Service) -> None:
         for _ in range(5):

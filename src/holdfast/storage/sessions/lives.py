@@ -73,7 +73,7 @@ _END = sql(
 )
 
 
-def end(tx: Tx, session_id: str, *, state: str = "completed", tokens_used: int | None = None) -> CLISession:
+def end(tx: Tx, session_id: str, state: str = "completed", tokens_used: int | None = None) -> CLISession:
     """End a session and log `session_end`; SessionEndedError if it has ended before."""
     last = values.one_of("state", SessionState, state)
     if last not in SESSION_ENDS:
@@ -96,7 +96,7 @@ _RECENT = sql(
 
 
 def recent(
-    tx: Tx, *, limit: int = 20, state: str | None = None, project_hash: str | None = None, after: str = ""
+    tx: Tx, limit: int = 20, state: str | None = None, project_hash: str | None = None, *, after: str = ""
 ) -> list[CLISession]:
     """Sessions, newest first; `after` is the id of the last one of the page before."""
     wanted = None if state is None else values.one_of("state", SessionState, state).value
@@ -133,7 +133,7 @@ _EVENTS = sql(
 )
 
 
-def events(tx: Tx, session_id: str, *, limit: int = 100, event_type: str | None = None) -> list[CLISessionEvent]:
+def events(tx: Tx, session_id: str, limit: int = 100, event_type: str | None = None) -> list[CLISessionEvent]:
     """What happened in a session, newest first."""
     found = tx.all(_EVENTS, session_id=session_id, limit=values.limited(limit), event_type=event_type)
     return [_event(row) for row in found]
