@@ -1,8 +1,12 @@
 """Instances and duties on every backend: who is heard, who is stale, who does what; racing callers."""
 
 from collections import Counter
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdfast import errors
 from holdfast.db import sql
@@ -158,9 +162,82 @@ class Suite(OnMembrane):
             assert together(8, lambda number: self.claim(face, f"i{number}")) == Counter({False: 7, True: 1})
             clock.advance(DAY)
 
+    # --- a model -------------------------------------------------------------------------------------------------
+
+    def test_a_random_walk_ends_where_the_model_does(self, face: SyncFace, clock: FrozenClock) -> None:
+        InstanceMachine.face, InstanceMachine.clock = face, clock
+        self.walk(InstanceMachine)
+
+
+@dataclass
+class Known:
+    """What the model knows of an instance."""
+
+    instance: Instance
+    heard: float
+    status: str = "active"
+
+
+class InstanceMachine(RuleBasedStateMachine):
+    """Instances as plain Python beside the real ones; those of earlier walks have stopped."""
+
+    face: ClassVar[SyncFace]
+    clock: ClassVar[FrozenClock]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now, self.known = 0.0, dict[str, Known]()
+
+    def teardown(self) -> None:
+        for id in self.known:
+            self.face.write(lambda tx, id=id: instances.stop(tx, id))  # type: ignore[misc]
+
+    def pick(self, number: int) -> Known:
+        return list(self.known.values())[number % len(self.known)]
+
+    @rule(seconds=st.sampled_from([30, 100, 299, 300, 301]))
+    def time_passes(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+        self.now += seconds
+
+    @rule()
+    def start(self) -> None:
+        instance = started(self.face)
+        self.known[instance.id] = Known(instance, self.now)
+
+    @precondition(lambda self: self.known)
+    @rule(number=st.integers(0, 100))
+    def beat(self, number: int) -> None:
+        known = self.pick(number)
+        if known.status == "stopped":
+            with pytest.raises(errors.InstanceStoppedError):
+                self.face.write(lambda tx: instances.beat(tx, known.instance))
+            return
+        self.face.write(lambda tx: instances.beat(tx, known.instance))
+        known.status, known.heard = "active", self.now
+
+    @precondition(lambda self: self.known)
+    @rule(number=st.integers(0, 100))
+    def stop(self, number: int) -> None:
+        known = self.pick(number)
+        assert self.face.write(lambda tx: instances.stop(tx, known.instance.id)) == (known.status != "stopped")
+        known.status = "stopped"
+
+    @rule()
+    def mark(self) -> None:
+        silent = {id for id, known in self.known.items() if known.status == "active" and self.now - known.heard > 300}
+        assert {each.id for each in self.face.write(instances.mark_stale)} == silent
+        for id in silent:
+            self.known[id].status = "stale"
+
+    @invariant()
+    def the_store_agrees(self) -> None:
+        for id, known in list(self.known.items())[-4:]:
+            assert Instances(self.face).get(id).status == known.status
+
 
 class TestSqlite(OnSqlite, Suite):
-    pass
+    walks = 6
 
 
 class TestMemory(InMemory, Suite):
@@ -168,4 +245,4 @@ class TestMemory(InMemory, Suite):
 
 
 class TestPostgres(OnPostgres, Suite):
-    pass
+    walks = 3

@@ -292,6 +292,24 @@ class TestOwn(OnStorage):
 
         asyncio.run(run())
 
+    def test_a_pulse_without_a_pause_is_refused_and_nothing_is_opened(self, home: Path) -> None:
+        for wrong in (0, -1, float("nan")):
+            with pytest.raises(errors.InvalidInputError):
+                asyncio.run(bootstrap(heartbeat_s=wrong))
+        assert not home.exists()
+
+    def test_the_upkeep_bears_a_home_of_any_name(
+        self, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        strange = tmp_path / ("long" * 50) / "nächtlich\n" / ("er" * 50)
+        monkeypatch.setenv("HOLDFAST_HOME", str(strange))
+
+        async def run() -> None:
+            async with await bootstrap() as life:
+                assert len(await life.tend()) == 3
+
+        asyncio.run(run())
+
     def test_a_project_is_a_mode_and_memory_is_another(self, home: Path) -> None:
         config.init_project(Path.cwd())
         deep = Path.cwd() / "deep"

@@ -29,7 +29,7 @@ def claim(tx: Tx, duty: str, *, by: str, every_s: float) -> bool:
     before, ahead, retry = later(tx.now, -every_s), later(tx.now, every_s), later(tx.now, -RETRY_S)
     if last is not None and before < last.begun_at <= ahead and not (last.error and last.begun_at <= retry):
         return False  # the usual case, and nothing is written
-    told = {"duty": values.name("duty", duty), "by": by, "now": tx.now}
+    told = {"duty": values.words("duty", duty), "by": by, "now": tx.now}
     return tx.one(_CLAIM, **told, before=before, ahead=ahead, retry=retry) is not None
 
 

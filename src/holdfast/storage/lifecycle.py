@@ -29,7 +29,7 @@ from holdfast.db import MEMORY
 from holdfast.errors import HoldfastError, InstanceStoppedError
 from holdfast.model.instances import Instance, Mode
 from holdfast.model.storage import TelemetryEvent
-from holdfast.storage import duties, instances
+from holdfast.storage import duties, instances, values
 from holdfast.storage.projects import Project, project_here, project_of
 from holdfast.storage.provider import StorageProvider
 from holdfast.storage.selfgrow import steps
@@ -50,6 +50,7 @@ async def bootstrap(
     stale_s: float = instances.STALE_S,
 ) -> "Lifecycle":
     """Begin to use a storage, the given one or that of the settings, for a project, given or the one we stand in."""
+    values.number("heartbeat_s", heartbeat_s, least=0.001)
     opened = storage or await StorageProvider.from_config()
     try:
         await opened.run_migrations()
@@ -88,6 +89,12 @@ async def _enter(storage: StorageProvider, project: Project) -> Instance:
 
 def _host() -> str:
     return socket.gethostname() or "localhost"
+
+
+def _everywhere(where: str) -> str:
+    """What a place is called from every host: a file only with its host, and as text that a database can keep."""
+    name = where if "://" in where else f"{_host()} {where}"
+    return name.encode(errors="backslashreplace").decode()
 
 
 class Lifecycle:
@@ -162,7 +169,7 @@ class Lifecycle:
         for kind, (verb, store) in given.items():
             where, work = storage.status().stores[kind].where, getattr(store, verb, None)
             if where != MEMORY and work is not None:
-                found[f"{kind} {verb} {where if '://' in where else f'{_host()} {where}'}"] = work
+                found[f"{kind} {verb} {_everywhere(where)}"] = work
         return found
 
     async def tell(self, event_type: str, data: dict[str, Any], *, of: Instance | None = None) -> None:

@@ -152,7 +152,7 @@ def rollback(tx: Tx, token_id: str) -> RollbackToken:
     return rows.token(tx, token_id)
 
 
-_HAS_TOKEN = sql("SELECT id FROM self_grow_nursery WHERE rollback_token = :token")
+_HAS_TOKEN = sql("SELECT id FROM self_grow_nursery WHERE rollback_token = :token ORDER BY id LIMIT 1")
 
 
 def _of_token(tx: Tx, token_id: str) -> Seedling:
