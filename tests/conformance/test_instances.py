@@ -18,7 +18,7 @@ from holdfast.storage.projects import Project
 from holdfast.testing import FrozenClock
 from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite
 from tests.conformance.racing import together
-from tests.conformance.services import OnMembrane
+from tests.conformance.services import OnMembrane, behind
 
 DAY = 86_400.0
 _FORGET = sql("DELETE FROM instances")
@@ -100,6 +100,14 @@ class Suite(OnMembrane):
             got = together(8, one)
             assert (got["active"], got["marked"]) in {(4, 0), (4, 1)}
             assert Instances(face).get(instance.id).status == "active"
+
+    def test_a_heartbeat_that_is_not_committed_yet_counts(self, face: SyncFace, clock: FrozenClock) -> None:
+        instance = started(face)
+        clock.advance(301)
+        assert behind(face, lambda tx: instances.beat(tx, instance), lambda: face.write(instances.mark_stale)) == ()
+        clock.advance(301)
+        late = behind(face, instances.mark_stale, lambda: face.write(lambda tx: instances.beat(tx, instance)))
+        assert late.status == Instances(face).get(instance.id).status == "active"
 
     def test_of_many_that_look_one_marks(self, face: SyncFace, clock: FrozenClock) -> None:
         for _ in range(3):

@@ -13,11 +13,11 @@ from holdfast.crypto import canonical
 from holdfast.db import sql
 from holdfast.faces import SyncFace
 from holdfast.model.selfgrow import EDGES, IN_USE, GrowthStatus, RollbackToken, Seedling
-from holdfast.storage.selfgrow import SelfGrow
+from holdfast.storage.selfgrow import SelfGrow, steps
 from holdfast.testing import FrozenClock
 from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite
 from tests.conformance.racing import together
-from tests.conformance.services import OnMembrane
+from tests.conformance.services import OnMembrane, behind
 
 DAY = 86_400
 DATA: canonical.Json = {"prompt": "Be brief.", "weights": [0.5, 1]}
@@ -243,6 +243,18 @@ class Steps(OnMembrane):
             got = together(4, one)
             assert got["on"] == 1
             assert len(grow.nursery(handle=f"self.{entity}", status="rolled_back")) == got["back"] <= 1
+
+    def test_a_later_promotion_that_is_not_committed_yet_stands_in_the_way(self, grow: Grow, face: SyncFace) -> None:
+        _, first = promoted(grow)
+        second = germinated(grow)
+
+        def back() -> str:
+            with pytest.raises(errors.GrowthStepError, match="roll that back first"):
+                grow.rollback(first.id)
+            return "refused"
+
+        assert behind(face, lambda tx: steps.promote(tx, second.id), back) == "refused"
+        assert len(grow.nursery(status="promoted")) == 2
 
     def test_no_use_is_lost(self, grow: Grow) -> None:
         seedling = germinated(grow)

@@ -23,7 +23,7 @@ from holdfast.storage.sessions import Sessions, lives
 from holdfast.testing import FrozenClock
 from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite
 from tests.conformance.racing import together
-from tests.conformance.services import OnMembrane
+from tests.conformance.services import OnMembrane, behind
 
 _FORGET = sql("DELETE FROM cli_sessions WHERE id = :id")
 _LEFT = sql(
@@ -286,6 +286,29 @@ class Lives(OnMembrane):
 
             got = together(8, one)
             assert len(sessions.get_session_events(session.id, event_type="info")) == got["in time"] - 1
+
+    def test_whoever_logs_while_the_session_is_being_ended_is_too_late(self, sessions: Service, face: SyncFace) -> None:
+        session = sessions.start_session("script", "s")
+
+        def log() -> str:
+            with pytest.raises(errors.SessionEndedError):
+                sessions.log_event(session.id, "info", "cli", "late")
+            return "too late"
+
+        assert behind(face, lambda tx: lives.end(tx, session.id), log) == "too late"
+        assert len(sessions.get_session_events(session.id)) == 2
+
+    def test_whoever_ends_a_session_that_is_being_logged_to_does_so_after_that(
+        self, sessions: Service, face: SyncFace
+    ) -> None:
+        session = sessions.start_session("script", "s")
+        ended = behind(
+            face,
+            lambda tx: lives.log(tx, session.id, "info", "cli", "just in time"),
+            lambda: sessions.end_session(session.id),
+        )
+        assert ended.state == "completed"
+        assert len(sessions.get_session_events(session.id)) == 3
 
     def test_of_many_completions_one_counts(self, sessions: Service) -> None:
         session = sessions.start_session("script", "s")
