@@ -430,3 +430,27 @@ class EmbeddingMismatchError(ConflictError):
     """The vectors kept are of another model or length: open the store with that one, or have it re-embedded."""
 
     code = "vectors.embedding"
+
+
+class SessionEndedError(ConflictError):
+    """The session, or the agent of it, has ended and takes no more; start another."""
+
+    code = "sessions.ended"
+
+
+class GrowthStepError(ConflictError):
+    """The proposal does not go that way from where it stands; read its status. Nothing was changed."""
+
+    code = "selfgrow.illegal_step"
+
+
+class RollbackExpiredError(GrowthStepError):
+    """What was there before the promotion is kept for 7 days only; propose what you want instead."""
+
+    code = "selfgrow.expired"
+
+
+class InstanceStoppedError(ConflictError):
+    """The instance was stopped and is not heard any more; start another with `bootstrap`."""
+
+    code = "instances.stopped"

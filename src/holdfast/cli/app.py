@@ -40,6 +40,7 @@ from holdfast.cli import (
     restore,
     retention,
     sagas,
+    sessions,
     status,
     sweep,
     unlock,
@@ -150,6 +151,7 @@ app.add_typer(escalations.app, name="escalations")
 app.add_typer(audit.app, name="audit")
 app.add_typer(locks.app, name="locks")
 app.add_typer(sagas.app, name="sagas")
+app.add_typer(sessions.app, name="sessions")
 app.add_typer(sweep.app, name="sweep")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")

@@ -13,7 +13,8 @@ _GREEN: Final = dict.fromkeys(("ACTIVE", "APPROVED", "COMPLETED", "DONE"), "gree
 _RED: Final = dict.fromkeys(("CRITICAL", "ERROR", "FAILED", "REJECTED", "SUSPENDED"), "red")
 _YELLOW: Final = dict.fromkeys(("HIGH_IMPACT", "PENDING", "UNKNOWN", "WAITING_ESCALATION", "WARNING"), "yellow")
 _CYAN: Final = dict.fromkeys(("COMPENSATING", "RUNNING", "STARTED"), "cyan")
-_STYLES: Final = _GREEN | _RED | _YELLOW | _CYAN
+_SESSIONS: Final = {"active": "cyan", "completed": "green", "failed": "red", "interrupted": "yellow", "running": "cyan"}
+_STYLES: Final = _GREEN | _RED | _YELLOW | _CYAN | _SESSIONS
 _GUIDES: Final = ("├─ ", "└─ ", "│  ", "   ")
 _ASCII_GUIDES: Final = ("|- ", "`- ", "|  ", "   ")
 _SHORT: Final = 8
@@ -50,6 +51,40 @@ def timeline(value: Facts) -> Text:
     return drawn
 
 
+def session(value: Facts) -> Text:
+    """A session with its agents and artifacts, then what happened, in order."""
+    tee, corner, *_ = _GUIDES if _unicode() else _ASCII_GUIDES
+    told = value["session"]
+    drawn = Text(_cell(told["id"]), style="bold").append("  ").append(_styled(_cell(told["state"])))
+    drawn.append(f"  {_cell(told['session_type'])}  {_cell(told['name'])}", style="default")
+    drawn.append(f"{_took(told['started_at'], told['ended_at'])}\n", style="dim")
+    parts = [*map(_agent, value["agents"]), *map(_artifact, value["artifacts"])]
+    for at, part in enumerate(parts, 1):
+        drawn.append(corner if at == len(parts) else tee).append(part).append("\n")
+    drawn.append("\n")
+    lines = [
+        [*(_cell(each[name]) for name in ("timestamp", "event_type", "source", "message")), _cell(each["data"] or "")]
+        for each in value["events"]
+    ]
+    drawn.append(_aligned(["AT", "TYPE", "SOURCE", "MESSAGE", ""], lines))
+    if value["next"] is not None:
+        drawn.append(f"more: --after {_cell(value['next'])}\n", style="dim")
+    return drawn
+
+
+def _agent(agent: Facts) -> Text:
+    line = Text(f"{_cell(agent['name'])}  {_cell(agent['genus'])}  ").append(_styled(_cell(agent["status"])))
+    if agent["error"]:
+        line.append(f"  {_cell(agent['error'])}")
+    return line.append(_took(agent["started_at"], agent["completed_at"]), style="dim")
+
+
+def _artifact(artifact: Facts) -> Text:
+    place = f"  {_cell(artifact['path'])}" if artifact["path"] else ""
+    line = Text(f"{_cell(artifact['name'])}  {_cell(artifact['artifact_type'])}{place}")
+    return line.append(f"  {artifact['size_bytes']} bytes" if artifact["size_bytes"] else "", style="dim")
+
+
 def _branch(drawn: Text, tree: Facts, steps: Sequence[Facts], first: str, rest: str) -> None:
     """One flow, its steps and the flows below it; `first` and `rest` stand before its own line and all others."""
     tee, corner, bar, gap = _GUIDES if _unicode() else _ASCII_GUIDES
@@ -76,7 +111,10 @@ def _step(step: Facts) -> Text:
 
 
 def _took(start: str | None, end: str | None) -> str:
-    return "" if start is None or end is None else f"  {(to_micros(end) - to_micros(start)) / 1e6:.3f} s"
+    try:
+        return "" if start is None or end is None else f"  {(to_micros(end) - to_micros(start)) / 1e6:.3f} s"
+    except ValueError:  # times that another program wrote in its own way
+        return ""
 
 
 def _ids(tree: Facts) -> Iterable[str]:

@@ -27,6 +27,7 @@ from holdfast.model.storage import StorageOp, StorageStatus
 from holdfast.model.times import to_text
 from holdfast.storage import degraded
 from holdfast.storage.doings import Doings
+from holdfast.storage.face import StorageFace
 from holdfast.storage.opening import KINDS, Opened, open_stores
 from holdfast.storage.stores import BlobStore, RelationalStore, TelemetryStore, VectorStore
 
@@ -91,6 +92,17 @@ class StorageProvider:
         warnings = [*settings.warnings, *await asyncio.to_thread(_remember, paths, opened)]
         hidden: dict[str, Any] = {"_opened": opened, "_doings": doings, "_warnings": warnings, "_options": options}
         return cls(**opened.stores, config=settings, paths=paths, **hidden)
+
+    @property
+    def membrane(self) -> StorageFace:
+        """What services run functions of a transaction on: `await storage.membrane.write(lambda tx: …)`."""
+        face: StorageFace = self._opened.stores["relational"].held
+        return face
+
+    @property
+    def first_run(self) -> list[str]:
+        """The databases that this opening made."""
+        return list(self._opened.first_run)
 
     async def run_migrations(self) -> list[str]:
         """Apply what is pending, and enter in `schema_version` what is applied; the names applied by this call."""

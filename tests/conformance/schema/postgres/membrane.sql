@@ -222,6 +222,15 @@ CREATE TABLE shapes (
   CONSTRAINT shapes_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE upkeep (
+  duty text NOT NULL,
+  begun_at timestamp with time zone NOT NULL,
+  begun_by text NOT NULL,
+  ended_at timestamp with time zone,
+  error text,
+  CONSTRAINT upkeep_pkey PRIMARY KEY (duty)
+);
+
 CREATE TABLE vector_facts (
   one bigint NOT NULL,
   key text NOT NULL,
@@ -292,6 +301,7 @@ CREATE UNIQUE INDEX self_grow_rollback_tokens_pkey ON membrane.self_grow_rollbac
 CREATE INDEX shapes_observed ON membrane.shapes USING btree (observed_at);
 CREATE UNIQUE INDEX shapes_pkey ON membrane.shapes USING btree (id);
 CREATE INDEX shapes_project ON membrane.shapes USING btree (project_hash, observed_at);
+CREATE UNIQUE INDEX upkeep_pkey ON membrane.upkeep USING btree (duty);
 CREATE UNIQUE INDEX vector_facts_pkey ON membrane.vector_facts USING btree (one);
 CREATE UNIQUE INDEX vector_moves_pkey ON membrane.vector_moves USING btree (id);
 CREATE INDEX vectors_change ON membrane.vectors USING btree (change, id) INCLUDE (stamp);

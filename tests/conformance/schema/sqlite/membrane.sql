@@ -224,6 +224,14 @@ CREATE INDEX shapes_observed ON shapes (observed_at);
 
 CREATE INDEX shapes_project ON shapes (project_hash, observed_at);
 
+CREATE TABLE upkeep (
+  duty TEXT PRIMARY KEY,
+  begun_at TEXT NOT NULL,
+  begun_by TEXT NOT NULL,
+  ended_at TEXT,
+  error TEXT
+);
+
 CREATE TABLE vector_facts (
   one INTEGER PRIMARY KEY CHECK (one = 1),
   key TEXT NOT NULL,

@@ -1,0 +1,107 @@
+"""What services are given and what they keep: names, words, numbers, JSON as text.
+
+What is refused is refused before anything is written. JSON is kept as ASCII, so that no database finds fault with it.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from holdfast.db import Tx
+from holdfast.db.sql import sql_postgres
+from holdfast.errors import InvalidInputError
+
+E = TypeVar("E", bound=StrEnum)
+
+_LONGEST_NAME: Final = 500
+_LONGEST_WORDS: Final = 1_000_000
+_MOST_PAGE: Final = 1_000
+
+
+def name(what: str, text: Any) -> str:
+    """A name somebody chose: not empty, not endless, no control characters."""
+    if not isinstance(text, str) or not text or len(text) > _LONGEST_NAME or not text.isprintable():
+        raise InvalidInputError(f"{what} must be a printable text of 1 to {_LONGEST_NAME} characters", field=what)
+    return text
+
+
+def words(what: str, text: Any, *, most: int = _LONGEST_WORDS) -> str:
+    """A text of any lines that every database can keep; it may be empty."""
+    if not isinstance(text, str) or "\0" in text or len(text) > most:
+        raise InvalidInputError(f"{what} must be a text of at most {most} characters, without NUL", field=what)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{what} is no Unicode: {error}", field=what) from error
+    return text
+
+
+def maybe(what: str, text: Any) -> str | None:
+    """The same, or nothing."""
+    return None if text is None else words(what, text)
+
+
+def one_of(what: str, kind: type[E], value: Any) -> E:
+    """One of a few words."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        allowed = ", ".join(kind)
+        raise InvalidInputError(f"{what} is one of {allowed}, not {value!r}", field=what) from error
+
+
+def number(what: str, value: Any, *, least: float, most: float = sys.float_info.max) -> float:
+    """A finite number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        bounds = f"of at least {least:g}" if most == sys.float_info.max else f"from {least:g} to {most:g}"
+        raise InvalidInputError(f"{what} is a finite number {bounds}", field=what)
+    return float(value)
+
+
+def count(what: str, value: Any) -> int:
+    """How many there are of something."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise InvalidInputError(f"{what} is a whole number, 0 or more", field=what)
+    return value
+
+
+def limited(limit: Any) -> int:
+    """The size of a page."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_PAGE:
+        raise InvalidInputError(f"a page has 1 to {_MOST_PAGE} rows", field="limit")
+    return limit
+
+
+def dump(what: str, value: Any) -> str:
+    """A value as JSON text; InvalidInputError where it has none."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{what} must be plain JSON: {error}", field=what) from error
+
+
+def facts(what: str, value: Mapping[str, Any] | None) -> str:
+    """A mapping as JSON text; none is an empty one."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidInputError(f"{what} is a mapping of names to plain JSON", field=what)
+    return dump(what, dict(value or {}))
+
+
+def load(text: str | None) -> dict[str, Any]:
+    """The mapping in a column; what another program left there that is none is shown as `text`."""
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        value = text
+    return value if isinstance(value, dict) else {"text": value}
+
+
+_ALONE = sql_postgres("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
+
+
+def alone(tx: Tx, key: str) -> None:
+    """From here to the end of the transaction nobody else is past this point with the same key."""
+    if tx.dialect == "postgres":
+        tx.execute(_ALONE, key=key)
