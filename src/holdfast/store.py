@@ -29,6 +29,8 @@ from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.runtime import sagas
 from holdfast.storage import degraded
+from holdfast.storage.lazily import Lazily
+from holdfast.storage.opening import StoresFace
 from holdfast.upkeep import courier, erase, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
@@ -49,6 +51,11 @@ class Store:
         self.context, self._presence, self._courier = context, presence, carrying
         self.paths, self.settings, self.database = context.paths, context.settings, context.database
         self._closed = False
+        self._services: dict[StoresFace, Lazily] = {}
+
+    def services(self, face: StoresFace) -> Lazily:
+        """What services store over the same home, for one of the faces; nothing is opened before its first use."""
+        return self._services.setdefault(face, Lazily(self.settings, self.paths, face))
 
     def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""
@@ -93,6 +100,8 @@ class Store:
         if not self._closed:
             self._closed = True
             tidying.at_closing(self.context)
+        for stores in self._services.values():
+            stores.close()
         self.context.log.stop()
         self.database.close()
         if self.context.marks is not None:

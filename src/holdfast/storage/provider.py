@@ -52,11 +52,19 @@ class StorageProvider:
 
     @classmethod
     async def from_config(
-        cls, path: str | os.PathLike[str] | None = None, *, home: str | Path | None = None, **options: Any
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        home: str | Path | None = None,
+        url: str | None = None,
+        **options: Any,
     ) -> "StorageProvider":
-        """The stores that the settings name: those in the file at `path`, else the user's and the project's."""
+        """The stores that the settings name: those in the file at `path`, else the user's and the project's.
+
+        `url` names the database of the relational store, over the settings and `HOLDFAST_DATABASE_URL`.
+        """
         given = None if path is None else Path(path).expanduser()
-        return await cls._load(home, given, options)
+        return await cls._load(home, given, options, url=url)
 
     @classmethod
     async def from_config_dict(
@@ -79,13 +87,14 @@ class StorageProvider:
         given: Path | Mapping[str, Any] | None,
         options: dict[str, Any],
         env: Mapping[str, str] = os.environ,
+        url: str | None = None,
     ) -> "StorageProvider":
         paths = Paths.find(home)
-        settings = settings_of.load(paths=paths, project=_here(), env=env, strict=False, given=given)
+        settings = settings_of.load(paths=paths, url=url, project=_here(), env=env, strict=False, given=given)
         for warning in settings.warnings:
             _log.warning("%s", warning)
         doings = Doings()
-        opened = await open_stores(settings, paths, doings, **options)
+        opened = await _open(settings, paths, doings, options)
         for place in opened.first_run:
             _log.info("a new storage was created; its data lives in %s", place)
         warnings = [*settings.warnings, *await asyncio.to_thread(_remember, paths, opened)]
@@ -107,7 +116,7 @@ class StorageProvider:
     async def recover(self) -> StorageStatus:
         """Try again to open what is degraded; what was stored in memory meanwhile is not carried over."""
         with self._doings.doing(StorageOp.ERROR):
-            opened = await open_stores(self.config, self.paths, self._doings, **self._options)
+            opened = await _open(self.config, self.paths, self._doings, self._options)
             better = any(old.degraded and not opened.status[kind].degraded for kind, old in self._opened.status.items())
             old, self._opened = (self._opened, opened) if better else (opened, self._opened)
             await asyncio.to_thread(old.close)
@@ -137,6 +146,21 @@ class StorageProvider:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _open(settings: Settings, paths: Paths, doings: Doings, options: dict[str, Any]) -> Opened:
+    """Open all four; what a caller that was cancelled no longer wants is closed again."""
+    opening = asyncio.create_task(asyncio.to_thread(open_stores, settings, paths, doings, **options))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_let_go)
+        raise
+
+
+def _let_go(opening: "asyncio.Task[Opened]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def _here() -> Path | None:
