@@ -29,6 +29,7 @@ from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.runtime import sagas
 from holdfast.storage import degraded
+from holdfast.storage.face import SyncStorageFace
 from holdfast.storage.lazily import Lazily
 from holdfast.storage.opening import StoresFace
 from holdfast.upkeep import courier, erase, swap, verify
@@ -202,6 +203,12 @@ def _publishing(marks: HighWater | None, carrying: Courier | None) -> Callable[[
             marks.publish(head)
 
     return publish
+
+
+def open_services(home: str | Path | None = None, url: str | None = None) -> Lazily:
+    """What services store at `home` or `url`, for threads, without the kernel; each store is opened when asked for."""
+    paths, settings, _ = _locate(home, url)
+    return Lazily(settings, paths, SyncStorageFace)
 
 
 def check_store(home: str | Path | None = None, url: str | None = None) -> Check:

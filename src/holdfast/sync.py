@@ -10,7 +10,16 @@ from holdfast.model.backup import Restored
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.ops import Nouns
-from holdfast.store import Store, check_store, damaged_store, migrate_store, open_store, restore_store
+from holdfast.storage.lazily import Lazily
+from holdfast.store import (
+    Store,
+    check_store,
+    damaged_store,
+    migrate_store,
+    open_services,
+    open_store,
+    restore_store,
+)
 from holdfast.upkeep.findings import Progress
 
 
@@ -50,6 +59,12 @@ def open(home: str | Path | None = None, url: str | None = None, *, ns: str | No
     """
     refuse_running_loop()
     return Holdfast(open_store(home, url, **options), ns)
+
+
+def storage(home: str | Path | None = None, url: str | None = None) -> Lazily:
+    """What services store, without the kernel: `stores.open("blobs")` is its noun. Close it."""
+    refuse_running_loop()
+    return open_services(home, url)
 
 
 def migrate(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:

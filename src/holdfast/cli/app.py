@@ -23,6 +23,7 @@ from holdfast.cli import (
     audit,
     backup,
     battles,
+    blobs,
     bundle,
     call,
     db,
@@ -41,7 +42,9 @@ from holdfast.cli import (
     sagas,
     status,
     sweep,
+    telemetry,
     unlock,
+    vectors,
     verify,
     witness,
 )
@@ -150,6 +153,9 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(locks.app, name="locks")
 app.add_typer(sagas.app, name="sagas")
 app.add_typer(sweep.app, name="sweep")
+app.add_typer(blobs.app, name="blobs")
+app.add_typer(vectors.app, name="vectors")
+app.add_typer(telemetry.app, name="telemetry")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 app.add_typer(witness.app, name="witness")

@@ -43,7 +43,17 @@ def greet(status: Status) -> None:
         _print(sys.stderr, Text("first run: this store is new, and lives here\n", style="bold"))
         _print(sys.stderr, _table({"database": status.database.get("path", status.database), **status.paths}))
     for reason in status.degraded:
-        _print(sys.stderr, Text.assemble(("warning: ", "bold yellow"), _visible(reason), "\n"))
+        warn(reason)
+
+
+def warn(reason: str) -> None:
+    """Say on stderr what nobody should overlook."""
+    _print(sys.stderr, Text.assemble(("warning: ", "bold yellow"), _visible(reason), "\n"))
+
+
+def pour(data: bytes) -> None:
+    """Write bytes to stdout as they are."""
+    _write(sys.stdout, data)
 
 
 def fail(facts: Mapping[str, Any], as_json: bool) -> None:
@@ -109,13 +119,16 @@ def _print(stream: TextIO, text: Text) -> None:
     _write(stream, drawn.getvalue())
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _write(stream: TextIO, text: str | bytes) -> None:
     if stream is None:
         return
     try:
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-        stream.write(text)
+        if isinstance(text, bytes):
+            stream.buffer.write(text)
+        else:
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+            stream.write(text)
         stream.flush()
     except OSError as error:
         # Or the interpreter would fail once more when it flushes at its end.

@@ -81,6 +81,15 @@ class SearchResult(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredVector(Value):
+    """A vector as it is kept."""
+
+    id: str
+    vector: list[float]
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TelemetryEvent(Value):
     """Something that happened, at a moment (ISO-8601)."""
 

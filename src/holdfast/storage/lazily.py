@@ -53,6 +53,11 @@ class Lazily:
         """What an open store runs on; None before its first call."""
         return self._opening.opened.status.get(NOUNS[noun])
 
+    @property
+    def first_run(self) -> list[str]:
+        """Where what was new at its opening lives."""
+        return list(self._opening.opened.first_run)
+
     def status(self) -> StorageStatus:
         """What each store runs on and holds, what is under way, what is degraded; opens what is not open yet."""
         with self._lock:
