@@ -430,3 +430,9 @@ class EmbeddingMismatchError(ConflictError):
     """The vectors kept are of another model or length: open the store with that one, or have it re-embedded."""
 
     code = "vectors.embedding"
+
+
+class LegacySourceError(FormatError):
+    """Put the file or folder itself in that place, then run the migration again; nothing was touched."""
+
+    code = "legacy.refused"

@@ -8,7 +8,7 @@ Rules:
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,11 @@ from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder, Keys, MemoryKeys
 from holdfast.evidence.witness import level_of
 from holdfast.model.backup import Progress, Restored
+from holdfast.model.legacy import LegacyReport
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.runtime import sagas
-from holdfast.storage import degraded
+from holdfast.storage import degraded, legacy
 from holdfast.storage.face import SyncStorageFace
 from holdfast.storage.lazily import Lazily
 from holdfast.storage.opening import StoresFace
@@ -209,6 +210,23 @@ def open_services(home: str | Path | None = None, url: str | None = None) -> Laz
     """What services store at `home` or `url`, for threads, without the kernel; each store is opened when asked for."""
     paths, settings, _ = _locate(home, url)
     return Lazily(settings, paths, SyncStorageFace)
+
+
+def migrate_legacy_store(
+    home: str | Path | None = None,
+    url: str | None = None,
+    *,
+    source: str | Path | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> LegacyReport:
+    """Take over data of kgents: from `source`, else from `~/.kgents` and its XDG home; nothing is deleted.
+
+    With `dry_run` everything is read and nothing is touched.
+    """
+    places = legacy.roots() if source is None else [legacy.required(Path(source).expanduser().absolute())]
+    with closing(open_services(home, url)) as stores:
+        return legacy.migrate(stores, places, dry_run=dry_run, progress=progress)
 
 
 def check_store(home: str | Path | None = None, url: str | None = None) -> Check:

@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.faces import SyncFace, refuse_running_loop
 from holdfast.model.backup import Restored
+from holdfast.model.legacy import LegacyReport
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.ops import Nouns
@@ -15,6 +16,7 @@ from holdfast.store import (
     Store,
     check_store,
     damaged_store,
+    migrate_legacy_store,
     migrate_store,
     open_services,
     open_store,
@@ -70,6 +72,14 @@ def storage(home: str | Path | None = None, url: str | None = None) -> Lazily:
 def migrate(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:
     """Apply pending migrations without opening the store, or only say what is pending."""
     return migrate_store(home, url, dry_run=dry_run)
+
+
+def migrate_legacy(
+    source: str | Path | None = None, home: str | Path | None = None, url: str | None = None, **options: Any
+) -> LegacyReport:
+    """Take over data of kgents, from a folder or where it keeps things; options are those of `migrate_legacy_store`."""
+    refuse_running_loop()
+    return migrate_legacy_store(home, url, source=source, **options)
 
 
 def check(home: str | Path | None = None, url: str | None = None) -> Check:

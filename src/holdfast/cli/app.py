@@ -34,6 +34,7 @@ from holdfast.cli import (
     imports,
     init,
     keys,
+    legacy,
     locks,
     log,
     render,
@@ -144,7 +145,7 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, status, verify, unlock, restore):
+for noun in (init, status, verify, unlock, restore, legacy):
     app.add_typer(noun.app)
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")

@@ -23,6 +23,7 @@ from holdfast.cli.call import Call
 from holdfast.content import disk
 from holdfast.db import MEMORY
 from holdfast.errors import InvalidInputError, NotFoundError, UnavailableError
+from holdfast.storage import legacy
 
 STDIO: Final = "-"
 _PIECE: Final = 1 << 20
@@ -45,6 +46,10 @@ def opened(call: Call, noun: str) -> Iterator[Any]:
             render.warn(f"the store of {noun} runs on {state.type}: {state.degraded}")
         for place in stores.first_run:
             render.aside(f"first run: a new storage was created; its data lives in {place}\n")
+        if stores.first_run and (waiting := legacy.hint()) is not None:
+            render.aside(f"note: {waiting}\n")
+        for warning in legacy.returned():
+            render.warn(warning)
         yield store
 
 

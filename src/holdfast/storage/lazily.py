@@ -31,9 +31,9 @@ class Lazily:
     """The stores of services on one face. Thread-safe."""
 
     def __init__(self, settings: Settings, paths: Paths, face: StoresFace, **options: Any) -> None:
-        self._paths, self._settings = paths, _in_memory(settings) if settings.database_url == MEMORY else settings
+        self.paths, self.settings = paths, _in_memory(settings) if settings.database_url == MEMORY else settings
         self._doings, self._lock, self._closed = Doings(), threading.Lock(), False
-        self._opening = Opening(self._settings, paths, self._doings, face, options, strict=True)
+        self._opening = Opening(self.settings, paths, self._doings, face, options, strict=True)
 
     def open(self, noun: str) -> Any:
         """The store of a noun, opened if it is not yet."""
@@ -63,8 +63,8 @@ class Lazily:
         with self._lock:
             stores = {kind: self._look(kind) for kind in KINDS}
         found = [f"the {kind} store: {each.degraded}" for kind, each in stores.items() if each.degraded]
-        found += degraded.warnings(degraded.read(self._paths)).values()
-        return StorageStatus(stores, self._doings.counts(), found, list(self._settings.warnings))
+        found += degraded.warnings(degraded.read(self.paths)).values()
+        return StorageStatus(stores, self._doings.counts(), found, list(self.settings.warnings))
 
     def _look(self, kind: str) -> StoreStatus:
         try:
@@ -76,7 +76,7 @@ class Lazily:
                 if kind in {"relational", "telemetry"}:
                     holds["bytes"] = sum(database.backend.facts().get("bytes", {}).values())
         except (HoldfastError, OSError) as error:
-            return StoreStatus(self._settings.providers[kind].type, "", f"cannot be opened: {error}")
+            return StoreStatus(self.settings.providers[kind].type, "", f"cannot be opened: {error}")
         return replace(status, holds=holds)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from holdfast.db import MEMORY, Tx, migrate, sql
 from holdfast.db.clock import system_clock
 from holdfast.model.storage import StorageOp, StorageStatus
 from holdfast.model.times import to_text
-from holdfast.storage import degraded
+from holdfast.storage import degraded, legacy
 from holdfast.storage.doings import Doings
 from holdfast.storage.opening import KINDS, Opened, open_stores
 from holdfast.storage.stores import BlobStore, RelationalStore, TelemetryStore, VectorStore
@@ -98,6 +98,7 @@ class StorageProvider:
         for place in opened.first_run:
             _log.info("a new storage was created; its data lives in %s", place)
         warnings = [*settings.warnings, *await asyncio.to_thread(_remember, paths, opened)]
+        warnings += await asyncio.to_thread(_look_back, opened) if env else []
         hidden: dict[str, Any] = {"_opened": opened, "_doings": doings, "_warnings": warnings, "_options": options}
         return cls(**opened.stores, config=settings, paths=paths, **hidden)
 
@@ -161,6 +162,16 @@ async def _open(settings: Settings, paths: Paths, doings: Doings, options: dict[
 def _let_go(opening: "asyncio.Task[Opened]") -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
+
+
+def _look_back(opened: Opened) -> list[str]:
+    """Say where legacy data waits, at a first run; warn of old paths that are in use again."""
+    if opened.first_run and (waiting := legacy.hint()) is not None:
+        _log.info("%s", waiting)
+    found = legacy.returned()
+    for warning in found:
+        _log.warning("%s", warning)
+    return found
 
 
 def _here() -> Path | None:
