@@ -8,9 +8,10 @@ from typing import Any
 
 from holdfast.faces import AsyncFace
 from holdfast.model.backup import Restored
+from holdfast.model.legacy import LegacyReport
 from holdfast.model.status import Check, Status
 from holdfast.ops import Nouns
-from holdfast.store import Store, open_store, restore_store
+from holdfast.store import Store, migrate_legacy_store, open_store, restore_store
 
 
 class Holdfast(AsyncFace, Nouns[AsyncFace]):
@@ -77,3 +78,10 @@ def open(home: str | Path | None = None, url: str | None = None, *, ns: str | No
 async def restore(src: str | Path, home: str | Path | None = None, url: str | None = None, **options: Any) -> Restored:
     """Put a backup in the place of a store that is closed, verified first; options are those of `restore_store`."""
     return await asyncio.to_thread(restore_store, src, home, url, **options)
+
+
+async def migrate_legacy(
+    source: str | Path | None = None, home: str | Path | None = None, url: str | None = None, **options: Any
+) -> LegacyReport:
+    """Take over data of kgents, from a folder or where it keeps things; options are those of `migrate_legacy_store`."""
+    return await asyncio.to_thread(migrate_legacy_store, home, url, source=source, **options)

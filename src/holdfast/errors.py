@@ -454,3 +454,9 @@ class InstanceStoppedError(ConflictError):
     """The instance was stopped and is not heard any more; start another with `bootstrap`."""
 
     code = "instances.stopped"
+
+
+class LegacySourceError(FormatError):
+    """Put the file or folder itself in that place, then run the migration again; nothing was touched."""
+
+    code = "legacy.refused"

@@ -8,7 +8,7 @@ Rules:
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,14 @@ from holdfast.evidence.keyfiles import KeyFolder, Keys, MemoryKeys
 from holdfast.evidence.witness import level_of
 from holdfast.model.backup import Progress, Restored
 from holdfast.model.doctor import Examined, Symptom
+from holdfast.model.legacy import LegacyReport
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.runtime import sagas
-from holdfast.storage import degraded
+from holdfast.storage import degraded, legacy
+from holdfast.storage.face import SyncStorageFace
+from holdfast.storage.lazily import Lazily
+from holdfast.storage.opening import StoresFace
 from holdfast.upkeep import courier, doctor, erase, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
@@ -50,6 +54,11 @@ class Store:
         self.context, self._presence, self._courier = context, presence, carrying
         self.paths, self.settings, self.database = context.paths, context.settings, context.database
         self._closed = False
+        self._services: dict[StoresFace, Lazily] = {}
+
+    def services(self, face: StoresFace) -> Lazily:
+        """What services store over the same home, for one of the faces; nothing is opened before its first use."""
+        return self._services.setdefault(face, Lazily(self.settings, self.paths, face))
 
     def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""
@@ -94,6 +103,8 @@ class Store:
         if not self._closed:
             self._closed = True
             tidying.at_closing(self.context)
+        for stores in self._services.values():
+            stores.close()
         self.context.log.stop()
         self.database.close()
         if self.context.marks is not None:
@@ -194,6 +205,29 @@ def _publishing(marks: HighWater | None, carrying: Courier | None) -> Callable[[
             marks.publish(head)
 
     return publish
+
+
+def open_services(home: str | Path | None = None, url: str | None = None) -> Lazily:
+    """What services store at `home` or `url`, for threads, without the kernel; each store is opened when asked for."""
+    paths, settings, _ = _locate(home, url)
+    return Lazily(settings, paths, SyncStorageFace)
+
+
+def migrate_legacy_store(
+    home: str | Path | None = None,
+    url: str | None = None,
+    *,
+    source: str | Path | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> LegacyReport:
+    """Take over data of kgents: from `source`, else from `~/.kgents` and its XDG home; nothing is deleted.
+
+    With `dry_run` everything is read and nothing is touched.
+    """
+    places = legacy.roots() if source is None else [legacy.required(Path(source).expanduser().absolute())]
+    with closing(open_services(home, url)) as stores:
+        return legacy.migrate(stores, places, dry_run=dry_run, progress=progress)
 
 
 def check_store(home: str | Path | None = None, url: str | None = None) -> Check:

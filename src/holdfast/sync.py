@@ -8,10 +8,22 @@ from holdfast.errors import HoldfastError
 from holdfast.faces import SyncFace, refuse_running_loop
 from holdfast.model.backup import Restored
 from holdfast.model.doctor import Examined
+from holdfast.model.legacy import LegacyReport
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.ops import Nouns
-from holdfast.store import Store, check_store, damaged_store, examine_store, migrate_store, open_store, restore_store
+from holdfast.storage.lazily import Lazily
+from holdfast.store import (
+    Store,
+    check_store,
+    damaged_store,
+    examine_store,
+    migrate_legacy_store,
+    migrate_store,
+    open_services,
+    open_store,
+    restore_store,
+)
 from holdfast.upkeep.findings import Progress
 
 
@@ -53,9 +65,23 @@ def open(home: str | Path | None = None, url: str | None = None, *, ns: str | No
     return Holdfast(open_store(home, url, **options), ns)
 
 
+def storage(home: str | Path | None = None, url: str | None = None) -> Lazily:
+    """What services store, without the kernel: `stores.open("blobs")` is its noun. Close it."""
+    refuse_running_loop()
+    return open_services(home, url)
+
+
 def migrate(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:
     """Apply pending migrations without opening the store, or only say what is pending."""
     return migrate_store(home, url, dry_run=dry_run)
+
+
+def migrate_legacy(
+    source: str | Path | None = None, home: str | Path | None = None, url: str | None = None, **options: Any
+) -> LegacyReport:
+    """Take over data of kgents, from a folder or where it keeps things; options are those of `migrate_legacy_store`."""
+    refuse_running_loop()
+    return migrate_legacy_store(home, url, source=source, **options)
 
 
 def check(home: str | Path | None = None, url: str | None = None) -> Check:

@@ -23,6 +23,7 @@ from holdfast.cli import (
     audit,
     backup,
     battles,
+    blobs,
     bundle,
     call,
     db,
@@ -34,6 +35,7 @@ from holdfast.cli import (
     imports,
     init,
     keys,
+    legacy,
     locks,
     log,
     render,
@@ -43,7 +45,9 @@ from holdfast.cli import (
     sessions,
     status,
     sweep,
+    telemetry,
     unlock,
+    vectors,
     verify,
     witness,
 )
@@ -143,7 +147,7 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, status, doctor, verify, unlock, restore):
+for noun in (init, status, doctor, verify, unlock, restore, legacy):
     app.add_typer(noun.app)
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")
@@ -153,6 +157,9 @@ app.add_typer(locks.app, name="locks")
 app.add_typer(sagas.app, name="sagas")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(sweep.app, name="sweep")
+app.add_typer(blobs.app, name="blobs")
+app.add_typer(vectors.app, name="vectors")
+app.add_typer(telemetry.app, name="telemetry")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 app.add_typer(witness.app, name="witness")

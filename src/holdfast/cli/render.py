@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.model.status import Status
+from holdfast.storage import legacy
 
 _BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 _CANNOT_WRITE = 74  # EX_IOERR of sysexits.h, like 70 for a defect
@@ -42,8 +43,20 @@ def greet(status: Status) -> None:
     if status.first_run:
         _print(sys.stderr, Text("first run: this store is new, and lives here\n", style="bold"))
         _print(sys.stderr, _table({"database": status.database.get("path", status.database), **status.paths}))
+        if (waiting := legacy.hint()) is not None:
+            aside(f"note: {waiting}\n")
     for reason in status.degraded:
-        _print(sys.stderr, Text.assemble(("warning: ", "bold yellow"), _visible(reason), "\n"))
+        warn(reason)
+
+
+def warn(reason: str) -> None:
+    """Say on stderr what nobody should overlook."""
+    _print(sys.stderr, Text.assemble(("warning: ", "bold yellow"), _visible(reason), "\n"))
+
+
+def pour(data: bytes) -> None:
+    """Write bytes to stdout as they are."""
+    _write(sys.stdout, data)
 
 
 def fail(facts: Mapping[str, Any], as_json: bool) -> None:
@@ -109,13 +122,16 @@ def _print(stream: TextIO, text: Text) -> None:
     _write(stream, drawn.getvalue())
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _write(stream: TextIO, text: str | bytes) -> None:
     if stream is None:
         return
     try:
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-        stream.write(text)
+        if isinstance(text, bytes):
+            stream.buffer.write(text)
+        else:
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+            stream.write(text)
         stream.flush()
     except OSError as error:
         # Or the interpreter would fail once more when it flushes at its end.

@@ -1,18 +1,14 @@
 """`holdfast sessions`: what ran on the command line, and what happened in it."""
 
-import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from holdfast import config
-from holdfast.cli import draw, render
+from holdfast.cli import draw
 from holdfast.cli.call import After, Call, Limit, command, options
-from holdfast.db import MEMORY, open_database
-from holdfast.errors import ConfigError, InvalidInputError
+from holdfast.cli.storage import opened, parsed
 from holdfast.faces import SyncFace
 from holdfast.model.sessions import (
     CLISession,
@@ -40,29 +36,12 @@ Facts = Annotated[str | None, typer.Option(metavar="JSON", help="More about it, 
 @contextmanager
 def _opened(call: Call) -> Iterator[Sessions[SyncFace]]:
     """The sessions of the relational store that settings name; never of memory in its place."""
-    paths = config.Paths.find(call.home)
-    settings = config.load(paths=paths, url=call.url, project=Path.cwd())
-    wanted = settings.providers["relational"]
-    target: str | Path = Path(wanted.path).expanduser() if wanted.path else paths.membrane_db
-    if settings.database_url == MEMORY or wanted.type == "memory":
-        target = MEMORY
-    elif wanted.type == "postgres":
-        if wanted.connection is None:
-            raise ConfigError("a store of the type postgres needs a connection", key="providers.relational.connection")
-        target = wanted.connection
-    with closing(open_database(target, space="membrane")) as database:
-        if database.first_run and target != MEMORY:
-            render.aside(f"first run: a new storage was created; its data lives in {config.redact(str(target))}\n")
-        yield Sessions(SyncFace(database), project_here())
+    with opened(call, "relational") as tables:
+        yield Sessions(tables.held, project_here())
 
 
 def _facts(text: str | None) -> dict[str, Any]:
-    try:
-        found = {} if text is None else json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"not JSON: {error}", value=str(text)[:100]) from error
-    if not isinstance(found, dict):
-        raise InvalidInputError("a JSON object is asked for", value=str(text)[:100])
+    found: dict[str, Any] = {} if text is None else parsed(text, "the option", dict)
     return found
 
 

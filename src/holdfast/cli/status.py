@@ -1,5 +1,7 @@
 """`holdfast status`: what the store says about itself."""
 
+from dataclasses import replace
+
 import typer
 
 from holdfast.cli.call import Call, command
@@ -10,6 +12,6 @@ app = typer.Typer()
 
 @command(app, example="holdfast status --json")
 def status(call: Call) -> Status:
-    """Show where data lives, what it runs on, its size, and whether anything is degraded."""
+    """Show where data lives, what it runs on, its size, what services store, and whether anything is degraded."""
     with call.open() as store:
-        return store.status()
+        return replace(store.status(), storage=store.storage.status().to_dict())

@@ -6,10 +6,11 @@ that answers bit by bit (`stream`). A `Noun` declares, once for both, which oper
 
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace, refuse_running_loop
-from holdfast.faces.verbs import Face, Hears, Noun, Reads, Runs, RunsWith, StreamsWith, Writes, within
+from holdfast.faces.verbs import Bound, Face, Hears, Noun, Reads, Runs, RunsWith, StreamsWith, Verb, Writes, within
 
 __all__ = [
     "AsyncFace",
+    "Bound",
     "Face",
     "Hears",
     "Noun",
@@ -18,6 +19,7 @@ __all__ = [
     "RunsWith",
     "StreamsWith",
     "SyncFace",
+    "Verb",
     "Writes",
     "refuse_running_loop",
     "within",

@@ -3,8 +3,9 @@
 import asyncio
 import inspect
 from asyncio import get_running_loop
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from holdfast.db.database import Database
@@ -15,6 +16,7 @@ from holdfast.db.tx import Refused, Row, Tx
 from holdfast.faces.driver import Driver
 from holdfast.faces.loop import LoopBox
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -81,6 +83,18 @@ class AsyncFace:
                     effect = await self._step(effect, driver)
         finally:
             work.close()
+
+    async def after(self, opening: Callable[[], S], then: Callable[[S], Awaitable[T]]) -> T:
+        """Open something in a thread, since that may take a while; then go on with it."""
+        return await then(await asyncio.to_thread(opening))
+
+    async def stream_after(
+        self, opening: Callable[[], S], then: Callable[[S], AsyncGenerator[T, None]]
+    ) -> AsyncIterator[T]:
+        """The same for what answers bit by bit."""
+        async with aclosing(then(await asyncio.to_thread(opening))) as answers:
+            async for each in answers:
+                yield each
 
     async def _step(self, effect: Effect, driver: Driver[Any]) -> Any:
         """Perform an effect; the next one."""

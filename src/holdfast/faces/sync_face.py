@@ -15,6 +15,7 @@ from holdfast.db.tx import NOTHING, Refused, Row, Tx
 from holdfast.errors import InvalidInputError, NestedCallError, RunningLoopError
 from holdfast.faces.driver import Driver
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _PEEK_S = 0.02
@@ -85,6 +86,16 @@ class SyncFace:
                     effect = self._step(effect, driver)
         finally:
             work.close()
+
+    def after(self, opening: Callable[[], S], then: Callable[[S], T]) -> T:
+        """Open something; then go on with it."""
+        refuse_running_loop()
+        return then(opening())
+
+    def stream_after(self, opening: Callable[[], S], then: Callable[[S], Iterator[T]]) -> Iterator[T]:
+        """The same for what answers bit by bit."""
+        refuse_running_loop()
+        yield from then(opening())
 
     def _step(self, effect: Effect, driver: Driver[Any]) -> Any:
         """Perform an effect; the next one."""

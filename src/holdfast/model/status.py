@@ -17,6 +17,8 @@ class Status:
     migrations: list[str]
     log: str = ""
     degraded: list[str] = field(default_factory=list)
+    storage: dict[str, Any] = field(default_factory=dict)
+    """What services store, where that was asked: see StorageStatus."""
 
     def to_dict(self) -> dict[str, Any]:
         """The status as every face prints it."""

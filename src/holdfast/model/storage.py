@@ -81,6 +81,15 @@ class SearchResult(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredVector(Value):
+    """A vector as it is kept."""
+
+    id: str
+    vector: list[float]
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TelemetryEvent(Value):
     """Something that happened, at a moment (ISO-8601)."""
 
@@ -95,11 +104,15 @@ class TelemetryEvent(Value):
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus(Value):
-    """One of the four stores: what it runs on, where, and why that is not what was asked for, if it is not."""
+    """One of the four stores: what it runs on, where, and why that is not what was asked for, if it is not.
+
+    `holds` is how much is in it, where that was asked.
+    """
 
     type: str
     where: str
     degraded: str | None = None
+    holds: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

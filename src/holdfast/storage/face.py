@@ -1,13 +1,14 @@
-"""The face of a storage: the async face, with a machine for each operation."""
+"""The faces of a storage: the async and the sync face, with a machine for each operation."""
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from holdfast.db import Database, Refused, Tx
 from holdfast.errors import ClosedError
-from holdfast.faces import AsyncFace
+from holdfast.faces import AsyncFace, SyncFace
 from holdfast.model.storage import StorageOp
 from holdfast.storage.doings import Doings
 
@@ -45,3 +46,37 @@ class StorageFace(AsyncFace):
             raise
         future.add_done_callback(lambda _: self._doings.end(state))
         return future
+
+
+class SyncStorageFace(SyncFace):
+    """The same for threads."""
+
+    def __init__(self, database: Database, doings: Doings) -> None:
+        super().__init__(database)
+        self._doings = doings
+
+    def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> T:
+        """See SyncFace."""
+        with self._doing(StorageOp.WRITE):
+            return super().write(fn, serializable=serializable)
+
+    def read(self, fn: Callable[[Tx], T]) -> T:
+        """See SyncFace."""
+        with self._doing(StorageOp.READ):
+            return super().read(fn)
+
+    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
+        """See SyncFace."""
+        state = self._doings.begin(StorageOp.WRITE)
+        try:
+            future = super().begin(fn)
+        except BaseException:
+            self._doings.end(state)
+            raise
+        future.add_done_callback(lambda _: self._doings.end(state))
+        return future
+
+    def _doing(self, op: StorageOp) -> AbstractContextManager[None]:
+        if self.database.closed:
+            raise ClosedError("the store is closed")
+        return self._doings.doing(op)

@@ -3,12 +3,12 @@
 Rules:
 - A store that cannot be reached is opened as the next type of its `fallback` chain: memory if none is named, nothing if
   the chain is empty. Never silently: it is a warning with its reason, and `status` says degraded.
+- Where the opening is strict, as under the kernel, a store whose settings name no chain has none.
 - Passed over is only what is unreachable, locked, full, read-only, damaged or not ours. Wrong settings, a failed
   migration and a newer store are errors: somebody must decide.
 - Stores in the same database share it, and a database that could not be opened is not tried twice.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,12 +27,12 @@ from holdfast.errors import (
     UnavailableError,
     UnreachableError,
 )
-from holdfast.faces import AsyncFace
+from holdfast.faces import SyncFace
 from holdfast.model.storage import StoreStatus
 from holdfast.storage.absent import AbsentVectors
 from holdfast.storage.blobs import Blobs, Shelf, open_place
 from holdfast.storage.doings import Doings
-from holdfast.storage.face import StorageFace
+from holdfast.storage.face import StorageFace, SyncStorageFace
 from holdfast.storage.relational import Relational
 from holdfast.storage.telemetry import Telemetry
 from holdfast.storage.vectors import open_vectors
@@ -65,43 +65,70 @@ class Opened:
             self._ends.pop()()
 
 
-async def open_stores(settings: Settings, paths: Paths, doings: Doings, **options: Any) -> Opened:
-    """Open all four; if one of them is an error, what was opened before is closed again."""
-    opening = _Opening(settings, paths, doings, options)
+def open_stores(settings: Settings, paths: Paths, doings: Doings, **options: Any) -> Opened:
+    """Open all four for coroutines; if one of them is an error, what was opened before is closed again."""
+    opening = Opening(settings, paths, doings, StorageFace, options)
     try:
         for kind in KINDS:
-            await opening.store(kind)
+            opening.store(kind)
     except BaseException:
-        await asyncio.to_thread(opening.opened.close)
+        opening.opened.close()
         raise
     return opening.opened
 
 
-class _Opening:
-    """One opening of the four stores."""
+StoresFace = type[StorageFace] | type[SyncStorageFace]
 
-    def __init__(self, settings: Settings, paths: Paths, doings: Doings, options: dict[str, Any]) -> None:
+
+class Opening:
+    """One opening of stores on a face: of all four, or of one after the other. For one thread at a time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        paths: Paths,
+        doings: Doings,
+        face: StoresFace,
+        options: dict[str, Any],
+        *,
+        strict: bool = False,
+    ) -> None:
         self._settings, self._paths, self._doings, self._options = settings, paths, doings, options
+        self._shown, self._last = face, () if strict else (_MEMORY,)
         self._tried: dict[tuple[str, str], Database | Exception] = {}
         self.opened = Opened()
         makers = (self._relational, self._vector, self._blob, self._telemetry)
         self._makers = dict(zip(KINDS, makers, strict=True))
 
-    async def store(self, kind: str) -> None:
+    def store(self, kind: str) -> Any:
         """Open one kind of store, as the first type of its chain that can be."""
         wanted = self._settings.providers[kind]
-        chain = (wanted.type, *((_MEMORY,) if wanted.fallback is None else wanted.fallback))
+        chain = (wanted.type, *(self._last if wanted.fallback is None else wanted.fallback))
         reasons: list[str] = []
         for left, name in zip(reversed(range(len(chain))), chain, strict=True):
             try:
-                store, where = await self._makers[kind](name, wanted)
+                store, where = self._makers[kind](name, wanted)
             except _PASSED_OVER as error:
                 reasons.append(f"{name}: {error}")
                 if not left:
                     raise
             else:
                 self._keep(kind, store, StoreStatus(name, where, "; ".join(reasons) or None), wanted.type)
-                return
+                return store
+        raise AssertionError("a chain has a last type")
+
+    def look(self, kind: str) -> tuple[StoreStatus, Database]:
+        """What a store runs on, and a handle on its rows. Vectors need not be open: that would settle their length."""
+        store = self.opened.stores.get(kind)
+        if store is not None and not isinstance(store, AbsentVectors):
+            return self.opened.status[kind], store._face.database.share()
+        wanted = self._settings.providers[kind]
+        target = MEMORY if wanted.type == _MEMORY else self._membrane(wanted)
+        return StoreStatus(wanted.type, redact(target)), self._database(target, "membrane")
+
+    def again(self) -> None:
+        """Let what could not be opened be tried once more."""
+        self._tried = {key: found for key, found in self._tried.items() if isinstance(found, Database)}
 
     def _keep(self, kind: str, store: Any, status: StoreStatus, wanted: str) -> None:
         self.opened.stores[kind], self.opened.status[kind] = store, status
@@ -111,38 +138,38 @@ class _Opening:
 
     # --- one kind each: the store, and where it is -----------------------------------------------------------------
 
-    async def _relational(self, name: str, wanted: Provider) -> tuple[Any, str]:
+    def _relational(self, name: str, wanted: Provider) -> tuple[Any, str]:
         target = self._target(name, wanted, self._paths.membrane_db)
-        face = await self._face(target, "membrane")
+        face = self._face(target, "membrane")
         self.opened.membrane = face.database
         return Relational(face), redact(target)
 
-    async def _vector(self, name: str, wanted: Provider) -> tuple[Any, str]:
+    def _vector(self, name: str, wanted: Provider) -> tuple[Any, str]:
         target = MEMORY if name == _MEMORY else self._membrane(wanted)
-        face = await self._face(target, "membrane")
+        face: Any = self._face(target, "membrane")
         cache = None if target == MEMORY else self._paths.cache / "vectors"
         chosen = {} if wanted.threshold is None else {"threshold": wanted.threshold}
         try:
             work = open_vectors(face, name, dimensions=wanted.dimensions, cache=cache, **chosen)
-            return await AsyncFace(face.database).run(work), redact(target)
+            return SyncFace(face.database).run(work), redact(target)
         except MissingExtraError as error:
             if name != _MEMORY:
                 raise
             return AbsentVectors(wanted.dimensions, error), ""
 
-    async def _blob(self, name: str, wanted: Provider) -> tuple[Any, str]:
+    def _blob(self, name: str, wanted: Provider) -> tuple[Any, str]:
         if name == _MEMORY:
-            return Blobs(await self._face(MEMORY, "membrane"), Shelf()), MEMORY
+            return Blobs(self._face(MEMORY, "membrane"), Shelf()), MEMORY
         place = self._place(name, wanted)
-        await asyncio.to_thread(_probe, name, place)
-        face = await self._face(self._membrane(), "membrane")
+        _probe(name, place)
+        face = self._face(self._membrane(), "membrane")
         shelf = Shelf(open_place(place))
         self.opened.at_end(shelf.close)
         return Blobs(face, shelf), redact(place)
 
-    async def _telemetry(self, name: str, wanted: Provider) -> tuple[Any, str]:
+    def _telemetry(self, name: str, wanted: Provider) -> tuple[Any, str]:
         target = self._target(name, wanted, self._paths.telemetry_db)
-        return Telemetry(await self._face(target, "telemetry"), wanted.retention), redact(target)
+        return Telemetry(self._face(target, "telemetry"), wanted.retention), redact(target)
 
     # --- places ----------------------------------------------------------------------------------------------------
 
@@ -171,15 +198,15 @@ class _Opening:
             raise ConfigError(f"a blob store of the type {name} needs a connection", key="providers.blob.connection")
         return wanted.connection
 
-    async def _face(self, target: str, space: str) -> StorageFace:
+    def _face(self, target: str, space: str) -> StorageFace | SyncStorageFace:
         """A face on a database of its own in memory, or on a handle of one that stores share."""
-        database = await asyncio.to_thread(self._database, target, space)
+        database = self._database(target, space)
         self.opened.at_end(database.close)
-        return StorageFace(database, self._doings)
+        return self._shown(database, self._doings)
 
     def _database(self, target: str, space: str) -> Database:
         found = self._tried.get((target, space)) if target != MEMORY else None
-        if found is None:
+        if found is None or (isinstance(found, Database) and found.closed):
             try:
                 found = open_database(target, space=space, **self._options)
                 if found.first_run and target != MEMORY:

@@ -25,7 +25,7 @@ from holdfast.db import MEMORY, Tx, migrate, sql
 from holdfast.db.clock import system_clock
 from holdfast.model.storage import StorageOp, StorageStatus
 from holdfast.model.times import to_text
-from holdfast.storage import degraded
+from holdfast.storage import degraded, legacy
 from holdfast.storage.doings import Doings
 from holdfast.storage.face import StorageFace
 from holdfast.storage.opening import KINDS, Opened, open_stores
@@ -53,11 +53,19 @@ class StorageProvider:
 
     @classmethod
     async def from_config(
-        cls, path: str | os.PathLike[str] | None = None, *, home: str | Path | None = None, **options: Any
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        home: str | Path | None = None,
+        url: str | None = None,
+        **options: Any,
     ) -> "StorageProvider":
-        """The stores that the settings name: those in the file at `path`, else the user's and the project's."""
+        """The stores that the settings name: those in the file at `path`, else the user's and the project's.
+
+        `url` names the database of the relational store, over the settings and `HOLDFAST_DATABASE_URL`.
+        """
         given = None if path is None else Path(path).expanduser()
-        return await cls._load(home, given, options)
+        return await cls._load(home, given, options, url=url)
 
     @classmethod
     async def from_config_dict(
@@ -80,16 +88,18 @@ class StorageProvider:
         given: Path | Mapping[str, Any] | None,
         options: dict[str, Any],
         env: Mapping[str, str] = os.environ,
+        url: str | None = None,
     ) -> "StorageProvider":
         paths = Paths.find(home)
-        settings = settings_of.load(paths=paths, project=_here(), env=env, strict=False, given=given)
+        settings = settings_of.load(paths=paths, url=url, project=_here(), env=env, strict=False, given=given)
         for warning in settings.warnings:
             _log.warning("%s", warning)
         doings = Doings()
-        opened = await open_stores(settings, paths, doings, **options)
+        opened = await _open(settings, paths, doings, options)
         for place in opened.first_run:
             _log.info("a new storage was created; its data lives in %s", place)
         warnings = [*settings.warnings, *await asyncio.to_thread(_remember, paths, opened)]
+        warnings += await asyncio.to_thread(_look_back, opened) if env else []
         hidden: dict[str, Any] = {"_opened": opened, "_doings": doings, "_warnings": warnings, "_options": options}
         return cls(**opened.stores, config=settings, paths=paths, **hidden)
 
@@ -119,7 +129,7 @@ class StorageProvider:
     async def recover(self) -> StorageStatus:
         """Try again to open what is degraded; what was stored in memory meanwhile is not carried over."""
         with self._doings.doing(StorageOp.ERROR):
-            opened = await open_stores(self.config, self.paths, self._doings, **self._options)
+            opened = await _open(self.config, self.paths, self._doings, self._options)
             better = any(old.degraded and not opened.status[kind].degraded for kind, old in self._opened.status.items())
             old, self._opened = (self._opened, opened) if better else (opened, self._opened)
             await asyncio.to_thread(old.close)
@@ -149,6 +159,31 @@ class StorageProvider:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _open(settings: Settings, paths: Paths, doings: Doings, options: dict[str, Any]) -> Opened:
+    """Open all four; what a caller that was cancelled no longer wants is closed again."""
+    opening = asyncio.create_task(asyncio.to_thread(open_stores, settings, paths, doings, **options))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_let_go)
+        raise
+
+
+def _let_go(opening: "asyncio.Task[Opened]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def _look_back(opened: Opened) -> list[str]:
+    """Say where legacy data waits, at a first run; warn of old paths that are in use again."""
+    if opened.first_run and (waiting := legacy.hint()) is not None:
+        _log.info("%s", waiting)
+    found = legacy.returned()
+    for warning in found:
+        _log.warning("%s", warning)
+    return found
 
 
 def _here() -> Path | None:

@@ -42,9 +42,19 @@ def append(events: Iterable[TelemetryEvent]) -> Work[None]:
     """Keep events, all of them or none."""
     lines = [chunks.line(event) for event in events]
     if lines:
-        whole = len(lines) - len(lines) % chunks.SIZE
-        ready = [_sealed(lines[at : at + chunks.SIZE]) for at in range(0, whole, chunks.SIZE)]
-        yield Write(lambda tx: _keep(tx, ready, lines[whole:]))
+        ready, rest = _parted(lines)
+        yield Write(lambda tx: _keep(tx, ready, rest))
+
+
+def add(tx: Tx, events: Iterable[TelemetryEvent]) -> None:
+    """Keep events in a transaction that does more than that."""
+    _keep(tx, *_parted([chunks.line(event) for event in events]))
+
+
+def _parted(lines: Sequence[Line]) -> tuple[list[dict[str, Any]], Sequence[Line]]:
+    """Whole chunks, and what is left."""
+    whole = len(lines) - len(lines) % chunks.SIZE
+    return [_sealed(lines[at : at + chunks.SIZE]) for at in range(0, whole, chunks.SIZE)], lines[whole:]
 
 
 def _keep(tx: Tx, ready: Sequence[dict[str, Any]], rest: Sequence[Line]) -> None:

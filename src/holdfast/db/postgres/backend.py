@@ -168,6 +168,7 @@ DO $$ BEGIN
   EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
   END;
   GRANT USAGE ON SCHEMA {space} TO holdfast_{space};
+  GRANT SELECT, INSERT, UPDATE, DELETE ON {space}.commit_marks TO holdfast_{space};
   ALTER DEFAULT PRIVILEGES IN SCHEMA {space} GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO holdfast_{space};
 EXCEPTION WHEN insufficient_privilege THEN NULL;
 END $$

@@ -19,18 +19,18 @@ class Shelf:
     """
 
     def __init__(self, place: Place | None = None, *others: Place, inline: int = INLINE) -> None:
-        self._place = place
+        self.place = place
         self.inline: float = math.inf if place is None else inline
         self.places: dict[str, Place] = {each.kind: each for each in (place, *others) if each is not None}
 
     def place_for(self, size: int) -> Place | None:
         """Where a new blob of that size goes; None for its row."""
-        return None if size <= self.inline else self._place
+        return None if size <= self.inline else self.place
 
     def spool(self) -> Spool:
         """A temporary file for a stream that is too large for a row."""
-        assert self._place is not None
-        return self._place.spool()
+        assert self.place is not None
+        return self.place.spool()
 
     def at(self, kind: str) -> Place:
         """The place that a row names."""

@@ -72,15 +72,20 @@ def _enter(shelf: Shelf, key: str, body: Body, content_type: str | None) -> Work
 def _shelve(place: Place, body: Body, enter: "partial[rows.Change]") -> Work[tuple[Kept, Object | None]]:
     """Put bytes to a place and write their row; once more if they were doomed in between."""
     for _ in range(_TRIES):
-        name, born = yield from ask(Read(lambda tx: rows.name(tx, place.kind, body.sha256)))
-        address = yield from call(place.keep, body, name)
-        kept = (yield from _pin(place, address, body)) if place.pins else Kept(place.kind, address, born)
+        kept = yield from placed(place, body)
         if kept is not None:
             entered, doomed = yield from ask(Write(partial(enter, kept=kept)))
             if entered:
                 return kept, doomed
         yield Wait(rows.FORGOTTEN)
     raise BusyError(f"equal bytes are being removed from {place.kind} all the time", place=place.kind)
+
+
+def placed(place: Place, body: Body) -> Work[Kept | None]:
+    """Put bytes to a place, durably; None if equal bytes are just being removed. Their row is yet to be written."""
+    name, born = yield from ask(Read(lambda tx: rows.name(tx, place.kind, body.sha256)))
+    address = yield from call(place.keep, body, name)
+    return (yield from _pin(place, address, body)) if place.pins else Kept(place.kind, address, born)
 
 
 def _pin(place: Place, address: str, body: Body) -> Work[Kept | None]:

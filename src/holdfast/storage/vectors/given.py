@@ -35,6 +35,12 @@ def vector(given: Any, dimensions: int) -> bytes:
     return numbers.tobytes()
 
 
+def numbers(kept: bytes) -> list[float]:
+    """A vector as it was given, to 32 bits."""
+    found: list[float] = np.frombuffer(kept, _KEPT).tolist()
+    return found
+
+
 def query(given: Any, dimensions: int) -> NDArray[np.float64] | None:
     """The direction asked for; None if there is none."""
     numbers = _numbers(given, dimensions).astype(np.float64)

@@ -7,14 +7,16 @@ Rules:
 - Results come nearest first, equals by id; the distance is one minus the cosine. A filter counts before `k` does.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 
-from holdfast.db import Call, Read, Work, Write, ask
+from holdfast.db import Call, Give, Read, Stream, Work, Write, ask
 from holdfast.errors import ConflictError, EmbeddingMismatchError
-from holdfast.model.storage import SearchResult
+from holdfast.model.storage import SearchResult, StoredVector
 from holdfast.storage.vectors import embedding, given, rows
 from holdfast.storage.vectors.finding import Finder
 from holdfast.storage.vectors.rows import Vector
@@ -97,6 +99,16 @@ def count(opened: Opened) -> Work[int]:
     """How many vectors there are."""
     opened.check_open()
     return (yield from ask(Read(rows.count)))
+
+
+def export(opened: Opened) -> Stream[StoredVector]:
+    """Every vector with its metadata, by id, in bounded memory; what comes or goes meanwhile may be missed."""
+    opened.check_open()
+    after = ""
+    while page := (yield from ask(Read(partial(rows.page, after=after, limit=_TOGETHER)))):
+        for id, vector, metadata in page:
+            yield Give(StoredVector(id, given.numbers(vector), json.loads(metadata)))
+        after = page[-1][0]
 
 
 def embed(opened: Opened, id: str, content: str, metadata: Mapping[str, Any] | None = None) -> Work[None]:

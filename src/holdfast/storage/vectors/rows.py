@@ -209,6 +209,14 @@ def count(tx: Tx) -> int:
     return int(number)
 
 
+_PAGE = sql("SELECT id, vector, metadata FROM vectors WHERE stamp > 0 AND id > :after ORDER BY id LIMIT :limit")
+
+
+def page(tx: Tx, after: str, *, limit: int) -> list[Row]:
+    """Id, vector and metadata of the vectors after an id, by code point."""
+    return tx.all(_PAGE, after=after, limit=limit)
+
+
 _TOTALS = sql("SELECT count(*), coalesce(sum(stamp), 0) FROM vectors WHERE stamp > 0")
 
 

@@ -1,6 +1,6 @@
 """`Vectors`: the verbs of a vector store, the same on both faces."""
 
-from holdfast.faces import Face, Noun, RunsWith
+from holdfast.faces import Face, Noun, RunsWith, StreamsWith
 from holdfast.storage.vectors import operations
 from holdfast.storage.vectors.operations import Opened
 
@@ -14,6 +14,7 @@ class Vectors(Noun[Face]):
     search = RunsWith(operations.search)
     delete = RunsWith(operations.delete)
     count = RunsWith(operations.count)
+    export = StreamsWith(operations.export)
     close = RunsWith(operations.close)
     embed = RunsWith(operations.embed)
     find = RunsWith(operations.find)

@@ -126,6 +126,17 @@ CREATE TABLE instances (
   CONSTRAINT instances_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE legacy_moves (
+  source text NOT NULL,
+  fingerprint text NOT NULL,
+  kind text NOT NULL,
+  found text NOT NULL,
+  written_at timestamp with time zone NOT NULL,
+  verified_at timestamp with time zone,
+  moved_at timestamp with time zone,
+  CONSTRAINT legacy_moves_pkey PRIMARY KEY (source, fingerprint)
+);
+
 CREATE TABLE membrane_login (
   one integer NOT NULL,
   name text NOT NULL,
@@ -284,6 +295,7 @@ CREATE UNIQUE INDEX embedding_metadata_pkey ON membrane.embedding_metadata USING
 CREATE UNIQUE INDEX instances_pkey ON membrane.instances USING btree (id);
 CREATE INDEX instances_project ON membrane.instances USING btree (project_hash);
 CREATE INDEX instances_status ON membrane.instances USING btree (status, last_heartbeat);
+CREATE UNIQUE INDEX legacy_moves_pkey ON membrane.legacy_moves USING btree (source, fingerprint);
 CREATE UNIQUE INDEX membrane_login_pkey ON membrane.membrane_login USING btree (one);
 CREATE INDEX prompt_checkpoints_parent ON membrane.prompt_checkpoints USING btree (parent_id);
 CREATE UNIQUE INDEX prompt_checkpoints_pkey ON membrane.prompt_checkpoints USING btree (id);

@@ -5,6 +5,17 @@ CREATE TABLE commit_marks (
   CONSTRAINT commit_marks_pkey PRIMARY KEY (worker)
 );
 
+CREATE TABLE legacy_moves (
+  source text NOT NULL,
+  fingerprint text NOT NULL,
+  kind text NOT NULL,
+  found text NOT NULL,
+  written_at timestamp with time zone NOT NULL,
+  verified_at timestamp with time zone,
+  moved_at timestamp with time zone,
+  CONSTRAINT legacy_moves_pkey PRIMARY KEY (source, fingerprint)
+);
+
 CREATE TABLE schema_migrations (
   name text NOT NULL,
   sha256 text NOT NULL,
@@ -40,6 +51,7 @@ CREATE TABLE telemetry_finds (
 );
 
 CREATE UNIQUE INDEX commit_marks_pkey ON telemetry.commit_marks USING btree (worker);
+CREATE UNIQUE INDEX legacy_moves_pkey ON telemetry.legacy_moves USING btree (source, fingerprint);
 CREATE UNIQUE INDEX schema_migrations_pkey ON telemetry.schema_migrations USING btree (name);
 CREATE INDEX telemetry_chunks_codec ON telemetry.telemetry_chunks USING btree (codec, last_at);
 CREATE INDEX telemetry_chunks_last ON telemetry.telemetry_chunks USING btree (last_at, id);

@@ -132,6 +132,17 @@ CREATE INDEX instances_project ON instances (project_hash);
 
 CREATE INDEX instances_status ON instances (status, last_heartbeat);
 
+CREATE TABLE legacy_moves (
+  source TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  found TEXT NOT NULL,
+  written_at TEXT NOT NULL,
+  verified_at TEXT,
+  moved_at TEXT,
+  PRIMARY KEY (source, fingerprint)
+);
+
 CREATE TABLE prompt_checkpoints (
   id TEXT PRIMARY KEY,
   timestamp TEXT,

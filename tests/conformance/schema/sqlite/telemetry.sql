@@ -1,3 +1,14 @@
+CREATE TABLE legacy_moves (
+  source TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  found TEXT NOT NULL,
+  written_at TEXT NOT NULL,
+  verified_at TEXT,
+  moved_at TEXT,
+  PRIMARY KEY (source, fingerprint)
+);
+
 CREATE TABLE schema_migrations (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);
 
 CREATE TABLE telemetry_chunks (

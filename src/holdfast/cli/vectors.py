@@ -1,0 +1,114 @@
+"""`holdfast vectors`: vectors by id, found by nearness."""
+
+import builtins
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import draw, storage
+from holdfast.cli.bar import bar
+from holdfast.cli.call import Call, command, options
+from holdfast.cli.storage import STDIO, Source
+from holdfast.errors import InvalidInputError, NotFoundError
+
+app = typer.Typer(
+    help="Keep vectors, and find the nearest.",
+    epilog="Example: holdfast vectors search '[0.1, 0.9]' --k 5",
+    no_args_is_help=True,
+)
+app.callback()(options)
+
+Id = Annotated[str, typer.Argument(help="The vector's id.")]
+Numbers = Annotated[str, typer.Argument(metavar="VECTOR", help="Its numbers as a JSON list.")]
+_FIELDS = frozenset({"id", "vector", "metadata"})
+
+
+@command(app, example="""holdfast vectors add note-1 '[0.1, 0.9]' --metadata '{"kind": "note"}'""")
+def add(
+    call: Call,
+    id: Id,
+    vector: Numbers,
+    metadata: Annotated[str, typer.Option("--metadata", help="A JSON object.")] = "{}",
+) -> dict[str, str]:
+    """Keep a vector under an id, in the place of the one that was there."""
+    numbers, facts = storage.parsed(vector, "vector", builtins.list), storage.parsed(metadata, "metadata", dict)
+    with storage.opened(call, "vectors") as vectors:
+        vectors.add(id, numbers, facts)
+    return {"added": id}
+
+
+@command(
+    app,
+    example="""holdfast vectors search '[0.1, 0.9]' --k 5 --filter '{"kind": "note"}'""",
+    draw=draw.rows("results", "id", "distance", "metadata"),
+)
+def search(
+    call: Call,
+    query: Numbers,
+    k: Annotated[int, typer.Option("--k", "--limit", help="How many, at most.")] = 10,
+    filter: Annotated[str, typer.Option("--filter", help="What metadata must have, as a JSON object.")] = "{}",
+) -> dict[str, Any]:
+    """Find the nearest vectors whose metadata match; the distance is one minus the cosine."""
+    numbers, wanted = storage.parsed(query, "vector", builtins.list), storage.parsed(filter, "filter", dict)
+    with storage.opened(call, "vectors") as vectors:
+        return {"results": [found.to_dict() for found in vectors.search(numbers, k, filter=wanted)]}
+
+
+@command(
+    app,
+    example="holdfast vectors delete note-1",
+    exit_code=lambda outcome: 0 if outcome["deleted"] else NotFoundError.exit_code,
+)
+def delete(call: Call, id: Id) -> dict[str, bool]:
+    """Remove a vector; exits with 3 if there was none."""
+    with storage.opened(call, "vectors") as vectors:
+        return {"deleted": vectors.delete(id)}
+
+
+@command(app, example="holdfast vectors count")
+def count(call: Call) -> dict[str, int]:
+    """Count the vectors, and say how many numbers each has."""
+    with storage.opened(call, "vectors") as vectors:
+        return {"count": vectors.count(), "dimensions": vectors.dimensions}
+
+
+def import_(call: Call, source: Source) -> dict[str, int]:
+    """Keep the vectors of a file of JSON lines (id, vector, metadata), a thousand a commit; twice changes nothing."""
+    with storage.opened(call, "vectors") as vectors:
+        return {"imported": vectors.add_many(_items(source))}
+
+
+import_.__name__ = "import"
+command(app, example="holdfast vectors import vectors.jsonl")(import_)
+
+
+def _items(source: str) -> Iterator[tuple[str, Any, Any]]:
+    for number, found in storage.documents(source):
+        if not found.keys() <= _FIELDS or not found.keys() >= {"id", "vector"}:
+            raise InvalidInputError(f"line {number} is to have id, vector and perhaps metadata", line=number)
+        yield found["id"], found["vector"], found.get("metadata")
+
+
+@command(app, example="holdfast vectors export vectors.jsonl")
+def export(
+    call: Call,
+    target: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is stdout.")] = STDIO,
+) -> dict[str, Any]:
+    """Write every vector as a line of JSON (id, vector, metadata), by id."""
+    with storage.opened(call, "vectors") as vectors, bar() as tell:
+        number, total = 0, vectors.count()
+
+        def lines() -> Iterator[bytes]:
+            nonlocal number
+            for found in vectors.export():
+                yield json.dumps(found.to_dict()).encode() + b"\n"
+                number += 1
+                if tell is not None and number % 100 == 0:
+                    tell("vectors", number, total)
+
+        storage.delivered(lines(), target, call.as_json)
+    if target == STDIO:
+        raise typer.Exit
+    return {"exported": number, "file": target}
