@@ -170,6 +170,7 @@ def test_the_command_prints_the_report_and_exits_with_the_verdict(home: Path) ->
         "file": "",
         "table": "battles",
         "row": "2",
+        "outside": False,
     }
     people = run("verify", "--home", str(home), "--no-lock")
     assert (people.exit_code, "the row does not match its leaf" in people.stdout) == (20, True)

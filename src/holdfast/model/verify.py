@@ -8,7 +8,10 @@ from holdfast.model.verdicts import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be: where, what, and what to do about it."""
+    """One thing that is not as it should be: where, what, and what to do about it.
+
+    `outside` is what services store: it counts like any other, but does not lock the kernel.
+    """
 
     verdict: Verdict
     what: str
@@ -16,6 +19,7 @@ class Finding:
     file: str = ""
     table: str = ""
     row: str = ""
+    outside: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as every face prints it."""
@@ -45,6 +49,11 @@ class Report:
     def ok(self) -> bool:
         """Whether nothing is wrong."""
         return self.verdict.sound
+
+    @property
+    def locks(self) -> bool:
+        """Whether something is wrong with the kernel that a store is to be locked for."""
+        return any(each.verdict.locks and not each.outside for each in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """The outcome as every face prints it."""

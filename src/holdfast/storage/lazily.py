@@ -49,6 +49,10 @@ class Lazily:
             found = self._opening.store(kind)
         return found
 
+    def there(self, noun: str) -> bool:
+        """Whether anybody can have used a store yet; nothing is opened, let alone made."""
+        return self._opening.there(NOUNS[noun])
+
     def state(self, noun: str) -> StoreStatus | None:
         """What an open store runs on; None before its first call."""
         return self._opening.opened.status.get(NOUNS[noun])

@@ -40,6 +40,7 @@ from holdfast.storage.vectors import open_vectors
 _log = logging.getLogger("holdfast.storage")
 
 KINDS: Final = ("relational", "vector", "blob", "telemetry")
+_FILES: Final = {"relational": "membrane_db", "telemetry": "telemetry_db"}
 _MEMORY: Final = "memory"
 _BUSY_S: Final = 10.0
 _PASSED_OVER = (UnavailableError, ForeignFileError, CorruptError, UnreachableError, MissingExtraError, OSError)
@@ -125,6 +126,15 @@ class Opening:
         wanted = self._settings.providers[kind]
         target = MEMORY if wanted.type == _MEMORY else self._membrane(wanted)
         return StoreStatus(wanted.type, redact(target)), self._database(target, "membrane")
+
+    def there(self, kind: str) -> bool:
+        """Whether the database of a store is there; of a server it is taken for granted."""
+        wanted = self._settings.providers[kind]
+        if kind in {"vector", "blob"}:
+            target = MEMORY if wanted.type == _MEMORY else self._membrane(wanted if kind == "vector" else None)
+        else:
+            target = self._target(wanted.type, wanted, getattr(self._paths, _FILES[kind]))
+        return target != MEMORY and ("://" in target or Path(target).exists())
 
     def again(self) -> None:
         """Let what could not be opened be tried once more."""

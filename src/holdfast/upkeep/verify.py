@@ -2,12 +2,12 @@
 
 Rules:
 - In this order: the database's own integrity check (so that no index can lie to what follows), the schema, the log and
-  its heads, every row against its leaf and back, DBOMs against rows, files and keys.
+  its heads, every row against its leaf and back, DBOMs against rows, files and keys, and last what services store.
 - The overall verdict is the worst one; every finding names file, table, row and what to do.
 - `full` recomputes the whole tree from its leaves; without it leaf and tree are compared by size, frontier and head
   only, and the report says so: a leaf edited together with its row is found by `full`.
 - Damage ends one check, never the run; a store that cannot be read there counts as tampered with.
-- TAMPERED or worse locks the store, unless told not to.
+- TAMPERED or worse locks the store, unless told not to, or unless it is only in what services store.
 - Memory is bounded, and writers go on meanwhile.
 """
 
@@ -37,7 +37,7 @@ from holdfast.evidence.heads import HighWater
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
 from holdfast.runtime import checks as flow_checks
-from holdfast.upkeep import dboms, lockdown, logcheck, rows, schema
+from holdfast.upkeep import dboms, lockdown, logcheck, rows, schema, services
 from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Progress, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
@@ -61,7 +61,7 @@ def run(context: Context, *, full: bool = False, lock: bool = True, progress: Pr
             found.add(cut)
             _logger.warning("verify: %s", cut.what, exc_info=isinstance(error, _ODD))
     report = found.report("full" if full else "fast")
-    if lock and report.verdict.locks:
+    if lock and report.locks:
         locked = yield from lockdown.respond(context, report)
         report = replace(report, locked=locked.id)
     return report
@@ -90,6 +90,7 @@ def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Ca
         ("flows", lambda: _flows(context, found)),
         ("erasures", lambda: _erasures(context, found)),
         ("DBOMs", lambda: dboms.check(context, found)),
+        ("services", lambda: services.check(context, found)),
     ]
 
 

@@ -56,4 +56,5 @@ def _finding(shelf: Shelf, blob: Blob, error: HoldfastError) -> Finding:
     altered = isinstance(error, BlobCorruptError)
     file = shelf.where(blob.key, blob.place, blob.address) if altered and blob.address is not None else ""
     verdict = Verdict.TAMPERED if altered else Verdict.PENDING
-    return Finding(verdict, error.message, _REMEDY if altered else error.remedy, file, "blobs", blob.key)
+    remedy = _REMEDY if altered else error.remedy
+    return Finding(verdict, error.message, remedy, file, "blobs", blob.key, outside=True)
