@@ -317,6 +317,18 @@ class Legacy:
         assert (only(report, "ghost").outcome, report.exit_code) == (Outcome.FAILED, 6)
         assert only(self.migrate(), "ghost").outcome is Outcome.MOVED
 
+    def test_a_file_that_vanishes_meanwhile_is_told_and_the_source_keeps_its_name(self) -> None:
+        kgents.legacy(self.old)
+
+        def tell(step: str, done: int, total: int) -> None:
+            if step == "keep files" and (done, total) == (1, 4):
+                (self.old / "ghost" / "health.status").unlink(missing_ok=True)
+
+        report = self.migrate(progress=tell)
+        assert (only(report, "ghost").outcome, report.exit_code) == (Outcome.FAILED, 6)
+        assert (self.old / "ghost").is_dir()
+        assert only(report, "history.db").outcome is Outcome.MOVED
+
     def test_a_name_that_is_no_key_gets_one_of_its_own(self, stores: Any) -> None:
         names = ["con", "%63on", "back\\slash", "tab\there", "  ", "nul.txt", os.fsdecode(b"\xff\xfe"), "x" * 255]
         for number, name in enumerate(names):

@@ -89,6 +89,12 @@ class Nouns:
                 thread.join(60)
             assert len(store.blobs.list("t")) == 20
 
+    def test_every_vector_is_exported_once_and_in_order(self) -> None:
+        items = [(f"v{n:05}", [1.0, float(n)], {"n": n}) for n in range(2_300)]
+        with sync.open(url=self.url) as store:
+            store.vectors.add_many(items)
+            assert [(each.id, each.vector, each.metadata) for each in store.vectors.export()] == items
+
     def test_status_tells_what_each_store_holds(self) -> None:
         with sync.open(url=self.url) as store:
             store.blobs.put("a", b"12345")
