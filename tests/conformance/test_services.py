@@ -74,6 +74,16 @@ class Nouns:
                 raise ZeroDivisionError
             assert store.relational.fetch_all(IDS) == []
 
+    def test_a_child_without_its_session_is_refused_and_children_go_with_theirs(self) -> None:
+        event = "INSERT INTO cli_session_events (id, session_id) VALUES ('e', 's')"
+        with sync.open(url=self.url) as store:
+            with pytest.raises(errors.ConstraintError):
+                store.relational.execute(event)
+            store.relational.execute("INSERT INTO cli_sessions (id, name, started_at) VALUES ('s', 'x', 'y')")
+            store.relational.execute(event)
+            store.relational.execute("DELETE FROM cli_sessions")
+            assert store.relational.fetch_all("SELECT id FROM cli_session_events") == []
+
     def test_many_first_callers_open_a_store_once(self) -> None:
         async def race() -> None:
             async with holdfast.open(url=self.url) as store:
@@ -185,13 +195,15 @@ def test_a_store_open_for_a_namespace_has_no_services() -> None:
 
 
 def test_after_closing_every_verb_says_so() -> None:
-    store = sync.open()
-    store.blobs.put("a", b"x")
-    store.close()
-    calls: list[Callable[[], Any]] = [lambda: store.blobs.get("a"), lambda: store.telemetry.count()]
-    for call in calls:
-        with pytest.raises(errors.ClosedError):
-            call()
+    for used in (True, False):
+        store = sync.open()
+        if used:
+            store.blobs.put("a", b"x")
+        store.close()
+        calls: list[Callable[[], Any]] = [lambda: store.blobs.get("a"), lambda: store.telemetry.count()]  # noqa: B023
+        for call in calls:
+            with pytest.raises(errors.ClosedError):
+                call()
 
 
 def test_the_sync_nouns_refuse_to_block_a_loop() -> None:
