@@ -27,6 +27,9 @@ INSERT INTO artifacts VALUES ('f1', 's2', 'out', '/tmp/out', 'file', NULL, NULL,
 MEMBRANE = """
 CREATE TABLE shapes (id TEXT PRIMARY KEY, shape_type TEXT, intensity REAL, persistence REAL, interpretation TEXT,
  project_hash TEXT, instance_id TEXT, observed_at TEXT, embedding_status TEXT);
+CREATE TABLE embedding_metadata (source_id TEXT PRIMARY KEY, model_name TEXT, dimensions INTEGER, created_at TEXT,
+ needs_reembed INTEGER, content TEXT);
+INSERT INTO embedding_metadata VALUES ('v1', 'mini', 2, '2025-01-01T00:00:00Z', 0, 'a text');
 CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied_at TEXT);
 INSERT INTO shapes VALUES ('shape1', 'rhythm', 0.5, 1, NULL, NULL, NULL, '2025-01-01T00:00:00Z', 'none');
 INSERT INTO schema_version VALUES (1, '2025-01-01T00:00:00Z');

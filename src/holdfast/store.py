@@ -17,7 +17,7 @@ from holdfast import config
 from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.db import MEMORY, Hooks, Tx, migrate, open_database, sql
 from holdfast.db.sqlite import check_file
-from holdfast.errors import CorruptError, HoldfastError
+from holdfast.errors import ClosedError, CorruptError, HoldfastError
 from holdfast.evidence import lockdown, tidying, tree
 from holdfast.evidence import opening as evidence
 from holdfast.evidence.context import Context, Embedder
@@ -58,6 +58,8 @@ class Store:
 
     def services(self, face: StoresFace) -> Lazily:
         """What services store over the same home, for one of the faces; nothing is opened before its first use."""
+        if self._closed:
+            raise ClosedError("the store is closed")
         return self._services.setdefault(face, Lazily(self.settings, self.paths, face))
 
     def status(self) -> Status:

@@ -102,6 +102,32 @@ class Legacy:
         events = stores.open("telemetry").query()
         assert [event.event_type for event in events] == ["tick", "tick", "instance.started"]
 
+    def test_what_is_said_of_vectors_survives_the_vectors(self, stores: Any) -> None:
+        kgents.xdg(self.xdg)
+        self.migrate()
+        [said] = self.rows(stores, "embedding_metadata")
+        assert (said["source_id"], said["model_name"], said["content"]) == ("v1", "mini", "a text")
+        assert stores.open("vectors").count() == 5
+
+    def test_a_source_that_somebody_writes_to_meanwhile_keeps_its_name(self, stores: Any) -> None:
+        kgents.write(self.old / "ghost" / "one", "1")
+
+        def tell(step: str, done: int, total: int) -> None:
+            if step == "verified":
+                kgents.write(self.old / "ghost" / "two", "2")
+
+        source = only(self.migrate(progress=tell), "ghost")
+        assert (source.outcome, (self.old / "ghost").is_dir()) == (Outcome.FAILED, True)
+        assert only(self.migrate(), "ghost").moved == {"blobs": 1}
+        assert stores.open("blobs").list() == ["ghost/one", "ghost/two"]
+
+    def test_a_place_that_cannot_be_looked_at_is_told_and_the_other_goes_on(self) -> None:
+        kgents.write(self.old, "a file where a folder should be")
+        kgents.xdg(self.xdg)
+        report = self.migrate()
+        assert [each.outcome for each in report.sources] == [Outcome.FAILED] + [Outcome.MOVED] * 4
+        assert report.exit_code == 6
+
     def test_nothing_is_deleted_and_every_byte_stays_under_the_new_name(self) -> None:
         kgents.legacy(self.old)
         before = tree(self.old)
@@ -290,6 +316,18 @@ class Legacy:
             (self.old / "ghost" / "health.status").chmod(0o600)
         assert (only(report, "ghost").outcome, report.exit_code) == (Outcome.FAILED, 6)
         assert only(self.migrate(), "ghost").outcome is Outcome.MOVED
+
+    def test_a_file_that_vanishes_meanwhile_is_told_and_the_source_keeps_its_name(self) -> None:
+        kgents.legacy(self.old)
+
+        def tell(step: str, done: int, total: int) -> None:
+            if step == "keep files" and (done, total) == (1, 4):
+                (self.old / "ghost" / "health.status").unlink(missing_ok=True)
+
+        report = self.migrate(progress=tell)
+        assert (only(report, "ghost").outcome, report.exit_code) == (Outcome.FAILED, 6)
+        assert (self.old / "ghost").is_dir()
+        assert only(report, "history.db").outcome is Outcome.MOVED
 
     def test_a_name_that_is_no_key_gets_one_of_its_own(self, stores: Any) -> None:
         names = ["con", "%63on", "back\\slash", "tab\there", "  ", "nul.txt", os.fsdecode(b"\xff\xfe"), "x" * 255]

@@ -74,6 +74,16 @@ class Nouns:
                 raise ZeroDivisionError
             assert store.relational.fetch_all(IDS) == []
 
+    def test_a_child_without_its_session_is_refused_and_children_go_with_theirs(self) -> None:
+        event = "INSERT INTO cli_session_events (id, session_id) VALUES ('e', 's')"
+        with sync.open(url=self.url) as store:
+            with pytest.raises(errors.ConstraintError):
+                store.relational.execute(event)
+            store.relational.execute("INSERT INTO cli_sessions (id, name, started_at) VALUES ('s', 'x', 'y')")
+            store.relational.execute(event)
+            store.relational.execute("DELETE FROM cli_sessions")
+            assert store.relational.fetch_all("SELECT id FROM cli_session_events") == []
+
     def test_many_first_callers_open_a_store_once(self) -> None:
         async def race() -> None:
             async with holdfast.open(url=self.url) as store:
@@ -88,6 +98,12 @@ class Nouns:
             for thread in threads:
                 thread.join(60)
             assert len(store.blobs.list("t")) == 20
+
+    def test_every_vector_is_exported_once_and_in_order(self) -> None:
+        items = [(f"v{n:05}", [1.0, float(n)], {"n": n}) for n in range(2_300)]
+        with sync.open(url=self.url) as store:
+            store.vectors.add_many(items)
+            assert [(each.id, each.vector, each.metadata) for each in store.vectors.export()] == items
 
     def test_status_tells_what_each_store_holds(self) -> None:
         with sync.open(url=self.url) as store:
@@ -179,13 +195,15 @@ def test_a_store_open_for_a_namespace_has_no_services() -> None:
 
 
 def test_after_closing_every_verb_says_so() -> None:
-    store = sync.open()
-    store.blobs.put("a", b"x")
-    store.close()
-    calls: list[Callable[[], Any]] = [lambda: store.blobs.get("a"), lambda: store.telemetry.count()]
-    for call in calls:
-        with pytest.raises(errors.ClosedError):
-            call()
+    for used in (True, False):
+        store = sync.open()
+        if used:
+            store.blobs.put("a", b"x")
+        store.close()
+        calls: list[Callable[[], Any]] = [lambda: store.blobs.get("a"), lambda: store.telemetry.count()]  # noqa: B023
+        for call in calls:
+            with pytest.raises(errors.ClosedError):
+                call()
 
 
 def test_the_sync_nouns_refuse_to_block_a_loop() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +154,9 @@ def until_it_has_open(child: subprocess.Popen[str], file: Path) -> None:
     deadline = time.monotonic() + (30 if folder.exists() else 3)
     while time.monotonic() < deadline and child.poll() is None:
         time.sleep(0.2)
-        if any(os.path.realpath(each) == str(file) for each in folder.glob("*")):
-            return
+        with suppress(FileNotFoundError):  # it closes some of them while we look
+            if any(os.path.realpath(each) == str(file) for each in folder.glob("*")):
+                return
 
 
 def hears_ctrl_c() -> None:

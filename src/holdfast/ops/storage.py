@@ -37,6 +37,11 @@ class Late(Noun[Face]):
         self._noun = self._noun or self._opening()
         return self._noun
 
+    @property
+    def held(self) -> Any:
+        """What the noun holds; opens it."""
+        return self._open().held
+
     def __getattr__(self, name: str) -> Any:
         """A verb of the noun; anything else it has is known once it is open."""
         if name.startswith("__"):

@@ -85,7 +85,14 @@ def _check(stores: Lazily, roots: Sequence[Path]) -> None:
 
 def _each(stores: Lazily | None, roots: Sequence[Path], tell: Tell) -> Iterator[LegacySource]:
     for root in roots:
-        for path, kind in found(root):
+        try:
+            there = list(found(root))
+        except UnavailableError as error:
+            yield LegacySource(
+                str(root), "", Outcome.FAILED, why=error.message, code=error.code, exit_code=error.exit_code
+            )
+            continue
+        for path, kind in there:
             if kind is None:
                 name = _MIGRATED.sub("", path.name)
                 yield LegacySource(str(path.with_name(name)), "", Outcome.MOVED_BEFORE, renamed=str(path))
@@ -117,10 +124,13 @@ def _tried(stores: Lazily | None, source: Source, tell: Tell) -> LegacySource:
     contents = Contents()
     try:
         _refuse_other(source)
+        before = _stamp(source.path)
         contents = source.read(tell)
         if stores is None:
             return _told(source, Outcome.WOULD_MOVE, contents)
         moved = _taken(stores, source, contents, tell)
+        if _stamp(source.path) != before:
+            raise BusyError(f"{source.path} changed meanwhile: run this again once nothing writes to it")
         renamed = _rename(source, stores, contents, tell)
         return _told(source, Outcome.MOVED, contents, moved=dict(moved), renamed=renamed)
     except HoldfastError as error:
@@ -148,6 +158,14 @@ def _refuse_other(source: Source) -> None:
         raise LegacySourceError(f"{source.path} is a link, and links are not followed", path=str(source.path))
     if isinstance(source, _FOLDERS) != source.path.is_dir() or not (source.path.is_dir() or source.path.is_file()):
         raise LegacySourceError(f"{source.path} is not what it is called", path=str(source.path))
+
+
+def _stamp(path: Path) -> list[tuple[str, int, int]]:
+    """Size and time of every file of a source, and of what SQLite has beside it: what tells that it was written to."""
+    beside = [Path(f"{path}{end}") for end in _SIDES if end != "-shm"]
+    listed = [Path(folder, name) for folder, _, names in os.walk(path) for name in names] or [path, *beside]
+    stats = [(str(each), each.lstat()) for each in listed if os.path.lexists(each)]
+    return sorted((name, each.st_size, each.st_mtime_ns) for name, each in stats)
 
 
 def _told(

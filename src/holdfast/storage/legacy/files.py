@@ -47,12 +47,12 @@ def pieces(path: Path) -> Iterator[bytes]:
 
 def small(path: Path, most: int) -> bytes:
     """A whole file of bounded size."""
-    found = b""
+    found = bytearray()
     for piece in pieces(path):
         found += piece
         if len(found) > most:
             raise FormatError(f"{path} is larger than {most} bytes", path=str(path), most=most)
-    return found
+    return bytes(found)
 
 
 def hashed(path: Path, key: str, content_type: str | None = None) -> Found:

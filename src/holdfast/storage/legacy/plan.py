@@ -6,6 +6,7 @@ Rules:
 """
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -208,4 +209,11 @@ def _cache(found: Found, folder: Path) -> None:
                 raise ConflictError(f"{target} is there already, with other bytes", path=str(target))
             return
         disk.make_folder(folder)
-        disk.write(target, b"".join(files.pieces(found.path)))
+        aside = target.with_name(f".{target.name}.new")
+        with aside.open("wb") as file:
+            for piece in files.pieces(found.path):
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(target)
+        disk.sync_folder(folder)

@@ -17,10 +17,12 @@ from holdfast.db import Tx
 from holdfast.errors import ConflictError, DimensionError, FormatError, InvalidInputError, MissingExtraError
 from holdfast.faces import SyncFace
 from holdfast.storage.lazily import Lazily
+from holdfast.storage.legacy import tables
 from holdfast.storage.legacy.documents import document
 from holdfast.storage.legacy.source import Contents, Source, Tell, differs
 
 _BATCH: Final = 200
+_SAID: Final = tables.TABLES["embedding_metadata"]
 Item = tuple[str, list[float], dict[str, Any]]
 
 
@@ -76,7 +78,11 @@ class Vectors(Source):
                 fresh.append(kept)
             elif (there[0].vector, there[0].metadata) != (kept.vector, kept.metadata):
                 raise ConflictError(f"there is a vector {id} already, and it is another", id=id)
+        said = [row for vector in fresh if (row := tx.one(_SAID.select, key=vector.id)) is not None]
         rows.put_all(tx, fresh, key=self._opened.facts.key)
+        names = [column.name for column in _SAID.columns]
+        for row in said:  # a vector without a text takes away what is said of the one before it
+            tables.take(tx, _SAID, dict(zip(names, row, strict=True)))
         return Counter({"vectors": len(fresh)})
 
     def verify(self, stores: Lazily, tell: Tell) -> None:
