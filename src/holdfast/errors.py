@@ -261,6 +261,12 @@ class BadKeyError(FormatError):
     code = "format.key"
 
 
+class LispError(FormatError):
+    """The text is no Lisp data that may be read, at the named line and column; nothing was evaluated or changed."""
+
+    code = "format.lisp"
+
+
 class ProofError(FormatError):
     """The signature or proof does not hold: treat the record as unproven."""
 
