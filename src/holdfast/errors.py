@@ -294,6 +294,12 @@ class LockedError(HoldfastError):
     code, status, exit_code = "locked", 423, 5
 
 
+class SkillLockedError(LockedError):
+    """The skill was not loaded: look at what changed (`holdfast skills status`), then approve the file you trust."""
+
+    code = "locked.skill"
+
+
 # --- decisions ---------------------------------------------------------------------------------------------------
 
 

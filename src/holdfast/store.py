@@ -24,6 +24,7 @@ from holdfast.evidence.context import Context, Embedder
 from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder, Keys, MemoryKeys
 from holdfast.evidence.witness import level_of
+from holdfast.memory import skillloads
 from holdfast.model.backup import Progress, Restored
 from holdfast.model.doctor import Examined, Symptom
 from holdfast.model.legacy import LegacyReport
@@ -82,6 +83,7 @@ class Store:
     def _degraded(self, where: dict[str, Any]) -> list[str]:
         found = list(self.settings.warnings)
         found += response.warnings(self.context)
+        found += self.database.read(skillloads.in_force).result()
         found += degraded.warnings(degraded.read(self.paths)).values()
         found += courier.warnings(self._courier, os.environ)
         if where.get("path") == MEMORY:

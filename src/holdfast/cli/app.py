@@ -43,6 +43,7 @@ from holdfast.cli import (
     retention,
     sagas,
     sessions,
+    skills,
     status,
     sweep,
     telemetry,
@@ -156,6 +157,7 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(locks.app, name="locks")
 app.add_typer(sagas.app, name="sagas")
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(skills.app, name="skills")
 app.add_typer(sweep.app, name="sweep")
 app.add_typer(blobs.app, name="blobs")
 app.add_typer(vectors.app, name="vectors")
