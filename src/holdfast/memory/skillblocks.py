@@ -156,7 +156,7 @@ def parts(data: bytes, rules: str) -> Iterator[tuple[Mark, bytes]]:
         raise InvalidInputError(f"this version does not know the rules {rules!r}", rules=rules)
     lines = _LINE.findall(data)
     marks = list(_RULES[rules](lines))
-    ends = [mark.at for mark in marks[1:]] + [len(lines)]
+    ends = [mark.at for mark in marks[1:]] + [len(lines)][: len(marks)]
     for mark, end in zip(marks, ends, strict=True):
         yield mark, b"".join(lines[mark.at : end])
 

@@ -66,7 +66,7 @@ def _read(place: str, most: int) -> bytes:
             os.close(at)
             at = below
         # Looked at before it is opened, since opening a device may do something; and after, since it may be another.
-        _refuse_odd(os.stat(name, dir_fd=at, follow_symlinks=False))
+        _refuse_odd(os.stat(name or ".", dir_fd=at, follow_symlinks=False))
         handle = os.open(name, _FILE, dir_fd=at)
     finally:
         os.close(at)

@@ -17,7 +17,7 @@ from holdfast.db import Call, Read, Tx, Work, Write, ask, sql
 from holdfast.db.effects import Give, Stream, Wait
 from holdfast.errors import ConstraintError, HoldfastError, InvalidInputError, SkillLockedError
 from holdfast.evidence.context import Context
-from holdfast.memory import skillloads, skills
+from holdfast.memory import skillfiles, skillloads, skills
 from holdfast.memory.skillloads import Examined
 from holdfast.memory.skills import MAIN
 from holdfast.model.skills import Approval, LoadedSkill, Skill, SkillLockdown, SkillPage, SkillState
