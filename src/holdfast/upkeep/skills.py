@@ -5,7 +5,7 @@ Rules:
 - The first who finds something else locks the skill and tells: the row with its leaf, the operator's question, the
   alerts. Whoever comes later is refused, and nobody is told again.
 - In a store that is locked itself nothing is recorded, and that was told already; the load is refused all the same.
-- The next approval ends the lockdown, and answers the question.
+- What is said next of a skill, be it an approval or a revocation, ends the lockdown and answers the question.
 """
 
 import logging
@@ -47,12 +47,16 @@ def approve(
 
 def revoke(context: Context, path: str, *, by: str, comment: str = "", ns: str = MAIN) -> Work[Approval]:
     """Take an approval back: the skill is not loaded until it is approved again."""
-    return (yield from skills.revoke(context, path, by=by, comment=comment, ns=ns))
+    name = skillfiles.absolute(path)
+    before = yield from ask(Read(lambda tx: skills.status(tx, name, ns=ns)))
+    made = yield from skills.revoke(context, name, by=by, comment=comment, ns=ns)
+    yield from _answer(context, before.lockdown, made)
+    return made
 
 
 def _answer(context: Context, ended: SkillLockdown | None, made: Approval) -> Work[None]:
     if ended is not None:
-        said = f"approved again by {made.approved_by}"
+        said = f"{'approved again' if made.action == 'approve' else 'revoked'} by {made.approved_by}"
         about = partial(alarm.answer, context.database, _as_locked(ended), reason=said, by=made.approved_by)
         answered: str = yield from ask(Call(about))
         _log.warning("the lockdown of the skill %s was ended: %s (escalation %s)", made.path, said, answered)
