@@ -1,6 +1,7 @@
 """The commands of skills, through typer's runner; always a real store and real files."""
 
 import json
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,13 @@ def test_a_revoked_unlisted_or_missing_skill_has_its_exit_code(skill: Path) -> N
     run("skills", "approve", str(skill), "--by", "ada")
     assert parsed("skills", "revoke", str(skill), "--by", "ada")["action"] == "revoke"
     run("skills", "load", str(skill), code=5)
+
+
+def test_what_a_skill_holds_is_shown_and_not_sent_to_the_terminal(skill: Path) -> None:
+    skill.write_bytes(b"* \x1b[31mred\n\xff\n")
+    run("skills", "approve", str(skill), "--by", "ada")
+    assert "\x1b" not in run("skills", "load", str(skill)).stdout
+    assert b64decode(parsed("skills", "load", str(skill))["data"]) == skill.read_bytes()
 
 
 def test_a_watcher_prints_a_line_of_json_for_each_skill(skill: Path) -> None:

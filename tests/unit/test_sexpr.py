@@ -65,8 +65,10 @@ def test_a_printed_image_is_read_slot_by_slot() -> None:
 
 def test_image_and_archive_of_one_memory_agree_about_what_is_current() -> None:
     image, archive = load("memory-image.small.lisp"), load("archival.small.sexp")
-    current = {each.hash: each for each in image.objects if each.hash in image.current.values()}
-    assert current == {each.hash: each for each in archive.objects}
+    found = {each.id: each for each in sexpr.current(image)}
+    assert found == {each.id: each for each in archive.objects}
+    assert sexpr.current(archive) == archive.objects
+    assert sexpr.read(sexpr.write(sexpr.current(image))).current == image.current
     assert image.current == archive.current
 
 
@@ -175,6 +177,16 @@ def test_a_slot_that_is_not_as_it_must_be_is_refused(slots: str, why: str) -> No
 @pytest.mark.parametrize("text", ["", " \n", "1", '"x"', "#(1)", "(1)", "NIL NIL", '((:ID "a") (:ID "a"))', "(x . y)"])
 def test_what_is_neither_image_nor_archive_is_refused(text: str) -> None:
     assert refusal(text).code == "format.lisp"
+
+
+def test_a_bad_entry_is_named_by_its_own_line() -> None:
+    error = refusal('((:ID "a" :ATTRIBUTES (:X (1 2)))\n (:ID "b")\n  (:ID "c" :VERSION "x"))')
+    assert (error.fields["line"], error.fields["column"]) == (3, 3)
+
+
+def test_an_archive_of_two_versions_is_refused_rather_than_written_wrong() -> None:
+    with pytest.raises(InvalidInputError):
+        sexpr.write([ForeignObject("a", hash="1"), ForeignObject("a", hash="2")])
 
 
 def test_an_empty_archive_is_one() -> None:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from holdfast.cli import draw
 from holdfast.cli.call import After, Call, Limit, Namespace, command, options
+from holdfast.cli.render import words
 from holdfast.errors import SkillLockedError
 from holdfast.model.skills import Approval, Fingerprint, LoadedSkill, Skill, SkillPage, SkillState
 
@@ -74,7 +75,7 @@ def revoke(call: Call, path: PathOf, by: By, comment: Comment = "", ns: Namespac
         return store.skills.revoke(path, by=by, comment=comment, ns=ns)
 
 
-@command(app, example="holdfast skills load skills/deploy.org --json", draw=lambda value: Text(value["text"]))
+@command(app, example="holdfast skills load skills/deploy.org --json", draw=lambda value: Text(words(value["text"])))
 def load(call: Call, path: PathOf, ns: Namespace = "main") -> LoadedSkill:
     """Show a skill if it is the approved one; exits with 5, and locks it, if it is not."""
     with call.open() as store:

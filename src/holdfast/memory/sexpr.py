@@ -37,21 +37,32 @@ _SLOTS: Final = {
 def read(text: str | bytes, *, most: int = MOST_BYTES) -> ForeignMemory:
     """A memory from either format; LispError names line and column of what is refused."""
     source = reader.decoded(text, most=most)
-    forms = reader.read(source, most=most)
+    inner: list[int] = []
+    forms = reader.read(source, most=most, inner=inner)
     first = next(forms, None)
     if first is None:
         raise LispError("line 1, column 1: the text holds nothing", line=1, column=1)
     if _is_call(first[1], "IN-PACKAGE") or _is_call(first[1], "SETF"):
         return _image(source, [first, *forms])
+    entries = tuple(inner)
     for start, _ in forms:
         reader.refuse(source, start, "an archive is one list, and nothing after it")
-    return _archive(source, *first)
+    return _archive(source, *first, entries)
 
 
 def write(objects: Iterable[ForeignObject]) -> str:
     """The archive of these objects: one line for each, and what the memory it came from would read."""
-    lines = [writer.write(_plist(each)) for each in objects]
-    return "(" + "\n ".join(lines) + ")\n" if lines else "NIL\n"
+    lines: dict[str, str] = {}
+    for each in objects:
+        if each.id in lines:
+            raise InvalidInputError("an archive holds one version of an object; choose which", id=each.id)
+        lines[each.id] = writer.write(_plist(each))
+    return "(" + "\n ".join(lines.values()) + ")\n" if lines else "NIL\n"
+
+
+def current(memory: ForeignMemory) -> tuple[ForeignObject, ...]:
+    """The current version of every object that has one: what an archive holds."""
+    return tuple(each for each in memory.objects if each.id in memory.current and memory.current[each.id] == each.hash)
 
 
 def _plist(each: ForeignObject) -> Lisp:
@@ -86,13 +97,14 @@ class _Place(NamedTuple):
         reader.refuse(self.source, self.start, why)
 
 
-def _archive(source: str, start: int, form: Lisp) -> ForeignMemory:
-    place = _Place(source, start)
+def _archive(source: str, start: int, form: Lisp, entries: tuple[int, ...]) -> ForeignMemory:
     if form is not None and not isinstance(form, tuple):
-        place.refuse("neither an image nor an archive")
+        _Place(source, start).refuse("neither an image nor an archive")
     current: dict[str, str | None] = {}
     objects = []
     for at, entry in enumerate(form or (), 1):
+        # As long as all entries are lists, each has a bracket of its own, in the same order.
+        place = _Place(source, entries[at - 1] if isinstance(entry, tuple) else start)
         if not isinstance(entry, tuple):
             place.refuse(f"entry {at} of the archive is no property list")
         made = _object(place, f"entry {at} of the archive", _pairs(place, f"entry {at} of the archive", entry))

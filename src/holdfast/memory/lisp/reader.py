@@ -71,9 +71,12 @@ CHARACTERS: Final = {
 }
 
 
-def read(text: str | bytes, *, most: int = MOST_BYTES) -> Iterator[tuple[int, Lisp]]:
-    """Every form of a text with the offset where it begins; LispError at the first thing that is refused."""
-    return _forms(_Source(decoded(text, most=most)))
+def read(text: str | bytes, *, most: int = MOST_BYTES, inner: list[int] | None = None) -> Iterator[tuple[int, Lisp]]:
+    """Every form of a text with the offset where it begins; LispError at the first thing that is refused.
+
+    `inner` is given the offsets of the brackets directly inside a form, as these are closed.
+    """
+    return _forms(_Source(decoded(text, most=most), [] if inner is None else inner))
 
 
 def decoded(text: str | bytes, *, most: int = MOST_BYTES) -> str:
@@ -115,6 +118,7 @@ class _Source:
     """The text that is read, and the names met before, which come again and again."""
 
     text: str
+    inner: list[int]
     names: dict[str, Lisp] = field(default_factory=dict)
 
     def refuse(self, offset: int, why: str) -> NoReturn:
@@ -139,9 +143,7 @@ def _forms(source: _Source) -> Iterator[tuple[int, Lisp]]:
             stack.append(_Frame(str(kind), start))
             continue
         if kind == "close":
-            if not stack:
-                source.refuse(start, "a bracket is closed that was never opened")
-            start, value = _close(source, stack.pop(), start)
+            start, value = _close(source, stack, start)
         elif (word := match[kind]) == ".":  # type: ignore[index]
             _dot(source, stack, start)
             continue
@@ -180,7 +182,13 @@ def _dot(source: _Source, stack: list[_Frame], start: int) -> None:
 # --- brackets ----------------------------------------------------------------------------------------------------
 
 
-def _close(source: _Source, frame: _Frame, end: int) -> tuple[int, Lisp]:
+def _close(source: _Source, stack: list[_Frame], end: int) -> tuple[int, Lisp]:
+    """Where the innermost bracket began, and what it is."""
+    if not stack:
+        source.refuse(end, "a bracket is closed that was never opened")
+    frame = stack.pop()
+    if len(stack) == 1:
+        source.inner.append(frame.start)
     items = frame.items
     if frame.dot >= 0:
         if len(items) != frame.dot + 1:
