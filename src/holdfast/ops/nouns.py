@@ -2,16 +2,16 @@
 
 from holdfast.faces import Face
 from holdfast.ops.decisions import Decisions
-from holdfast.ops.memory import Memory
 from holdfast.ops.proofs import Evidence
+from holdfast.ops.skills import Skills
 from holdfast.ops.storage import Services
 
 
-class Nouns(Decisions[Face], Evidence[Face], Memory[Face], Services[Face]):
+class Nouns(Decisions[Face], Evidence[Face], Services[Face]):
     """The nouns of a store, shown by a face."""
 
     def __init__(self, face: Face) -> None:
         Decisions.__init__(self, face)
         Evidence.__init__(self, face)
         Services.__init__(self, face)
-        Memory.__init__(self, face)
+        self.skills = Skills(face)

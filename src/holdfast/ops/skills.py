@@ -1,6 +1,4 @@
-"""What agents know: the nouns of memory."""
-
-from typing import Generic
+"""The noun of skills."""
 
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, StreamsWith
 from holdfast.memory import skills as files
@@ -18,10 +16,3 @@ class Skills(Noun[Face]):
     watch = StreamsWith(skills.watch)
     status = Reads(files.status)
     list = Reads(files.list)
-
-
-class Memory(Generic[Face]):
-    """The nouns of memory, shown by a face."""
-
-    def __init__(self, face: Face) -> None:
-        self.skills = Skills(face)
