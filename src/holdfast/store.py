@@ -24,7 +24,6 @@ from holdfast.evidence.context import Context, Embedder
 from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder, Keys, MemoryKeys
 from holdfast.evidence.witness import level_of
-from holdfast.memory import skillloads
 from holdfast.model.backup import Progress, Restored
 from holdfast.model.doctor import Examined, Symptom
 from holdfast.model.legacy import LegacyReport
@@ -35,7 +34,7 @@ from holdfast.storage import degraded, legacy
 from holdfast.storage.face import SyncStorageFace
 from holdfast.storage.lazily import Lazily
 from holdfast.storage.opening import StoresFace
-from holdfast.upkeep import courier, doctor, erase, swap, verify
+from holdfast.upkeep import courier, doctor, erase, skills, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
 from holdfast.upkeep.courier import Courier
@@ -83,9 +82,9 @@ class Store:
     def _degraded(self, where: dict[str, Any]) -> list[str]:
         found = list(self.settings.warnings)
         found += response.warnings(self.context)
-        found += self.database.read(skillloads.in_force).result()
         found += degraded.warnings(degraded.read(self.paths)).values()
         found += courier.warnings(self._courier, os.environ)
+        found += skills.warnings(self.context)
         if where.get("path") == MEMORY:
             found.append("the store is in memory: nothing survives the end of this process")
         return found

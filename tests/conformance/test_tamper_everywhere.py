@@ -55,9 +55,9 @@ def fill(store: sync.Holdfast) -> None:
         store.escalations.resolve(asked.id, "APPROVED", by="ada", proposal={"buy": 1}, comment="less")
         with store.flows.run(name) as flow:
             flow.step("place", dict, {"did": name})
-        approve_and_lock(store, store.context.paths.data / f"{name}.org")
         store.battles.submit({}, battle_id=f"of {name}", score=1, subject=name)
         store.erase.subject(name)
+        approve_and_lock(store, store.context.paths.data / f"{name}.org")
         store.lockdown.lock(reason="try")
         root: Any = store.context.keys.load("root")
         store.lockdown.unlock(unlock.sign(store.lockdown.statement(reason="done").encode(), root).decode())

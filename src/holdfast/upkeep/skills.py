@@ -142,6 +142,11 @@ def _pause(every_s: float, ns: str) -> Work[None]:
         now = until if woken else (yield from ask(Read(lambda tx: tx.now)))
 
 
+def warnings(context: Context) -> tuple[str, ...]:
+    """What `status` says: which skills are locked."""
+    return context.database.read(skillloads.in_force).result()
+
+
 # --- responding --------------------------------------------------------------------------------------------------
 
 
