@@ -17,7 +17,8 @@ from holdfast.errors import InvalidInputError, NotFoundError, UnavailableError
 
 MOST_BYTES: Final = 8 << 20
 _MOST_PATH: Final = 1_000
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Where the system has it, a folder on the way need not be readable, only passable.
+_FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 
