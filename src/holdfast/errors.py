@@ -261,6 +261,12 @@ class BadKeyError(FormatError):
     code = "format.key"
 
 
+class LispError(FormatError):
+    """The text is no Lisp data that may be read, at the named line and column; nothing was evaluated or changed."""
+
+    code = "format.lisp"
+
+
 class ProofError(FormatError):
     """The signature or proof does not hold: treat the record as unproven."""
 
@@ -286,6 +292,12 @@ class LockedError(HoldfastError):
     """Tampering was found and the store is locked: run `holdfast verify`, then unlock with a statement of root."""
 
     code, status, exit_code = "locked", 423, 5
+
+
+class SkillLockedError(LockedError):
+    """The skill was not loaded: look at what changed (`holdfast skills status`), then approve the file you trust."""
+
+    code = "locked.skill"
 
 
 # --- decisions ---------------------------------------------------------------------------------------------------

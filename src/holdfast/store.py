@@ -34,7 +34,7 @@ from holdfast.storage import degraded, legacy
 from holdfast.storage.face import SyncStorageFace
 from holdfast.storage.lazily import Lazily
 from holdfast.storage.opening import StoresFace
-from holdfast.upkeep import courier, doctor, erase, swap, verify
+from holdfast.upkeep import courier, doctor, erase, skills, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
 from holdfast.upkeep.courier import Courier
@@ -86,6 +86,7 @@ class Store:
         found += response.warnings(self.context)
         found += degraded.warnings(degraded.read(self.paths)).values()
         found += courier.warnings(self._courier, os.environ)
+        found += skills.warnings(self.context)
         if where.get("path") == MEMORY:
             found.append("the store is in memory: nothing survives the end of this process")
         return found

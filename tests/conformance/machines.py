@@ -1,6 +1,9 @@
-"""Plain Python models of flows, locks, idempotency, escalations and retries, walked at random beside a real store."""
+"""Plain Python models of flows, locks, idempotency, escalations, retries and skills, walked beside a real store."""
 
+import shutil
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -373,4 +376,92 @@ class RetryMachine(Machine):
                 assert self.store.retries.allowed(dfid) == (not ended and tried.free_at <= self.now)
 
 
-MACHINES = [FlowMachine, LockMachine, IdempotencyMachine, EscalationMachine, RetryMachine]
+@dataclass
+class SkillModel:
+    """A skill file as it lies there, and what was said and found of it."""
+
+    content: bytes | None = None
+    linked: bool = False
+    approved: bytes | None = None
+    listed: bool = False
+    locked: bool = False
+
+    @property
+    def state(self) -> str:
+        if self.locked:
+            return "LOCKED"
+        if self.approved is not None:
+            return "APPROVED"
+        return "REVOKED" if self.listed else "UNLISTED"
+
+
+class SkillMachine(Machine):
+    """Files that change, vanish and become links beside approvals, revocations and loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-skills-")).resolve()
+        self.skills = {self.folder / name: SkillModel() for name in ("a.org", "b.md")}
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def _pick(self, pick: int) -> tuple[Path, SkillModel]:
+        return list(self.skills.items())[pick % len(self.skills)]
+
+    @rule(
+        pick=_PICK,
+        content=st.sampled_from([b"* A\n", b"* A\n ", b"# B\n```\nx\n```\n", b"", None]),
+        linked=st.booleans(),
+    )
+    def change(self, pick: int, content: bytes | None, linked: bool) -> None:
+        path, skill = self._pick(pick)
+        path.unlink(missing_ok=True)
+        skill.content, skill.linked = content, linked and content is not None
+        if content is not None:
+            target = path.with_suffix(".target") if linked else path
+            target.write_bytes(content)
+            if linked:
+                path.symlink_to(target)
+
+    @rule(pick=_PICK)
+    def approve(self, pick: int) -> None:
+        path, skill = self._pick(pick)
+        if skill.content is None or skill.linked:
+            with pytest.raises((errors.NotFoundError, errors.InvalidInputError)):
+                self.store.skills.approve(str(path), by="walker")
+            return
+        self.store.skills.approve(str(path), by="walker")
+        skill.approved, skill.listed, skill.locked = skill.content, True, False
+
+    @rule(pick=_PICK)
+    def revoke(self, pick: int) -> None:
+        path, skill = self._pick(pick)
+        if skill.approved is None:
+            with pytest.raises(errors.NotFoundError):
+                self.store.skills.revoke(str(path), by="walker")
+            return
+        self.store.skills.revoke(str(path), by="walker")
+        skill.approved, skill.locked = None, False
+
+    @rule(pick=_PICK)
+    def load(self, pick: int) -> None:
+        path, skill = self._pick(pick)
+        gone = skill.content is None and (skill.approved is not None or not skill.listed)
+        if not skill.locked and gone:
+            with pytest.raises(errors.NotFoundError):
+                self.store.skills.load(str(path))
+        elif not skill.locked and skill.approved is not None and skill.content == skill.approved and not skill.linked:
+            assert self.store.skills.load(str(path)).data == skill.approved
+        else:
+            with pytest.raises(errors.SkillLockedError):
+                self.store.skills.load(str(path))
+            skill.locked = True
+
+    @invariant()
+    def the_store_agrees(self) -> None:
+        for path, skill in self.skills.items():
+            assert self.store.skills.status(str(path)).state == skill.state
+
+
+MACHINES = [FlowMachine, LockMachine, IdempotencyMachine, EscalationMachine, RetryMachine, SkillMachine]

@@ -60,6 +60,17 @@ class Doctor(StoreOnSqlite):
         [locked] = found(told, "lockdown")
         assert (told.ok, "by hand" in locked.what) == (False, True)
 
+    def test_a_locked_skill_is_ill(self, tmp_path: Path) -> None:
+        skill = tmp_path / "skill.org"
+        skill.write_text("* Deploy\n")
+        with self.open() as store:
+            store.skills.approve(str(skill), by="ada")
+            assert found(doctor.examine(store.context), "skills") == []
+            skill.write_text("* Steal\n")
+            store.skills.verify()
+            [locked] = found(doctor.examine(store.context), "skills")
+        assert (locked.health, "the headline 'Deploy' at line 1 was changed" in locked.what) == ("ill", True)
+
     def test_a_clock_behind_what_was_written_is_ill(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begin()
         with self.open() as store:

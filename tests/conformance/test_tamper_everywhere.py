@@ -27,6 +27,14 @@ IMPORTED |= {"verdict": "TAKEN", "note": ""}
 WIDEST = max(len(table.columns) for table in ATTACKED)
 
 
+def approve_and_lock(store: sync.Holdfast, skill: Path) -> None:
+    skill.write_text("* Trade\n")
+    store.skills.approve(str(skill), by="ada")
+    skill.write_text("* Steal\n")
+    store.skills.verify(str(skill))
+    skill.unlink()
+
+
 def fill(store: sync.Holdfast) -> None:
     """At least two rows in every covered table but `restores`."""
     populate(store, 3)
@@ -49,6 +57,7 @@ def fill(store: sync.Holdfast) -> None:
             flow.step("place", dict, {"did": name})
         store.battles.submit({}, battle_id=f"of {name}", score=1, subject=name)
         store.erase.subject(name)
+        approve_and_lock(store, store.context.paths.data / f"{name}.org")
         store.lockdown.lock(reason="try")
         root: Any = store.context.keys.load("root")
         store.lockdown.unlock(unlock.sign(store.lockdown.statement(reason="done").encode(), root).decode())

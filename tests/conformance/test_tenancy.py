@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -42,6 +43,8 @@ _TABLES = {
     "prunings": "id",
     "resource_locks": "resource_id",
     "saga_dirty_state": "dfid",
+    "skill_approvals": "id",
+    "skill_lockdowns": "id",
     "subjects": "handle",
 }
 _ROWS = {table: sql(f"SELECT * FROM {table} WHERE ns = :ns ORDER BY {key}") for table, key in _TABLES.items()}
@@ -58,9 +61,10 @@ class World:
     token: str
     lease: int
     own: str
+    skill: str
 
 
-def theirs(store: sync.Holdfast) -> World:
+def theirs(store: sync.Holdfast, folder: Path) -> World:
     """Something in every table, each with the secret in it."""
     there = sync.Holdfast(store.core, THEIRS)
     token = there.agents.register("their-agent", version="1.0.0", contract={"is": SECRET}).token
@@ -86,7 +90,19 @@ def theirs(store: sync.Holdfast) -> World:
     ours.agents.register("our-agent", version="1.0.0")
     own = ours.flows.start("our-agent").dfid
     ours.flows.transition(own, "RUNNING")
-    return World(dfid, clean, asked.id, event.id, token, lease.token, own)
+    return World(dfid, clean, asked.id, event.id, token, lease.token, own, skill_of(there, folder))
+
+
+def skill_of(there: sync.Holdfast, folder: Path) -> str:
+    """A skill that the other tenant approved, and one that it found changed."""
+    for name in ("locked.org", "skill.org"):
+        path = folder / name
+        path.write_text("* Open\n")
+        there.skills.approve(str(path), by=SECRET, comment=SECRET)
+        if name == "locked.org":
+            path.write_text(f"* {SECRET}\n")
+            there.skills.verify(str(path))
+    return str(path)
 
 
 def rows_of(tx: Tx, ns: str) -> str:
@@ -95,6 +111,7 @@ def rows_of(tx: Tx, ns: str) -> str:
 
 Try = Callable[[sync.Holdfast, World], Any]
 _GONE = (errors.NotFoundError, errors.LeaseLostError, errors.LockLostError, errors.AuthenticationError)
+_LOCKED = (errors.SkillLockedError,)
 _TAKEN = (errors.AlreadyExistsError,)
 
 # What each verb is asked of the other tenant's things. It fails as if they were not there, or answers without them.
@@ -192,6 +209,13 @@ TRIES: Final[dict[str, list[Try]]] = {
         lambda s, w: s.retention.prune("feedback", keep=0),
     ],
     "retention.list": [lambda s, w: s.retention.list()],
+    "skills.status": [lambda s, w: s.skills.status(w.skill)],
+    "skills.list": [lambda s, w: s.skills.list()],
+    "skills.revoke": [lambda s, w: s.skills.revoke(w.skill, by="we")],
+    "skills.load": [lambda s, w: s.skills.load(w.skill)],
+    "skills.verify": [lambda s, w: s.skills.verify(), lambda s, w: s.skills.verify(w.skill)],
+    "skills.watch": [lambda s, w: list(s.skills.watch(rounds=1))],
+    "skills.approve": [lambda s, w: s.skills.approve(w.skill, by="we")],
 }
 ELSEWHERE: Final = {"battles.submit", "dbom.verify", "imports.dir", "imports.green_agent"}
 """Verbs that take a file or make a record of one's own; test_battles.py has their namespaces."""
@@ -219,8 +243,10 @@ def _listed(answer: Any) -> Any:
 
 
 class Tenancy(OnStore):
-    def test_no_verb_sees_or_touches_another_namespace(self, store: sync.Holdfast, clock: FrozenClock) -> None:
-        world = theirs(store)
+    def test_no_verb_sees_or_touches_another_namespace(
+        self, store: sync.Holdfast, clock: FrozenClock, tmp_path: Path
+    ) -> None:
+        world = theirs(store, tmp_path)
         ours = sync.Holdfast(store.core, OURS)
         before = store.read(lambda tx: rows_of(tx, THEIRS))
         assert before.count(SECRET) > 20
@@ -229,13 +255,13 @@ class Tenancy(OnStore):
             for attempt in tries:
                 try:
                     told = _shown(attempt(ours, world))
-                except (*_GONE, *_TAKEN, errors.ConflictError) as error:
+                except (*_GONE, *_TAKEN, *_LOCKED, errors.ConflictError) as error:
                     told = json.dumps(error.to_dict())
                 assert SECRET not in told, name
             assert store.read(lambda tx: rows_of(tx, THEIRS)) == before, name
 
-    def test_what_is_there_is_refused_as_if_it_were_not(self, store: sync.Holdfast) -> None:
-        world = theirs(store)
+    def test_what_is_there_is_refused_as_if_it_were_not(self, store: sync.Holdfast, tmp_path: Path) -> None:
+        world = theirs(store, tmp_path)
         ours = sync.Holdfast(store.core, OURS)
         for name in ("flows.get", "flows.transition", "flows.timeline", "audit.get", "escalations.get", "sagas.get"):
             with pytest.raises(errors.NotFoundError):

@@ -43,6 +43,7 @@ from holdfast.cli import (
     retention,
     sagas,
     sessions,
+    skills,
     status,
     sweep,
     telemetry,
@@ -171,6 +172,7 @@ app.add_typer(backup.app, name="backup")
 app.add_typer(erase.app, name="erase")
 app.add_typer(retention.app, name="retention")
 app.add_typer(bundle.app, name="bundle")
+app.add_typer(skills.app, name="skills")
 app.add_typer(unlock.lockdown, name="lockdown")
 
 

@@ -29,13 +29,25 @@ Draw = Callable[[Any], Text]
 
 
 def show(value: Any, as_json: bool, draw: Draw | None = None) -> None:
-    """Print a result: anything with `to_dict`, or plain mappings, lists and scalars."""
+    """Print a result: anything with `to_dict`, or plain mappings, lists and scalars; of an iterator all."""
+    if isinstance(value, Iterator):
+        for each in value:
+            _show_next(each.to_dict(), as_json)
+        return
     plain = value.to_dict() if hasattr(value, "to_dict") else value
     if as_json:
         # Escaped to ASCII: valid whatever the encoding of the terminal, and for names that are not Unicode.
         _write(sys.stdout, json.dumps(plain, indent=2, default=str) + "\n")
     else:
         _print(sys.stdout, (draw or _table)(plain))
+
+
+def _show_next(plain: Mapping[str, Any], as_json: bool) -> None:
+    """Print one of many results: a line of JSON, or the table and an empty line."""
+    if as_json:
+        _write(sys.stdout, json.dumps(plain, default=str) + "\n")
+    else:
+        _print(sys.stdout, _table(plain).append("\n"))
 
 
 def greet(status: Status) -> None:

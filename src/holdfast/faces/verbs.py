@@ -200,5 +200,5 @@ class StreamsWith(Verb[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call is an iterator that drives the work as far as it is asked."""
-        fn, stream = self.fn, noun._face.stream
+        fn, stream = self.scoped(noun), noun._face.stream
         return lambda *args, **kwargs: stream(fn(noun.held, *args, **kwargs))

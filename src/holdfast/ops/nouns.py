@@ -3,6 +3,7 @@
 from holdfast.faces import Face
 from holdfast.ops.decisions import Decisions
 from holdfast.ops.proofs import Evidence
+from holdfast.ops.skills import Skills
 from holdfast.ops.storage import Services
 
 
@@ -13,3 +14,4 @@ class Nouns(Decisions[Face], Evidence[Face], Services[Face]):
         Decisions.__init__(self, face)
         Evidence.__init__(self, face)
         Services.__init__(self, face)
+        self.skills = Skills(face)

@@ -3,7 +3,8 @@
 Rules:
 - It is one of the lockdown's own records and passes the gate; its flow has the lockdown's id.
 - The kernel asks under a name of its own: that costs no agent anything.
-- While the store is locked nobody can answer it; root's statement does, and ends the flow.
+- While the store is locked nobody can answer it; root's statement does, and ends the flow. A locked skill is asked
+  about as well, and answered by its next approval.
 - It is best effort: a runtime that is itself damaged stops neither the lockdown nor its end.
 """
 
@@ -20,20 +21,23 @@ AGENT: Final = "__holdfast__"
 FLOW: Final = "LOCKDOWN"
 
 
-def ask(database: Database, locked: Locked, *, findings: int) -> str:
+_STEPS: Final = "keep a copy, run `holdfast verify --full`, restore, then end the lockdown as root"
+
+
+def ask(database: Database, locked: Locked, *, findings: int, to_do: str = _STEPS) -> str:
     """Put the question before the operator; what became of it, in a word or two."""
-    return _attempt(database, lambda tx: _ask(tx, locked, findings))
+    return _attempt(database, lambda tx: _ask(tx, locked, findings, to_do))
 
 
-def answer(database: Database, locked: Locked, *, reason: str) -> str:
-    """Root has ended the lockdown: that is the answer."""
-    return _attempt(database, lambda tx: _answer(tx, locked, reason))
+def answer(database: Database, locked: Locked, *, reason: str, by: str = "root") -> str:
+    """Somebody has ended the lockdown: that is the answer."""
+    return _attempt(database, lambda tx: _answer(tx, locked, reason, by))
 
 
 _KNOWN = sql("SELECT 1 FROM decision_flows WHERE dfid = :dfid")
 
 
-def _ask(tx: Tx, locked: Locked, findings: int) -> str:
+def _ask(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
     if tx.one(_KNOWN, dfid=locked.id) is not None:
         return "asked before"
     try:
@@ -42,19 +46,18 @@ def _ask(tx: Tx, locked: Locked, findings: int) -> str:
         agents.register(tx, AGENT, version="1.0.0", contract={"does": "asks for the kernel"})
     flows.start(tx, AGENT, flow_type=FLOW, created_by=("KERNEL", "lockdown"), dfid=locked.id)
     flows.transition(tx, locked.id, "RUNNING", reason=locked.reason)
-    proposal = {"do": "keep a copy, run `holdfast verify --full`, restore, then end the lockdown as root"}
     about = {**locked.to_dict(), "findings": findings}
-    escalations.alert(tx, locked.id, reason=f"LOCKDOWN: {locked.reason}", context=about, proposal=proposal)
+    escalations.alert(tx, locked.id, reason=f"LOCKDOWN: {locked.reason}", context=about, proposal={"do": to_do})
     return "asked"
 
 
 _OPEN = sql("SELECT id FROM escalation_requests WHERE dfid = :dfid AND status = 'PENDING' ORDER BY id")
 
 
-def _answer(tx: Tx, locked: Locked, reason: str) -> str:
+def _answer(tx: Tx, locked: Locked, reason: str, by: str) -> str:
     asked = tx.all(_OPEN, dfid=locked.id)
     for (id,) in asked:
-        escalations.resolve(tx, id, "APPROVED", by="root", comment=reason)
+        escalations.resolve(tx, id, "APPROVED", by=by, comment=reason)
     if asked and flows.get(tx, locked.id).status == "RUNNING":
         flows.transition(tx, locked.id, "COMPLETED", reason=reason)
     return "answered" if asked else "nothing was asked"

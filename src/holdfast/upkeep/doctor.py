@@ -26,7 +26,7 @@ from holdfast.evidence.witness import level_of
 from holdfast.model.doctor import Examined, Symptom
 from holdfast.model.times import to_micros
 from holdfast.runtime import sweeps
-from holdfast.upkeep import lockdown
+from holdfast.upkeep import lockdown, skills
 
 _GIB: Final = 1 << 30
 _LITTLE: Final = 64 << 20
@@ -49,6 +49,7 @@ def examine(context: Context) -> Examined:
         "clock": lambda: _clock(context),
         "log": lambda: _log(context),
         "lockdown": lambda: _lockdown(context),
+        "skills": lambda: _skills(context),
         "flows": lambda: _flows(context),
     }
     return _gathered(looks)
@@ -241,6 +242,13 @@ def _log(context: Context) -> Iterator[Symptom]:
 def _lockdown(context: Context) -> Iterator[Symptom]:
     for told in lockdown.in_force(context):
         yield Symptom("ill", "lockdown", told, "holdfast verify --full; then restore, or `holdfast unlock`")
+
+
+def _skills(context: Context) -> Iterator[Symptom]:
+    for told in skills.warnings(context):
+        yield Symptom(
+            "ill", "skills", told, "look at the file, then approve the one you trust: holdfast skills approve"
+        )
 
 
 def _flows(context: Context) -> Iterator[Symptom]:

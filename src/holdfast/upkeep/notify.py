@@ -36,9 +36,17 @@ class Alert:
     reason: str
     at: str
     findings: int = 0
+    skill: str = ""
+    """The path of the skill that is locked; empty where the store is."""
 
     def text(self) -> str:
         """The alert for people."""
+        if self.skill:
+            return (
+                f"The skill {self.skill} of Holdfast store {self.store_id} is LOCKED ({self.verdict}): {self.reason}\n"
+                f"{self.findings} changes, lockdown {self.lockdown}, since {self.at}.\n"
+                "It is not loaded. Look at the file, then approve the one you trust with `holdfast skills approve`."
+            )
         return (
             f"Holdfast store {self.store_id} is LOCKED ({self.verdict}): {self.reason}\n"
             f"{self.findings} findings, lockdown {self.lockdown}, since {self.at}.\n"

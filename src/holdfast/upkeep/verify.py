@@ -29,11 +29,13 @@ from holdfast.errors import (
     HoldfastError,
     NotFoundError,
     QueryError,
+    RevokedKeyError,
 )
 from holdfast.evidence import audit as audits
 from holdfast.evidence import erasures, keys, log, witness
 from holdfast.evidence.context import Context
 from holdfast.evidence.heads import HighWater
+from holdfast.memory import skills
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
 from holdfast.runtime import checks as flow_checks
@@ -88,6 +90,7 @@ def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Ca
         ("rows", lambda: rows.check(context, found)),
         ("keys", lambda: _keys(context, found)),
         ("flows", lambda: _flows(context, found)),
+        ("skills", lambda: _skills(context, found)),
         ("erasures", lambda: _erasures(context, found)),
         ("DBOMs", lambda: dboms.check(context, found)),
         ("services", lambda: services.check(context, found)),
@@ -165,6 +168,20 @@ def _erasures(context: Context, found: Findings) -> Work[None]:
     for erasure in (yield from read(context, erasures.odd)):
         what = "the erasure is to remove files that are not the store's: its list of files was edited"
         found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="erasures", row=erasure))
+
+
+def _skills(context: Context, found: Findings) -> Work[None]:
+    """An approval is signed, with a key that counts; one with a row and a leaf alone is nobody's word."""
+    after: str | None = ""
+    while after is not None:
+        count, flawed, after = yield from read(context, partial(skills.flaws, after=after))
+        found.checked["approvals of skills"] += count
+        for row, why in flawed.items():
+            revoked = isinstance(why, RevokedKeyError)
+            verdict = Verdict.REVOKED_KEY if revoked else Verdict.TAMPERED
+            remedy = "look at the skill and approve it again" if revoked else EXPLAIN
+            what = f"an approval that does not hold: {why}"
+            found.add(Finding(verdict, what, remedy, table="skill_approvals", row=row))
 
 
 def _flows(context: Context, found: Findings) -> Work[None]:

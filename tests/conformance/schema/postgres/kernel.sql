@@ -486,6 +486,46 @@ CREATE TABLE schema_migrations (
   CONSTRAINT schema_migrations_pkey PRIMARY KEY (name)
 );
 
+CREATE TABLE skill_approvals (
+  id text NOT NULL,
+  ns text NOT NULL,
+  path text NOT NULL,
+  n bigint NOT NULL,
+  action text NOT NULL,
+  place text NOT NULL,
+  rules text NOT NULL,
+  root text NOT NULL,
+  size bigint NOT NULL,
+  blocks text NOT NULL,
+  approved_by text NOT NULL,
+  comment text NOT NULL,
+  approved_at timestamp with time zone NOT NULL,
+  keyid text NOT NULL,
+  statement text NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT skill_approvals_action_check CHECK ((action = ANY (ARRAY['approve'::text, 'revoke'::text]))),
+  CONSTRAINT skill_approvals_ns_path_n_key UNIQUE (ns, path, n),
+  CONSTRAINT skill_approvals_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE skill_lockdowns (
+  id text NOT NULL,
+  ns text NOT NULL,
+  path text NOT NULL,
+  against bigint NOT NULL,
+  reason text NOT NULL,
+  changes text NOT NULL,
+  root text,
+  locked_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT skill_lockdowns_ns_path_against_key UNIQUE (ns, path, against),
+  CONSTRAINT skill_lockdowns_pkey PRIMARY KEY (id)
+);
+
 CREATE TABLE store_facts (
   key text NOT NULL,
   value text NOT NULL,
@@ -578,6 +618,10 @@ CREATE UNIQUE INDEX resource_locks_pkey ON kernel.resource_locks USING btree (ns
 CREATE UNIQUE INDEX restores_pkey ON kernel.restores USING btree (n);
 CREATE UNIQUE INDEX saga_dirty_state_pkey ON kernel.saga_dirty_state USING btree (dfid);
 CREATE UNIQUE INDEX schema_migrations_pkey ON kernel.schema_migrations USING btree (name);
+CREATE UNIQUE INDEX skill_approvals_ns_path_n_key ON kernel.skill_approvals USING btree (ns, path, n);
+CREATE UNIQUE INDEX skill_approvals_pkey ON kernel.skill_approvals USING btree (id);
+CREATE UNIQUE INDEX skill_lockdowns_ns_path_against_key ON kernel.skill_lockdowns USING btree (ns, path, against);
+CREATE UNIQUE INDEX skill_lockdowns_pkey ON kernel.skill_lockdowns USING btree (id);
 CREATE UNIQUE INDEX store_facts_pkey ON kernel.store_facts USING btree (key);
 CREATE UNIQUE INDEX subjects_ns_name_hash_key ON kernel.subjects USING btree (ns, name_hash);
 CREATE UNIQUE INDEX subjects_pkey ON kernel.subjects USING btree (handle);

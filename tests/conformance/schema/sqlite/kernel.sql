@@ -479,6 +479,43 @@ CREATE TABLE saga_dirty_state (
 
 CREATE TABLE schema_migrations (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);
 
+CREATE TABLE skill_approvals (
+  id TEXT PRIMARY KEY,
+  ns TEXT NOT NULL,
+  path TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  action TEXT NOT NULL CHECK (action IN ('approve', 'revoke')),
+  place TEXT NOT NULL,
+  rules TEXT NOT NULL,
+  root TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  blocks TEXT NOT NULL,
+  approved_by TEXT NOT NULL,
+  comment TEXT NOT NULL,
+  approved_at TEXT NOT NULL,
+  keyid TEXT NOT NULL,
+  statement TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  UNIQUE (ns, path, n)
+);
+
+CREATE TABLE skill_lockdowns (
+  id TEXT PRIMARY KEY,
+  ns TEXT NOT NULL,
+  path TEXT NOT NULL,
+  against INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  changes TEXT NOT NULL,
+  root TEXT,
+  locked_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  UNIQUE (ns, path, against)
+);
+
 CREATE TABLE store_facts (
   key TEXT PRIMARY KEY,
   value TEXT NOT NULL,
