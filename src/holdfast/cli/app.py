@@ -20,6 +20,7 @@ from typer.main import get_command
 
 from holdfast.cli import (
     agents,
+    archive,
     audit,
     backup,
     battles,
@@ -32,18 +33,21 @@ from holdfast.cli import (
     erase,
     escalations,
     flows,
+    image,
     imports,
     init,
     keys,
     legacy,
     locks,
     log,
+    objects,
     render,
     restore,
     retention,
     sagas,
     sessions,
     skills,
+    snapshots,
     status,
     sweep,
     telemetry,
@@ -158,6 +162,10 @@ app.add_typer(locks.app, name="locks")
 app.add_typer(sagas.app, name="sagas")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(sweep.app, name="sweep")
+app.add_typer(objects.app, name="objects")
+app.add_typer(snapshots.app, name="snapshots")
+app.add_typer(image.app, name="image")
+app.add_typer(archive.app, name="archive")
 app.add_typer(blobs.app, name="blobs")
 app.add_typer(vectors.app, name="vectors")
 app.add_typer(telemetry.app, name="telemetry")

@@ -1,0 +1,88 @@
+"""What agents know: the nouns of memory and of content."""
+
+from typing import Generic
+
+from holdfast.content import values
+from holdfast.faces import Face, Noun, Reads, RunsWith, Writes
+from holdfast.memory import archive, graph, image, objects, snapshots, tools
+
+
+class Values(Noun[Face]):
+    """Large or growing values, stored once under their CID."""
+
+    put = Writes(values.put)
+    get = Reads(values.get)
+    append = Writes(values.append)
+    length = Reads(values.length)
+    slice = Reads(values.slice)
+
+
+class Objects(Noun[Face]):
+    """What agents know, with its history."""
+
+    put = Writes(objects.put)
+    annotate = Writes(objects.annotate)
+    delete = Writes(objects.delete)
+    apply = Writes(objects.apply)
+    get = Reads(objects.get)
+    at = Reads(objects.at)
+    list = Reads(objects.list)
+    children = Reads(objects.children)
+    history = Reads(objects.history)
+    version = Reads(objects.version)
+
+
+class Graph(Noun[Face]):
+    """What lies below an object."""
+
+    roots = Reads(graph.roots)
+    subtree = Reads(graph.subtree)
+    walk = Reads(graph.walk)
+
+
+class Snapshots(Noun[Face]):
+    """Signed states of all objects."""
+
+    create = RunsWith(snapshots.create)
+    list = Reads(snapshots.list)
+    get = Reads(snapshots.get)
+    diff = Reads(snapshots.diff)
+    rollback = RunsWith(snapshots.rollback)
+    merge = RunsWith(snapshots.merge)
+
+
+class Image(Noun[Face]):
+    """All that is known, in files that load in an instant."""
+
+    dump = RunsWith(image.dump)
+    load = RunsWith(image.load)
+    open = RunsWith(image.open)
+
+
+class Archive(Noun[Face]):
+    """Snapshots as CAR files, and in IPFS."""
+
+    export_car = RunsWith(archive.export_car)
+    import_car = RunsWith(archive.import_car)
+    push = RunsWith(archive.push)
+    restore = RunsWith(archive.restore)
+
+
+class Memory(Noun[Face]):
+    """What a model is given as tools; answers are sentences."""
+
+    checkpoint_memory = RunsWith(tools.checkpoint_memory)
+    restore_memory = RunsWith(tools.restore_memory)
+
+
+class Knowledge(Generic[Face]):
+    """The nouns of memory, shown by a face."""
+
+    def __init__(self, face: Face) -> None:
+        self.values = Values(face)
+        self.objects = Objects(face)
+        self.graph = Graph(face)
+        self.snapshots = Snapshots(face)
+        self.image = Image(face)
+        self.archive = Archive(face)
+        self.memory = Memory(face)
