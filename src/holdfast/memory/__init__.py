@@ -1,0 +1,1 @@
+"""What agents know: objects, content-addressed, with full history, in signed snapshots."""

@@ -1,0 +1,173 @@
+"""The tree that objects live in, and the one way to change it.
+
+Rules:
+- Every change goes through `Edit.finish`: new blocks, the tree's new root, the ref with its leaf, the history and the
+  index of what changed are written in one transaction, or nothing is.
+- The tree of a namespace holds `object/<key>` and `meta/<key>`; the same objects give the same root, however they came.
+- History and index follow from the records; reading an object goes through the tree, never through them.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from holdfast.content import blocks
+from holdfast.crypto import cid as cids
+from holdfast.crypto import mst, mst_diff, mst_edit
+from holdfast.crypto.cid import CID
+from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Nodes
+from holdfast.db import Tx, sql
+from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdfast.memory import records, refs
+from holdfast.memory.records import META, OBJECT, Record
+from holdfast.memory.refs import Ref
+
+MAIN: Final = "main"
+
+
+def ref_name(ns: Any) -> str:
+    """The ref of a namespace's tree."""
+    if not isinstance(ns, str) or not ns or len(ns) > 500 or not ns.isprintable():
+        raise InvalidInputError("a namespace is a printable text of 1 to 500 characters", ns=str(ns)[:100])
+    return f"work/{ns}"
+
+
+def root(tx: Tx, ns: str) -> CID:
+    """The root of a namespace's tree as it is now."""
+    found = refs.get(tx, ref_name(ns))
+    return EMPTY_ROOT if found is None else found.cid
+
+
+class View:
+    """A tree to read from."""
+
+    def __init__(self, tx: Tx, top: CID) -> None:
+        self.tx, self.root = tx, top
+
+    @cached_property
+    def get(self) -> Nodes:
+        """Blocks of the store; the empty tree needs none."""
+        plain = blocks.getter(self.tx)
+        return Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else plain(cid))
+
+    def find(self, key: str) -> CID | None:
+        """The block that a key stands for."""
+        return mst.find(self.get, self.root, key)
+
+    def record(self, cid: CID, key: str | None = None) -> Record:
+        """A record, hashed; with a key, only if it is that object's."""
+        found = records.decode(block(self.get, cid))
+        if key is not None and records.key_of(found.id) != key:
+            raise FormatError("record: of another object than its key says", key=key, id=found.id)
+        return found
+
+    def meta(self, key: str) -> dict[str, Any]:
+        """The volatile fields of an object, none where it has none."""
+        cid = self.find(META + key)
+        if cid is None:
+            return {}
+        id, meta = records.decode_meta(block(self.get, cid))
+        if records.key_of(id) != key:
+            raise FormatError("record: volatile data of another object than its key says", key=key, id=id)
+        return meta
+
+
+def block(get: mst.Get, cid: CID) -> bytes:
+    """A block that must be there, hashed."""
+    data = get(cid)
+    if data is None:
+        raise ProofError("a block is missing", cid=str(cid))
+    cids.verify(cid, data)
+    return data
+
+
+class Edit(View):
+    """A namespace's tree under change; `finish` writes."""
+
+    def __init__(self, tx: Tx, ns: str) -> None:
+        self.ns = ns
+        self.ref: Ref | None = refs.hold(tx, ref_name(ns))
+        super().__init__(tx, EMPTY_ROOT if self.ref is None else self.ref.cid)
+        self.changes: dict[str, CID | None] = {}
+        self.blocks: dict[CID, bytes] = {}
+        self.known: dict[CID, Record] = {}
+
+    def now(self, key: str) -> CID | None:
+        """What a key stands for, with what this edit has changed so far."""
+        return self.changes[key] if key in self.changes else self.find(key)
+
+    def put(self, record: Record) -> CID:
+        """Let an object be this record."""
+        made = records.encode(record)
+        cid = next(reversed(made))
+        self.blocks.update(made)
+        self.known[cid] = record
+        self.changes[OBJECT + records.key_of(record.id)] = cid
+        return cid
+
+    def put_meta(self, id: str, meta: Mapping[str, Any]) -> None:
+        """Let these be an object's volatile fields."""
+        key = META + records.key_of(id)
+        if meta:
+            cid, data = records.encode_meta(id, meta)
+            self.blocks[cid] = data
+            self.changes[key] = cid
+        elif self.now(key) is not None:
+            self.changes[key] = None
+
+    def become(self, target: CID) -> None:
+        """Let the whole tree be another that the store holds."""
+        self.take(mst_diff.diff(self.get, self.root, target))
+
+    def take(self, changes: Iterable[mst_diff.Change]) -> None:
+        """Let keys stand for blocks that the store holds."""
+        self.changes.update({change.key: change.new for change in changes})
+
+    def finish(self) -> CID:
+        """Write everything; the new root. Without a change nothing is written."""
+        wanted = {key: cid for key, cid in self.changes.items() if self.find(key) != cid}
+        if not wanted:
+            return self.root
+        made = mst_edit.apply(self.get, self.root, wanted)
+        blocks.put(self.tx, {**self.blocks, **made.blocks})
+        refs.move(self.tx, ref_name(self.ns), self.ref, made.root, ns=self.ns)
+        changed = {key[len(OBJECT) :]: cid for key, cid in wanted.items() if key.startswith(OBJECT)}
+        self._write_history(changed)
+        return made.root
+
+    def _write_history(self, changed: Mapping[str, CID | None]) -> None:
+        rows, gone = [], []
+        for key, cid in changed.items():
+            if cid is None:
+                gone.append({"ns": self.ns, "key": key, "cid": None, "version": 0, "at": self.tx.now})
+                continue
+            record = self.known.get(cid) or self.record(cid, key)
+            parent = None if record.parent is None else records.key_of(record.parent)
+            rows.append(
+                {
+                    "ns": self.ns,
+                    "key": key,
+                    "cid": str(cid),
+                    "type": record.type,
+                    "parent": parent,
+                    "version": record.version,
+                    "at": self.tx.now,
+                }
+            )
+        self.tx.many(_VERSION, rows + gone)
+        self.tx.many(_INDEX, rows)
+        self.tx.many(_UNINDEX, gone)
+
+
+# A deletion keeps the number of the version that went, so that versions go on from there.
+_VERSION = sql(
+    "INSERT INTO object_versions (ns, key, n, cid, version, at) SELECT CAST(:ns AS TEXT), CAST(:key AS TEXT),"
+    " coalesce((SELECT max(n) FROM object_versions WHERE ns = :ns AND key = :key), 0) + 1, CAST(:cid AS TEXT),"
+    " CASE WHEN CAST(:cid AS TEXT) IS NOT NULL THEN CAST(:version AS BIGINT) ELSE coalesce((SELECT v.version FROM"
+    " object_versions v WHERE v.ns = :ns AND v.key = :key ORDER BY v.n DESC LIMIT 1), 0) END, :at"
+)
+_INDEX = sql(
+    "INSERT INTO object_index (ns, key, type, parent, cid) VALUES (:ns, :key, :type, :parent, :cid)"
+    " ON CONFLICT (ns, key) DO UPDATE SET type = excluded.type, parent = excluded.parent, cid = excluded.cid"
+)
+_UNINDEX = sql("DELETE FROM object_index WHERE ns = :ns AND key = :key")

@@ -1,0 +1,61 @@
+"""What agents know: the nouns of memory and of content."""
+
+from typing import Generic
+
+from holdfast.content import values
+from holdfast.faces import Face, Noun, Reads, RunsWith, Writes
+from holdfast.memory import graph, objects, snapshots
+
+
+class Values(Noun[Face]):
+    """Large or growing values, stored once under their CID."""
+
+    put = Writes(values.put)
+    get = Reads(values.get)
+    append = Writes(values.append)
+    length = Reads(values.length)
+    slice = Reads(values.slice)
+
+
+class Objects(Noun[Face]):
+    """What agents know, with its history."""
+
+    put = Writes(objects.put)
+    annotate = Writes(objects.annotate)
+    delete = Writes(objects.delete)
+    apply = Writes(objects.apply)
+    get = Reads(objects.get)
+    at = Reads(objects.at)
+    list = Reads(objects.list)
+    children = Reads(objects.children)
+    history = Reads(objects.history)
+    version = Reads(objects.version)
+
+
+class Graph(Noun[Face]):
+    """What lies below an object."""
+
+    roots = Reads(graph.roots)
+    subtree = Reads(graph.subtree)
+    walk = Reads(graph.walk)
+
+
+class Snapshots(Noun[Face]):
+    """Signed states of all objects."""
+
+    create = RunsWith(snapshots.create)
+    list = Reads(snapshots.list)
+    get = Reads(snapshots.get)
+    diff = Reads(snapshots.diff)
+    rollback = RunsWith(snapshots.rollback)
+    merge = RunsWith(snapshots.merge)
+
+
+class Knowledge(Generic[Face]):
+    """The nouns of memory, shown by a face."""
+
+    def __init__(self, face: Face) -> None:
+        self.values = Values(face)
+        self.objects = Objects(face)
+        self.graph = Graph(face)
+        self.snapshots = Snapshots(face)
