@@ -47,6 +47,8 @@ def fill(store: sync.Holdfast) -> None:
         store.escalations.resolve(asked.id, "APPROVED", by="ada", proposal={"buy": 1}, comment="less")
         with store.flows.run(name) as flow:
             flow.step("place", dict, {"did": name})
+        store.objects.put(name, type="note", content="known", ns=name)
+        store.snapshots.create("kept", ns=name)
         store.battles.submit({}, battle_id=f"of {name}", score=1, subject=name)
         store.erase.subject(name)
         store.lockdown.lock(reason="try")

@@ -38,11 +38,12 @@ from holdfast.cli import (
     legacy,
     locks,
     log,
+    objects,
     render,
     restore,
     retention,
     sagas,
-    sessions,
+    snapshots,
     status,
     sweep,
     telemetry,
@@ -157,9 +158,8 @@ app.add_typer(locks.app, name="locks")
 app.add_typer(sagas.app, name="sagas")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(sweep.app, name="sweep")
-app.add_typer(blobs.app, name="blobs")
-app.add_typer(vectors.app, name="vectors")
-app.add_typer(telemetry.app, name="telemetry")
+app.add_typer(objects.app, name="objects")
+app.add_typer(snapshots.app, name="snapshots")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 app.add_typer(witness.app, name="witness")

@@ -87,7 +87,7 @@ def _artifact(artifact: Facts) -> Text:
 
 def _branch(drawn: Text, tree: Facts, steps: Sequence[Facts], first: str, rest: str) -> None:
     """One flow, its steps and the flows below it; `first` and `rest` stand before its own line and all others."""
-    tee, corner, bar, gap = _GUIDES if _unicode() else _ASCII_GUIDES
+    tee, corner, bar, gap = guides()
     flow = tree["flow"]
     drawn.append(first).append(_cell(flow["dfid"]), style="bold").append("  ").append(_styled(flow["status"]))
     drawn.append(f"  {_cell(flow['flow_type'])} {_cell(flow['flow_version'])} by {_cell(flow['agent_id'])}")
@@ -100,6 +100,11 @@ def _branch(drawn: Text, tree: Facts, steps: Sequence[Facts], first: str, rest: 
             _branch(drawn, below, steps, head, tail)
         else:
             drawn.append(head).append(_step(below))
+
+
+def guides() -> tuple[str, str, str, str]:
+    """What trees are drawn with: before a branch, before the last one, and before what is below each of them."""
+    return _GUIDES if _unicode() else _ASCII_GUIDES
 
 
 def _step(step: Facts) -> Text:

@@ -4,7 +4,7 @@ Rules:
 - A block is hashed before it is written and after it is read: what comes back is what its CID names, or an error.
 - To write a block that is there already is no work and no error; two writers never fight over one.
 - A block has at most 1 MiB; what is larger is split by whoever puts it.
-- The key is the SHA-256 alone: the same bytes are one row, whatever their codec.
+- The key is the CID in bytes, so that whoever walks the table knows what each block is.
 """
 
 import json
@@ -30,12 +30,12 @@ def put(tx: Tx, blocks: Mapping[CID, bytes]) -> None:
         if len(data) > MAX_SIZE or not cid.plain:
             raise InvalidInputError("a block has at most 1 MiB and a plain CID", cid=str(cid), size=len(data))
         cids.verify(cid, data)
-        rows.append({"h": cid.digest, "data": data})
-    rows.sort(key=_digest)  # or two that write the same blocks might each wait for the other
+        rows.append({"h": cid.raw, "data": data})
+    rows.sort(key=_key)  # or two that write the same blocks might each wait for the other
     tx.many(_PUT, rows)
 
 
-def _digest(row: dict[str, bytes]) -> bytes:
+def _key(row: dict[str, bytes]) -> bytes:
     return row["h"]
 
 
@@ -44,7 +44,7 @@ _GET = sql("SELECT data FROM objects WHERE h = :h")
 
 def find(tx: Tx, cid: CID) -> bytes | None:
     """A block as it is stored, not hashed; None where there is none."""
-    row = tx.one(_GET, h=cid.digest)
+    row = tx.one(_GET, h=cid.raw)
     return None if row is None else row[0]
 
 
@@ -63,9 +63,9 @@ def getter(tx: Tx) -> Get:
 
 
 _HELD = sql(
-    "SELECT h FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:digests))",
+    "SELECT h FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:wanted))",
     postgres="SELECT h FROM objects WHERE h IN"
-    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:digests AS JSON)))",
+    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:wanted AS JSON)))",
 )
 
 
@@ -75,13 +75,13 @@ def missing(tx: Tx, wanted: Iterable[CID]) -> list[CID]:
     lacking: list[CID] = []
     for start in range(0, len(asked), _ASKED):
         part = asked[start : start + _ASKED]
-        held = {row[0] for row in tx.all(_HELD, digests=json.dumps([cid.digest.hex() for cid in part]))}
-        lacking += [cid for cid in part if cid.digest not in held]
+        held = {row[0] for row in tx.all(_HELD, wanted=json.dumps([cid.raw.hex() for cid in part]))}
+        lacking += [cid for cid in part if cid.raw not in held]
     return lacking
 
 
 class Page(NamedTuple):
-    """Some blocks, by digest; `last` is where the next page begins, None at the end."""
+    """Some blocks as they are stored, by the bytes of their CIDs; `last` begins the next page, None at the end."""
 
     blocks: list[tuple[bytes, bytes]]
     last: int | bytes | None

@@ -131,8 +131,8 @@ class Edit(View):
         made = mst_edit.apply(self.get, self.root, wanted)
         blocks.put(self.tx, {**self.blocks, **made.blocks})
         refs.move(self.tx, ref_name(self.ns), self.ref, made.root, ns=self.ns)
-        changed = {key[len(OBJECT) :]: cid for key, cid in wanted.items() if key.startswith(OBJECT)}
-        self._write_history(changed)
+        self._write_history({key[len(OBJECT) :]: cid for key, cid in wanted.items() if key.startswith(OBJECT)})
+        self.root, self.changes = made.root, {}
         return made.root
 
     def _write_history(self, changed: Mapping[str, CID | None]) -> None:

@@ -35,7 +35,7 @@ def roots(tx: Tx, *, limit: int = 1_000, ns: str = MAIN) -> tuple[Object, ...]:
 def subtree(tx: Tx, id: str, *, depth: int = DEPTH, limit: int = MOST, at: str | None = None, ns: str = MAIN) -> Branch:
     """An object with all that lies below it, now or in a snapshot."""
     _check(depth, limit)
-    growing = _Growing(tx, objects.view_at(tx, at, ns), now=at is None, limit=limit, ns=ns)
+    growing = _Growing(objects.view_at(tx, at, ns), now=at is None, limit=limit, ns=ns)
     return growing.branch(_begin(growing.view, id), depth)
 
 
@@ -69,18 +69,17 @@ def _check(depth: int, limit: int) -> None:
 class _Growing:
     """A subtree being gathered."""
 
-    def __init__(self, tx: Tx, view: View, *, now: bool, limit: int, ns: str) -> None:
-        self.tx, self.view, self.now, self.left, self.ns = tx, view, now, limit, ns
+    def __init__(self, view: View, *, now: bool, limit: int, ns: str) -> None:
+        self.view, self.left, self.ns = view, limit, ns
+        self.family = objects.Family(view, now=now, ns=ns)
         self.met: set[str] = set()
 
     def branch(self, key: str, depth: int) -> Branch:
         self.met.add(key)
         self.left -= 1
         one = objects.read(self.view, key, self.ns)
-        named = [records.key_of(child) for child in one.children]
-        below = objects.below_of(self.tx, key, named, now=self.now, ns=self.ns)
         children, missing, cut = [], [], False
-        for child in below:
+        for child in self.family.of(one):
             if self.view.find(OBJECT + child) is None:
                 missing.append(records.id_of(child))
             elif child not in self.met:

@@ -11,6 +11,7 @@ Rules:
 
 import builtins
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 from holdfast.crypto import mst
@@ -53,7 +54,7 @@ def put(
     draft = {"type": type, "content": content, "attributes": attributes, "parent": parent, "children": children}
     _put(edit, id, {**draft, "version": version, "meta": meta})
     edit.finish()
-    return read(View(tx, edits.root(tx, ns)), key, ns)
+    return read(edit, key, ns)
 
 
 def annotate(tx: Tx, id: str, meta: Mapping[str, Any], *, ns: str = MAIN) -> Object:
@@ -64,7 +65,7 @@ def annotate(tx: Tx, id: str, meta: Mapping[str, Any], *, ns: str = MAIN) -> Obj
         raise _absent(id)
     edit.put_meta(id, meta)
     edit.finish()
-    return read(View(tx, edits.root(tx, ns)), key, ns)
+    return read(edit, key, ns)
 
 
 def delete(tx: Tx, id: str, *, expected_version: int | None = None, ns: str = MAIN) -> None:
@@ -236,7 +237,7 @@ def _page(view: View, after: str, limit: int, ns: str) -> ObjectPage:
     return ObjectPage(tuple(found), None)
 
 
-_CHILDREN = sql("SELECT key FROM object_index WHERE ns = :ns AND parent = :key ORDER BY key LIMIT :limit")
+_CHILDREN = sql("SELECT key FROM object_index WHERE ns = :ns AND parent = :key LIMIT :limit")
 
 
 def children(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> tuple[Object, ...]:
@@ -245,16 +246,32 @@ def children(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> tuple
     key = records.key_of(id)
     if view.find(OBJECT + key) is None:
         raise _absent(id)
-    below = [records.key_of(child) for child in read(view, key, ns).children]
-    return tuple(
-        read(view, each, ns) for each in below_of(tx, key, below, now=at is None, ns=ns) if view.find(OBJECT + each)
-    )
+    below = Family(view, now=at is None, ns=ns).of(read(view, key, ns))
+    return tuple(read(view, each, ns) for each in below if view.find(OBJECT + each))
 
 
-def below_of(tx: Tx, key: str, named: builtins.list[str], *, now: bool, ns: str) -> builtins.list[str]:
-    """The keys of an object's children; those that only name it as their parent are known for the present alone."""
-    others = [row[0] for row in tx.all(_CHILDREN, ns=ns, key=key, limit=10 * MOST)] if now else []
-    return [*dict.fromkeys((*named, *others))]
+class Family:
+    """Who is below whom: an index knows of the present; of a snapshot, all records are read once."""
+
+    def __init__(self, view: View, *, now: bool, ns: str) -> None:
+        self.view, self.now, self.ns = view, now, ns
+
+    def of(self, parent: Object) -> builtins.list[str]:
+        """The keys of an object's children: those it names, in their order, then those that name it."""
+        key = records.key_of(parent.id)
+        if self.now:
+            others = sorted(row[0] for row in self.view.tx.all(_CHILDREN, ns=self.ns, key=key, limit=10 * MOST))
+        else:
+            others = self._read.get(key, [])
+        return [*dict.fromkeys((*(records.key_of(child) for child in parent.children), *others))]
+
+    @cached_property
+    def _read(self) -> dict[str, builtins.list[str]]:
+        found: dict[str, builtins.list[str]] = {}
+        for key, cid in mst.walk_prefix(self.view.get, self.view.root, OBJECT):
+            if (parent := self.view.record(cid).parent) is not None:
+                found.setdefault(records.key_of(parent), []).append(key[len(OBJECT) :])
+        return found
 
 
 _HISTORY = sql(

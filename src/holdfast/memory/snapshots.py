@@ -178,9 +178,9 @@ def _bring(edit: Edit, base: CID, theirs: CID, resolve: Resolve | None) -> None:
     old, new = View(edit.tx, base), View(edit.tx, theirs)
     conflicts = []
     for key, changes in _by_object(mst_diff.diff(edit.get, base, theirs)):
-        both = [each for each in changes if edit.find(each.key) not in (each.old, each.new)]
+        both = [each for each in changes if _clashes(edit, each)]
         if not both:
-            edit.take(changes)
+            edit.take([each for each in changes if not _is_newer(edit, each)])
         elif all(each.key.startswith(META) for each in both):  # volatile: what is here now is as good as theirs
             gone = any(each.key.startswith(OBJECT) and each.new is None for each in changes)
             edit.take(changes if gone else [each for each in changes if each not in both])
@@ -193,6 +193,25 @@ def _bring(edit: Edit, base: CID, theirs: CID, resolve: Resolve | None) -> None:
         raise MergeConflictError(
             f"{len(conflicts)} objects were changed on both sides: {', '.join(conflicts[:5])}", ids=conflicts
         )
+
+
+def _clashes(edit: Edit, theirs: Change) -> bool:
+    """Whether we changed what they changed, to something else; the same in another version is the same."""
+    here = edit.find(theirs.key)
+    if here in (theirs.old, theirs.new):
+        return False
+    if here is None or theirs.new is None or not theirs.key.startswith(OBJECT):
+        return True
+    ours, other = edit.record(here), edit.record(theirs.new)
+    return ours != other._replace(version=ours.version)
+
+
+def _is_newer(edit: Edit, theirs: Change) -> bool:
+    """Whether we have what they have in a newer version."""
+    here = edit.find(theirs.key)
+    if here in (None, theirs.old, theirs.new) or theirs.new is None or not theirs.key.startswith(OBJECT):
+        return False
+    return edit.record(here).version > edit.record(theirs.new).version
 
 
 def _by_object(changes: Iterator[Change]) -> Iterator[tuple[str, builtins.list[Change]]]:

@@ -2,7 +2,8 @@
 
 Rules:
 - In this order: the database's own integrity check (so that no index can lie to what follows), the schema, the log and
-  its heads, every row against its leaf and back, DBOMs against rows, files and keys, and last what services store.
+  its heads, every row against its leaf and back, memory block by block, DBOMs against rows, files and keys, and last
+  what services store.
 - The overall verdict is the worst one; every finding names file, table, row and what to do.
 - `full` recomputes the whole tree from its leaves; without it leaf and tree are compared by size, frontier and head
   only, and the report says so: a leaf edited together with its row is found by `full`.
@@ -37,7 +38,7 @@ from holdfast.evidence.heads import HighWater
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
 from holdfast.runtime import checks as flow_checks
-from holdfast.upkeep import dboms, lockdown, logcheck, rows, schema, services
+from holdfast.upkeep import dboms, lockdown, logcheck, memorycheck, rows, schema, services
 from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Progress, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
@@ -89,6 +90,7 @@ def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Ca
         ("keys", lambda: _keys(context, found)),
         ("flows", lambda: _flows(context, found)),
         ("erasures", lambda: _erasures(context, found)),
+        ("memory", lambda: memorycheck.check(context, found)),
         ("DBOMs", lambda: dboms.check(context, found)),
         ("services", lambda: services.check(context, found)),
     ]

@@ -422,6 +422,31 @@ CREATE TABLE log_witnesses (
   CONSTRAINT log_witnesses_pkey PRIMARY KEY (url)
 );
 
+CREATE TABLE object_index (
+  ns text NOT NULL,
+  key text NOT NULL,
+  type text NOT NULL,
+  parent text,
+  cid text NOT NULL,
+  CONSTRAINT object_index_pkey PRIMARY KEY (ns, key)
+);
+
+CREATE TABLE object_versions (
+  ns text NOT NULL,
+  key text NOT NULL,
+  n bigint NOT NULL,
+  cid text,
+  version bigint NOT NULL,
+  at timestamp with time zone NOT NULL,
+  CONSTRAINT object_versions_pkey PRIMARY KEY (ns, key, n)
+);
+
+CREATE TABLE objects (
+  h bytea NOT NULL,
+  data bytea NOT NULL,
+  CONSTRAINT objects_pkey PRIMARY KEY (h)
+);
+
 CREATE TABLE prunings (
   id text NOT NULL,
   what text NOT NULL,
@@ -435,6 +460,18 @@ CREATE TABLE prunings (
   leaf_ver bigint NOT NULL,
   leaf_salt bytea,
   CONSTRAINT prunings_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE refs (
+  name text NOT NULL,
+  cid text NOT NULL,
+  rev bigint NOT NULL,
+  ns text NOT NULL,
+  updated_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT refs_pkey PRIMARY KEY (name)
 );
 
 CREATE TABLE resource_locks (
@@ -484,6 +521,22 @@ CREATE TABLE schema_migrations (
   leaf_ver bigint,
   leaf_salt bytea,
   CONSTRAINT schema_migrations_pkey PRIMARY KEY (name)
+);
+
+CREATE TABLE snapshots (
+  id text NOT NULL,
+  ns text NOT NULL,
+  cid text NOT NULL,
+  root text NOT NULL,
+  rev text NOT NULL,
+  prev text,
+  note text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  leaf_id text NOT NULL,
+  leaf_ver bigint NOT NULL,
+  leaf_salt bytea,
+  CONSTRAINT snapshots_ns_cid_key UNIQUE (ns, cid),
+  CONSTRAINT snapshots_pkey PRIMARY KEY (id)
 );
 
 CREATE TABLE store_facts (
@@ -571,13 +624,21 @@ CREATE UNIQUE INDEX log_state_pkey ON kernel.log_state USING btree (id);
 CREATE UNIQUE INDEX log_stems_pkey ON kernel.log_stems USING btree (level, idx);
 CREATE UNIQUE INDEX log_tiles_pkey ON kernel.log_tiles USING btree (level, idx);
 CREATE UNIQUE INDEX log_witnesses_pkey ON kernel.log_witnesses USING btree (url);
+CREATE INDEX idx_object_index_parent ON kernel.object_index USING btree (ns, parent, key);
+CREATE UNIQUE INDEX object_index_pkey ON kernel.object_index USING btree (ns, key);
+CREATE UNIQUE INDEX object_versions_pkey ON kernel.object_versions USING btree (ns, key, n);
+CREATE UNIQUE INDEX objects_pkey ON kernel.objects USING btree (h);
 CREATE UNIQUE INDEX prunings_pkey ON kernel.prunings USING btree (id);
+CREATE UNIQUE INDEX refs_pkey ON kernel.refs USING btree (name);
 CREATE INDEX idx_resource_locks_dfid ON kernel.resource_locks USING btree (dfid);
 CREATE INDEX idx_resource_locks_expires_at ON kernel.resource_locks USING btree (expires_at);
 CREATE UNIQUE INDEX resource_locks_pkey ON kernel.resource_locks USING btree (ns, resource_id, dfid);
 CREATE UNIQUE INDEX restores_pkey ON kernel.restores USING btree (n);
 CREATE UNIQUE INDEX saga_dirty_state_pkey ON kernel.saga_dirty_state USING btree (dfid);
 CREATE UNIQUE INDEX schema_migrations_pkey ON kernel.schema_migrations USING btree (name);
+CREATE INDEX idx_snapshots_rev ON kernel.snapshots USING btree (ns, rev);
+CREATE UNIQUE INDEX snapshots_ns_cid_key ON kernel.snapshots USING btree (ns, cid);
+CREATE UNIQUE INDEX snapshots_pkey ON kernel.snapshots USING btree (id);
 CREATE UNIQUE INDEX store_facts_pkey ON kernel.store_facts USING btree (key);
 CREATE UNIQUE INDEX subjects_ns_name_hash_key ON kernel.subjects USING btree (ns, name_hash);
 CREATE UNIQUE INDEX subjects_pkey ON kernel.subjects USING btree (handle);

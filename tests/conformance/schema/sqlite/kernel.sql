@@ -424,6 +424,32 @@ CREATE TABLE log_witnesses (
   added_at TEXT NOT NULL
 );
 
+CREATE TABLE object_index (
+  ns TEXT NOT NULL,
+  key TEXT NOT NULL,
+  type TEXT NOT NULL,
+  parent TEXT,
+  cid TEXT NOT NULL,
+  PRIMARY KEY (ns, key)
+);
+
+CREATE INDEX idx_object_index_parent ON object_index (ns, parent, key);
+
+CREATE TABLE object_versions (
+  ns TEXT NOT NULL,
+  key TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  cid TEXT,
+  version INTEGER NOT NULL,
+  at TEXT NOT NULL,
+  PRIMARY KEY (ns, key, n)
+);
+
+CREATE TABLE objects (
+  h BLOB PRIMARY KEY NOT NULL,
+  data BLOB NOT NULL
+);
+
 CREATE TABLE prunings (
   id TEXT PRIMARY KEY,
   what TEXT NOT NULL,
@@ -433,6 +459,17 @@ CREATE TABLE prunings (
   handles TEXT NOT NULL,
   pruned_at TEXT NOT NULL,
   ns TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB
+);
+
+CREATE TABLE refs (
+  name TEXT PRIMARY KEY,
+  cid TEXT NOT NULL,
+  rev INTEGER NOT NULL,
+  ns TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
   leaf_id TEXT NOT NULL,
   leaf_ver INTEGER NOT NULL,
   leaf_salt BLOB
@@ -478,6 +515,23 @@ CREATE TABLE saga_dirty_state (
 );
 
 CREATE TABLE schema_migrations (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);
+
+CREATE TABLE snapshots (
+  id TEXT PRIMARY KEY,
+  ns TEXT NOT NULL,
+  cid TEXT NOT NULL,
+  root TEXT NOT NULL,
+  rev TEXT NOT NULL,
+  prev TEXT,
+  note TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  UNIQUE (ns, cid)
+);
+
+CREATE INDEX idx_snapshots_rev ON snapshots (ns, rev);
 
 CREATE TABLE store_facts (
   key TEXT PRIMARY KEY,

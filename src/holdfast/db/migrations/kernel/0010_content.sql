@@ -1,4 +1,4 @@
--- Content by its SHA-256: nodes of trees, records, commits, lists. A block never changes. A rowid table on purpose:
+-- Content by its CID: nodes of trees, records, commits, lists. A block never changes. A rowid table on purpose:
 -- WITHOUT ROWID would be three times as slow.
 CREATE TABLE objects (
   h @blob PRIMARY KEY NOT NULL,

@@ -1,0 +1,132 @@
+"""`holdfast objects`: what agents know, with its history."""
+
+import builtins
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import draw, draw_memory
+from holdfast.cli.call import After, Call, Limit, Namespace, command, options
+from holdfast.errors import InvalidInputError
+from holdfast.model.memory import Object, ObjectPage
+
+app = typer.Typer(
+    help="Keep objects, show them as trees, look back at what they were.",
+    epilog="Example: holdfast objects tree inbox",
+    no_args_is_help=True,
+)
+app.callback()(options)
+
+ObjectId = Annotated[str, typer.Argument(metavar="ID", help="The object's id.")]
+At = Annotated[str | None, typer.Option("--at", metavar="SNAPSHOT", help="As it was in this snapshot.")]
+
+
+@command(app, example='holdfast objects put note-1 --type note --content "buy milk" --parent inbox')
+def put(
+    call: Call,
+    *,
+    id: ObjectId,
+    type: Annotated[str, typer.Option("--type", help="What kind of thing it is.")],
+    content: Annotated[str | None, typer.Option("--content", help="Its text; - reads it from stdin.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Take the text from this file.")] = None,
+    attributes: Annotated[str, typer.Option("--attributes", metavar="JSON", help="Its attributes.")] = "{}",
+    meta: Annotated[str | None, typer.Option("--meta", metavar="JSON", help="What changes all the time.")] = None,
+    parent: Annotated[str | None, typer.Option("--parent", help="The object above it.")] = None,
+    child: Annotated[
+        builtins.list[str] | None, typer.Option("--child", help="An object below it; may be repeated.")
+    ] = None,
+    expected_version: Annotated[
+        int | None, typer.Option("--expected-version", help="Only over this version; 0: only if there is none.")
+    ] = None,
+    ns: Namespace = "main",
+) -> Object:
+    """Keep an object, whatever it was before; every earlier version stays in its history."""
+    text = sys.stdin.read() if content == "-" else content
+    with call.open() as store:
+        return store.objects.put(
+            id,
+            type=type,
+            content=_text(file) if file is not None else text,
+            attributes=_map("attributes", attributes),
+            meta=None if meta is None else _map("meta", meta),
+            parent=parent,
+            children=child or [],
+            expected_version=expected_version,
+            ns=ns,
+        )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read as text: {error}", path=str(path)) from error
+
+
+def _map(what: str, text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InvalidInputError(f"{what} is no JSON: {error}", value=text[:100]) from error
+    if not isinstance(found, dict):
+        raise InvalidInputError(f"{what} is a JSON object", value=text[:100])
+    return found
+
+
+@command(app, example="holdfast objects get note-1 --at head")
+def get(call: Call, id: ObjectId, at: At = None, ns: Namespace = "main") -> Object:
+    """Show an object as it is now, or as it was in a snapshot."""
+    with call.open() as store:
+        return store.objects.get(id, at=at, ns=ns)
+
+
+@command(app, example="holdfast objects delete note-1")
+def delete(call: Call, id: ObjectId, ns: Namespace = "main") -> dict[str, str]:
+    """Take an object out of the tree; its history stays."""
+    with call.open() as store:
+        store.objects.delete(id, ns=ns)
+        return {"deleted": id}
+
+
+@command(
+    app,
+    example="holdfast objects list --limit 20",
+    draw=draw.rows("objects", "id", "type", "parent", "version", "cid"),
+)
+def list(call: Call, at: At = None, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> ObjectPage:
+    """List objects in the order of their keys, a page at a time."""
+    with call.open() as store:
+        if at is not None:
+            return store.objects.at(at, after=after, limit=limit, ns=ns)
+        return store.objects.list(after=after, limit=limit, ns=ns)
+
+
+@command(app, example="holdfast objects tree inbox --depth 3", draw=draw_memory.tree)
+def tree(
+    call: Call,
+    id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Where to begin; all of them if it is left out.")
+    ] = None,
+    depth: Annotated[int, typer.Option("--depth", help="How far down.")] = 16,
+    at: At = None,
+    ns: Namespace = "main",
+) -> dict[str, Any]:
+    """Show an object with all that lies below it, as a tree."""
+    with call.open() as store:
+        tops = [id] if id is not None else [top.id for top in store.graph.roots(ns=ns)]
+        found = [store.graph.subtree(top, depth=depth, at=at, ns=ns) for top in tops]
+        return {"trees": [branch.to_dict() for branch in found]}
+
+
+@command(
+    app,
+    example="holdfast objects history note-1",
+    draw=draw.rows("versions", "n", "version", "at", "cid"),
+)
+def history(call: Call, id: ObjectId, limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
+    """List what an object has been, the newest first; one without a CID was a deletion."""
+    with call.open() as store:
+        return {"versions": [each.to_dict() for each in store.objects.history(id, limit=limit, ns=ns)]}

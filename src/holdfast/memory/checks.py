@@ -1,0 +1,194 @@
+"""What must hold between the blocks of memory, beyond the leaves of its rows: leaf, commit, tree, record.
+
+The log covers refs and snapshots, and these name their blocks by hash. So it is enough that every block is what its CID
+names and that none is missing that another needs: then all below a covered root is what it was. Foreign links in
+records, which may lead anywhere, are needed by nobody.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from holdfast.content import blocks
+from holdfast.crypto import cid as cids
+from holdfast.crypto import commit as formats
+from holdfast.crypto import dagcbor_fast, didkey, mst, mst_node
+from holdfast.crypto.cid import CID
+from holdfast.db import Tx, sql
+from holdfast.errors import FormatError, HoldfastError, NotFoundError
+from holdfast.evidence import keys
+from holdfast.memory import commits, edits, records, refs
+from holdfast.memory.edits import View
+from holdfast.memory.records import OBJECT
+from holdfast.model.keys import Key
+
+_NODE: Final = b"\xa2\x61e"
+_PAGE: Final = 100
+
+
+class Flaw(NamedTuple):
+    """Something that does not hold: in which table, of which row, what."""
+
+    table: str
+    row: str
+    what: str
+
+
+class Checked(NamedTuple):
+    """A page that was looked at: how much, what was wrong, and where the next one begins (None: the end)."""
+
+    seen: int
+    flaws: list[Flaw]
+    last: Any
+
+
+# --- blocks ------------------------------------------------------------------------------------------------------
+
+
+def content(tx: Tx, after: int | bytes | None) -> Checked:
+    """One page of blocks: each is what its CID names, and has what it needs."""
+    page = blocks.page(tx, after, _PAGE)
+    flaws: list[Flaw] = []
+    needed: dict[CID, CID] = {}
+    for raw, data in page.blocks:
+        try:
+            cid = cids.parse(raw)
+            cids.verify(cid, data)
+            needed.update((link, cid) for link in needs(cid, data))
+        except (HoldfastError, TypeError) as error:
+            flaws.append(Flaw("objects", _shown(raw), f"a block is damaged or was exchanged: {error}"))
+    for link in blocks.missing(tx, needed):
+        flaws.append(Flaw("objects", str(link), f"a block is missing that {needed[link]} needs"))
+    return Checked(len(page.blocks), flaws, page.last)
+
+
+def _shown(raw: Any) -> str:
+    try:
+        return str(cids.parse(raw))
+    except (HoldfastError, TypeError):
+        return repr(raw)[:100]
+
+
+def needs(cid: CID, data: bytes) -> Iterator[CID]:
+    """The blocks without which this one cannot be read."""
+    if not cid.raw.startswith(cids.CBOR_PREFIX):
+        return
+    if data.startswith(_NODE):
+        node = mst_node.parse(data)
+        yield from (child for child in node.children if child is not None)
+        yield from node.values
+        return
+    found = dagcbor_fast.decode(data)
+    if not isinstance(found, dict):
+        raise FormatError("a block of no kind that Holdfast writes")
+    if found.keys() == {"c", "h", "n"} and found["h"] != 0 and isinstance(found["c"], list):
+        yield from (link for link in found["c"][1::2] if isinstance(link, CID))
+    elif len(found) == 1:
+        yield from (link for kind, link in found.items() if kind != "value" and isinstance(link, CID))
+    elif "sig" in found:
+        made = formats.parse(data)
+        yield made.data
+        if made.prev is not None:
+            yield made.prev
+    elif "content" in found and isinstance(pieces := records.decode(data).content, records.Pieces):
+        yield from pieces.links
+
+
+# --- snapshots ---------------------------------------------------------------------------------------------------
+
+_SNAPSHOTS = sql(
+    "SELECT s.id, s.ns, s.cid, s.root, s.rev, s.prev, s.note, s.created_at, l.idx, l.leaf FROM snapshots s"
+    " LEFT JOIN log_leaves l ON l.id = s.leaf_id AND l.ver = 1 WHERE s.id > :after ORDER BY s.id LIMIT :limit"
+)
+
+
+def snapshots(tx: Tx, after: str | None) -> Checked:
+    """One page of snapshots: each row is what its commit and its note say, signed by a key that counted there."""
+    rows = tx.all(_SNAPSHOTS, after=after or "", limit=_PAGE)
+    ring = {key.keyid: key for key in keys.list(tx, role="memory")}
+    flaws = []
+    for row in rows:
+        try:
+            wrong = _wrong(tx, row, ring)
+        except HoldfastError as error:
+            wrong = f"the snapshot cannot be read: {error}"
+        if wrong:
+            flaws.append(Flaw("snapshots", row[0], wrong))
+    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+
+
+def _wrong(tx: Tx, row: tuple[Any, ...], ring: dict[str, Key]) -> str:
+    """What is wrong with a snapshot, empty if nothing is."""
+    _, ns, cid, root, rev, prev, note, created_at, index, leaf = row
+    found = commits.shown(tx, (ns, cid, note, created_at))
+    if (found.root, found.rev, found.prev) != (root, rev, prev):
+        return "the row is not what its commit says"
+    made = commits.read(tx, commits.parse(cid))
+    public = didkey.parse(made.did)
+    formats.verify(made, public)
+    key = ring.get(public.keyid)
+    if key is None:
+        taken = leaf is not None and '"t":"legacy_import"' in leaf
+        return "" if taken else "signed by a key that is no memory key of this store"
+    return "" if key.trusted_at(index) else f"the memory key does not count from leaf {key.revoked_from} on"
+
+
+# --- refs and indexes --------------------------------------------------------------------------------------------
+
+
+def names(tx: Tx) -> tuple[list[str], list[Flaw]]:
+    """The namespaces that have objects, and refs that lead nowhere."""
+    found, flaws, after = [], [], ""
+    while page := refs.page(tx, after):
+        after = page[-1].name
+        for ref in page:
+            try:
+                if ref.name == edits.ref_name(ref.ns):
+                    found.append(ref.ns)
+                    mst.fetch_root(View(tx, ref.cid).get, ref.cid)
+                else:
+                    commits.get(tx, str(ref.cid), ns=ref.ns)
+            except (HoldfastError, NotFoundError) as error:
+                flaws.append(Flaw("refs", ref.name, f"the ref leads nowhere: {error}"))
+    return found, flaws
+
+
+_INDEXED = sql(
+    "SELECT i.key, i.cid, (SELECT v.cid FROM object_versions v WHERE v.ns = i.ns AND v.key = i.key ORDER BY v.n DESC"
+    " LIMIT 1) FROM object_index i WHERE i.ns = :ns AND i.key IN (SELECT value FROM json_each(:keys))",
+    postgres="SELECT i.key, i.cid, (SELECT v.cid FROM object_versions v WHERE v.ns = i.ns AND v.key = i.key"
+    " ORDER BY v.n DESC LIMIT 1) FROM object_index i WHERE i.ns = :ns AND i.key IN"
+    " (SELECT value FROM json_array_elements_text(CAST(:keys AS JSON)))",
+)
+_ROWS = sql("SELECT key, cid FROM object_index WHERE ns = :ns AND key > :after ORDER BY key LIMIT :limit")
+
+
+def tree(tx: Tx, ns: str, after: str | None) -> Checked:
+    """One page of a tree: history and index say of each object what the tree says."""
+    view = View(tx, edits.root(tx, ns))
+    start = OBJECT if after is None else after + "\x00"
+    page: list[tuple[str, CID]] = []
+    for item in mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"):
+        page.append(item)
+        if len(page) == _PAGE:
+            break
+    wanted = json.dumps([key[len(OBJECT) :] for key, _ in page])
+    held = {row[0]: row[1:] for row in tx.all(_INDEXED, ns=ns, keys=wanted)}
+    flaws = [
+        Flaw("object_index", key, "index or history is not what the tree says")
+        for key, cid in page
+        if held.get(key[len(OBJECT) :]) != (str(cid), str(cid))
+    ]
+    return Checked(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
+
+
+def index(tx: Tx, ns: str, after: str | None) -> Checked:
+    """One page of an index: the tree has every object that it has."""
+    view = View(tx, edits.root(tx, ns))
+    rows = tx.all(_ROWS, ns=ns, after=after or "", limit=_PAGE)
+    flaws = [
+        Flaw("object_index", key, "the index has an object that the tree has not")
+        for key, cid in rows
+        if str(view.find(OBJECT + key)) != cid
+    ]
+    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)

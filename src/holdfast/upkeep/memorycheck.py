@@ -1,0 +1,40 @@
+"""Memory as a whole: what its own checks say, as findings."""
+
+from collections.abc import Callable
+from functools import partial
+
+from holdfast.db import Work
+from holdfast.memory import checks
+from holdfast.memory.checks import Checked, Flaw
+from holdfast.model.verdicts import Verdict
+from holdfast.model.verify import Finding
+from holdfast.upkeep.findings import RESTORE, Findings, Holds, read
+
+
+def check(context: Holds, found: Findings) -> Work[None]:
+    """Leaf, commit, tree and record: every block is what it was, every snapshot signed, every index right."""
+    yield from _pages(context, found, "blocks", checks.content)
+    yield from _pages(context, found, "commits", checks.snapshots)
+    spaces, flaws = yield from read(context, checks.names)
+    for flaw in flaws:
+        found.add(_finding(flaw))
+    for ns in spaces:
+        yield from _pages(context, found, "objects", partial(checks.tree, ns=ns))
+        yield from _pages(context, found, "indexed objects", partial(checks.index, ns=ns))
+
+
+def _pages(context: Holds, found: Findings, what: str, check: Callable[..., Checked]) -> Work[None]:
+    after: object = None
+    while True:
+        page = yield from read(context, lambda tx: check(tx, after=after))  # noqa: B023
+        found.checked[what] += page.seen
+        found.tell(f"memory: {what}", found.checked[what])
+        for flaw in page.flaws:
+            found.add(_finding(flaw))
+        if page.last is None:
+            return
+        after = page.last
+
+
+def _finding(flaw: Flaw) -> Finding:
+    return Finding(Verdict.TAMPERED, flaw.what, RESTORE, table=flaw.table, row=flaw.row)

@@ -1,0 +1,42 @@
+"""Stores whose memory is proven block by block when a test is over."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from holdfast import sync
+from holdfast.memory import checks
+from holdfast.memory.checks import Flaw
+from tests.conformance.decisions import OnStore
+
+
+def flaws(store: sync.Holdfast) -> list[Flaw]:
+    """What the checks of memory find."""
+    spaces, found = store.read(checks.names)
+    found += _all(store, checks.content) + _all(store, checks.snapshots)
+    for ns in spaces:
+        found += _all(store, partial(checks.tree, ns=ns)) + _all(store, partial(checks.index, ns=ns))
+    return found
+
+
+def _all(store: sync.Holdfast, check: Callable[..., checks.Checked]) -> list[Flaw]:
+    found, after = [], None
+    while True:
+        page = store.read(lambda tx: check(tx, after=after))  # noqa: B023
+        found += page.flaws
+        if page.last is None:
+            return found
+        after = page.last
+
+
+class OnMemory(OnStore):
+    """A store for each test; at its end every block, snapshot and index holds."""
+
+    @pytest.fixture
+    def store(self, clock: Any) -> Iterator[sync.Holdfast]:
+        with self.open(clock=clock) as store:
+            yield store
+            assert flaws(store) == []
+            assert store.check().ok
