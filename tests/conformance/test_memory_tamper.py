@@ -1,0 +1,128 @@
+"""Memory under attack: whatever is changed behind Holdfast's back, verify names it."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.crypto import cid as cids
+from holdfast.memory import commits
+from holdfast.model.verify import Finding
+from tests.conformance.places import settled
+from tests.conformance.stores import attack, attack_server, behind, copy
+
+
+def fill(store: sync.Holdfast) -> None:
+    store.objects.apply(
+        {f"o{number:02}": {"type": "t", "content": f"content {number}", "parent": "o00"} for number in range(40)}
+    )
+    store.objects.put("long", type="t", content="x" * 600_000, meta={"vector": [0.5, 0.25]})
+    store.snapshots.create("first")
+    store.objects.put("o01", type="t", content="other")
+    store.objects.delete("o02")
+    store.snapshots.create("second")
+    store.objects.put("o03", type="t", content="not in any snapshot")
+    store.values.put([{"n": number} for number in range(200)])
+    settled(store)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("memory") / "home"
+    with sync.open(home) as store:
+        fill(store)
+    assert sync.verify(home, full=True, lock=False).findings == []
+    return home
+
+
+@pytest.fixture
+def home(template: Path, tmp_path: Path) -> Path:
+    return copy(template, tmp_path / "home")
+
+
+def found(home: Path, url: str | None = None) -> list[Finding]:
+    return [each for each in sync.verify(home, url, lock=False).findings if each.verdict.locks]
+
+
+def test_a_flipped_byte_in_any_block_is_named(home: Path) -> None:
+    with behind(home) as connection:
+        places = [row[0] for row in connection.execute("SELECT rowid FROM objects")]
+        for place in places[:: max(1, len(places) // 25)]:
+            row = connection.execute("SELECT h, data FROM objects WHERE rowid = ?", (place,)).fetchall()[0]
+            raw, data = (bytes(each) for each in row if isinstance(each, bytes))
+            edited = data[:-1] + bytes([data[-1] ^ 1])
+            connection.execute("UPDATE objects SET data = ? WHERE rowid = ?", (edited, place))
+            connection.pragma("wal_checkpoint(truncate)")
+            named = {each.row for each in found(home) if each.table == "objects"}
+            assert str(cids.parse(raw)) in named
+            connection.execute("UPDATE objects SET data = ? WHERE rowid = ?", (data, place))
+
+
+def test_a_block_that_was_removed_is_named(home: Path) -> None:
+    with behind(home) as connection:
+        blocks = connection.execute("SELECT rowid, h, data FROM objects ORDER BY rowid").fetchall()
+        for place, raw, data in blocks[:: len(blocks) // 20]:
+            connection.execute("DELETE FROM objects WHERE rowid = ?", (place,))
+            findings = found(home)
+            assert findings, "something needs it"
+            connection.execute("INSERT INTO objects (rowid, h, data) VALUES (?, ?, ?)", (place, raw, data))
+
+
+def test_a_block_under_another_name_is_named(home: Path) -> None:
+    with behind(home) as connection:
+        rows = connection.execute("SELECT h, data FROM objects LIMIT 2").fetchall()
+        (one, first), (two, second) = ([bytes(each) for each in row if isinstance(each, bytes)] for row in rows)
+        connection.execute("UPDATE objects SET data = ? WHERE h = ?", (second, one))
+        connection.execute("UPDATE objects SET data = ? WHERE h = ?", (first, two))
+    assert {str(cids.parse(raw)) for raw in (one, two)} <= {each.row for each in found(home)}
+
+
+EDITS = {
+    "an older root": "UPDATE refs SET cid = (SELECT root FROM snapshots ORDER BY rev LIMIT 1) WHERE name = 'work/main'",
+    "an older head": "UPDATE refs SET cid = (SELECT cid FROM snapshots ORDER BY rev LIMIT 1) WHERE name = 'head/main'",
+    "a ref that is gone": "DELETE FROM refs WHERE name = 'head/main'",
+    "another note": "UPDATE snapshots SET note = (SELECT note FROM snapshots ORDER BY rev DESC LIMIT 1)",
+    "another root": "UPDATE snapshots SET root = (SELECT root FROM snapshots ORDER BY rev DESC LIMIT 1)",
+    "a snapshot that is gone": "DELETE FROM snapshots WHERE prev IS NULL",
+    "an index that hides an object": "DELETE FROM object_index WHERE key = 'o05'",
+    "an index with one more": "INSERT INTO object_index SELECT ns, 'zz', type, parent, cid FROM object_index LIMIT 1",
+    "an index to an older version": "UPDATE object_index SET cid = 'x' WHERE key = 'o07'",
+    "a history that ends elsewhere": "UPDATE object_versions SET cid = NULL WHERE key = 'o09'",
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_row_is_found(home: Path, name: str) -> None:
+    attack(home, EDITS[name])
+    table = EDITS[name].replace("INTO ", "UPDATE ").replace("FROM ", "UPDATE ").split("UPDATE ")[1].split()[0]
+    expected = "object_index" if table.startswith("object_") else table
+    assert expected in {each.table for each in found(home)}
+
+
+def test_a_damaged_object_is_refused_when_it_is_read(home: Path) -> None:
+    with sync.open(home) as store:
+        cid = commits.parse(store.objects.get("o05").cid)
+    with behind(home) as connection:
+        connection.execute("UPDATE objects SET data = CAST('x' AS BLOB) WHERE h = ?", (cid.raw,))
+    with sync.open(home) as store:
+        with pytest.raises(errors.ProofError):
+            store.objects.get("o05")
+        assert store.objects.get("o06").content == "content 6"
+
+
+def test_tampering_with_memory_locks_the_store(home: Path) -> None:
+    attack(home, EDITS["an older root"])
+    assert sync.verify(home).locked
+    with sync.open(home) as store, pytest.raises(errors.LockedError):
+        store.objects.put("a", type="t")
+
+
+def test_a_flipped_byte_on_a_server_is_named(tmp_path: Path, postgres_url: str) -> None:
+    home = tmp_path / "home"
+    with sync.open(home, postgres_url) as store:
+        fill(store)
+        cid = commits.parse(store.objects.get("o05").cid)
+    assert found(home, postgres_url) == []
+    flip = "set_byte(data, 0, get_byte(data, 0) # 1)"
+    attack_server(postgres_url, f"UPDATE objects SET data = {flip} WHERE h = decode('{cid.raw.hex()}', 'hex')")
+    assert str(cid) in {each.row for each in found(home, postgres_url)}

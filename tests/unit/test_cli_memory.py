@@ -1,0 +1,112 @@
+"""The commands of memory: what they print, and the codes they exit with."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from holdfast.cli.app import app
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("HOLDFAST", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def run(*words: str, code: int = 0, **options: Any) -> Result:
+    done = CliRunner().invoke(app, words, **options)
+    assert done.exit_code == code, done.output
+    return done
+
+
+def answer(*words: str, **options: Any) -> Any:
+    return json.loads(run(*words, "--json", **options).stdout)
+
+
+def test_an_object_is_put_shown_and_deleted() -> None:
+    put = answer("objects", "put", "a", "--type", "note", "--content", "hello", "--attributes", '{"n": 1.5}')
+    assert (put["content"], put["attributes"], put["version"]) == ("hello", {"n": 1.5}, 1)
+    assert answer("objects", "get", "a") == put
+    assert answer("objects", "put", "a", "--type", "note", "--content", "-", input="from stdin")["version"] == 2
+    Path("text").write_text("from a file")
+    words = ("objects", "put", "a", "--type", "note", "--file", "text", "--meta", '{"seen": 1}')
+    assert answer(*words)["content"] == "from a file"
+    assert [each["version"] for each in answer("objects", "history", "a")["versions"]] == [3, 2, 1]
+    assert answer("objects", "delete", "a") == {"deleted": "a"}
+    assert answer("objects", "list")["objects"] == []
+    run("objects", "get", "a", code=3)
+
+
+@pytest.mark.parametrize(
+    "words", [("--attributes", "x"), ("--attributes", "[]"), ("--meta", "1"), ("--file", "none"), ("--type", "")]
+)
+def test_what_cannot_be_put_is_refused(words: tuple[str, ...]) -> None:
+    run("objects", "put", "a", "--type", "t", *words, code=2)
+
+
+def test_an_expected_version_is_kept_to() -> None:
+    run("objects", "put", "a", "--type", "t", "--expected-version", "0")
+    run("objects", "put", "a", "--type", "t", "--content", "x", "--expected-version", "0", code=4)
+
+
+def test_a_tree_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    run("objects", "put", "inbox", "--type", "folder", "--child", "b", "--child", "gone")
+    run("objects", "put", "a", "--type", "note", "--content", "x\ny" * 40, "--parent", "inbox")
+    run("objects", "put", "b", "--type", "note", "--parent", "inbox")
+    run("objects", "put", "c", "--type", "note", "--parent", "b")
+    lines = run("objects", "tree").stdout.splitlines()
+    assert lines[:3] == ["inbox  folder  v1", "├─ b  note  v1", "│  └─ c  note  v1"]
+    assert lines[3].startswith("├─ a  note  v1  x\\nyx")
+    assert lines[3].endswith("…")
+    assert lines[4] == "└─ gone  (not there)"
+    assert run("objects", "tree", "inbox", "--depth", "0").stdout == "inbox  folder  v1\n└─ there is more below\n"
+    run("objects", "tree", "none", code=3)
+
+
+def test_an_empty_store_has_no_tree() -> None:
+    assert run("objects", "tree").stdout == "none\n"
+
+
+def test_a_diff_is_pleasant_to_read() -> None:
+    run("objects", "put", "a", "--type", "t", "--content", "old", "--attributes", '{"n": 1, "m": 2}')
+    run("objects", "put", "b", "--type", "t", "--content", "goes")
+    run("snapshots", "create", "-m", "first", "--author", "ada")
+    run("objects", "put", "a", "--type", "t", "--content", "new", "--attributes", '{"n": 3, "m": 2}')
+    run("objects", "delete", "b")
+    run("objects", "put", "c", "--type", "t", "--meta", '{"seen": true}')
+    assert run("snapshots", "diff").stdout.splitlines() == [
+        "~ a",
+        "    - attributes.n: 1",
+        "    + attributes.n: 3",
+        "    - content: old",
+        "    + content: new",
+        "- b",
+        "    - type: t",
+        "    - content: goes",
+        "+ c",
+        "    + type: t",
+        "    + meta: seen=yes",
+    ]
+    assert run("snapshots", "diff", "head", "head").stdout == "nothing differs\n"
+    assert "more: --after 'a'" in run("snapshots", "diff", "--limit", "1").stdout
+
+
+def test_snapshots_are_taken_listed_and_returned_to() -> None:
+    run("objects", "put", "a", "--type", "t", "--content", "old")
+    first = answer("snapshots", "create", "--message", "first")
+    run("objects", "put", "a", "--type", "t", "--content", "new")
+    back = answer("snapshots", "rollback", first["rev"], "--reason", "wrong")
+    assert (back["root"], back["reason"]) == (first["root"], "wrong")
+    assert answer("objects", "get", "a")["content"] == "old"
+    assert len(answer("snapshots", "list")["snapshots"]) == 3
+    assert answer("snapshots", "get")["cid"] == back["cid"]
+    assert answer("objects", "get", "a", "--at", first["cid"])["content"] == "old"
+    assert answer("objects", "list", "--at", first["cid"])["objects"][0]["id"] == "a"
+    run("snapshots", "get", "nothing", code=3)
