@@ -24,6 +24,7 @@ from holdfast.evidence.context import Context, Embedder
 from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder, Keys, MemoryKeys
 from holdfast.evidence.witness import level_of
+from holdfast.memory import image
 from holdfast.model.backup import Progress, Restored
 from holdfast.model.doctor import Examined, Symptom
 from holdfast.model.legacy import LegacyReport
@@ -83,6 +84,7 @@ class Store:
         found = list(self.settings.warnings)
         found += response.warnings(self.context)
         found += degraded.warnings(degraded.read(self.paths)).values()
+        found += image.warnings(self.paths)
         found += courier.warnings(self._courier, os.environ)
         if where.get("path") == MEMORY:
             found.append("the store is in memory: nothing survives the end of this process")

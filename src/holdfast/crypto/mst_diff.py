@@ -3,6 +3,8 @@
 - Changes come in the order of their keys, each once, with the old and the new value (None: not there).
 - Equal subtrees are skipped by their CID: the cost follows the changes, not the trees.
 - `apply(a, {key: new …})` of all changes from a to b gives b.
+- `fresh` names what a holder of the old tree lacks of the new one, a node before what is below it; perhaps a few blocks
+  more. What it gives depends on the two trees alone.
 """
 
 from collections.abc import Iterator
@@ -27,8 +29,32 @@ _Subtree: TypeAlias = tuple[CID, Span]
 
 def diff(get: Get, old: CID, new: CID) -> Iterator[Change]:
     """The changes that lead from one tree to another."""
+    for step in _steps(get, old, new):
+        if isinstance(step, Change):
+            yield step
+
+
+class Fresh(NamedTuple):
+    """A block of a new tree: one of its nodes, or the value of a key."""
+
+    cid: CID
+    is_node: bool
+
+
+def fresh(get: Get, old: CID, new: CID) -> Iterator[Fresh]:
+    """The blocks that lead from one tree to another."""
+    for step in _steps(get, old, new):
+        if isinstance(step, CID):
+            yield Fresh(step, True)
+        elif step.new is not None:
+            yield Fresh(step.new, False)
+
+
+def _steps(get: Get, old: CID, new: CID) -> Iterator[Change | CID]:
+    """Changes, and the nodes of the new tree that were looked into on the way."""
     if old == new:
         return
+    yield new
     left, right = _Cursor(get, old), _Cursor(get, new)
     while left.waiting or right.waiting:
         below, above = left.subtree(), right.subtree()
@@ -38,8 +64,10 @@ def diff(get: Get, old: CID, new: CID) -> Iterator[Change]:
         elif below and (not above or below[1].layer >= above[1].layer):
             left.descend(below)
             if above and above[1].layer == below[1].layer:
+                yield above[0]
                 right.descend(above)
         elif above:
+            yield above[0]
             right.descend(above)
         else:
             change = _compare(left, right)

@@ -18,7 +18,6 @@ from holdfast.db import Tx, sql
 from holdfast.errors import FormatError, HoldfastError, NotFoundError
 from holdfast.evidence import keys
 from holdfast.memory import commits, edits, records, refs
-from holdfast.memory.edits import View
 from holdfast.memory.records import OBJECT
 from holdfast.model.keys import Key
 
@@ -128,7 +127,7 @@ def _wrong(tx: Tx, row: tuple[Any, ...], ring: dict[str, Key]) -> str:
     formats.verify(made, public)
     key = ring.get(public.keyid)
     if key is None:
-        taken = leaf is not None and '"t":"legacy_import"' in leaf
+        taken = leaf is not None and f'"t":"{commits.IMPORTED}"' in leaf
         return "" if taken else "signed by a key that is no memory key of this store"
     return "" if key.trusted_at(index) else f"the memory key does not count from leaf {key.revoked_from} on"
 
@@ -145,7 +144,7 @@ def names(tx: Tx) -> tuple[list[str], list[Flaw]]:
             try:
                 if ref.name == edits.ref_name(ref.ns):
                     found.append(ref.ns)
-                    mst.fetch_root(View(tx, ref.cid).get, ref.cid)
+                    mst.fetch_root(edits.view(tx, ref.cid).get, ref.cid)
                 else:
                     commits.get(tx, str(ref.cid), ns=ref.ns)
             except (HoldfastError, NotFoundError) as error:
@@ -165,7 +164,7 @@ _ROWS = sql("SELECT key, cid FROM object_index WHERE ns = :ns AND key > :after O
 
 def tree(tx: Tx, ns: str, after: str | None) -> Checked:
     """One page of a tree: history and index say of each object what the tree says."""
-    view = View(tx, edits.root(tx, ns))
+    view = edits.view(tx, edits.root(tx, ns))
     start = OBJECT if after is None else after + "\x00"
     page: list[tuple[str, CID]] = []
     for item in mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"):
@@ -184,7 +183,7 @@ def tree(tx: Tx, ns: str, after: str | None) -> Checked:
 
 def index(tx: Tx, ns: str, after: str | None) -> Checked:
     """One page of an index: the tree has every object that it has."""
-    view = View(tx, edits.root(tx, ns))
+    view = edits.view(tx, edits.root(tx, ns))
     rows = tx.all(_ROWS, ns=ns, after=after or "", limit=_PAGE)
     flaws = [
         Flaw("object_index", key, "the index has an object that the tree has not")

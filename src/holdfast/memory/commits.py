@@ -29,10 +29,12 @@ from holdfast.memory.edits import MAIN
 from holdfast.model.memory import Snapshot
 from holdfast.model.times import to_micros
 
+IMPORTED: Final = "legacy_import"
+"""The leaf of a snapshot that another store took: the log saw it arrive, not happen."""
 NEWEST: Final = "head"
 """What stands for the newest snapshot wherever one is asked for."""
 SNAPSHOTS: Final = Projection("snapshots", 1, ("id", "ns", "cid", "root", "rev", "prev", "note", "created_at"))
-covered.register(SNAPSHOTS, kinds=("snapshot",), key="id")
+covered.register(SNAPSHOTS, kinds=("snapshot", IMPORTED), key="id")
 _LONGEST: Final = 10_000
 
 
@@ -110,7 +112,7 @@ def create(tx: Tx, signer: Signer, note: Note, *, expected: str | None = None, n
     return record(tx, cids.of(block), made, note, at=tx.now, ns=ns)
 
 
-def record(tx: Tx, cid: CID, made: Commit, note: Note, *, at: str, ns: str) -> Snapshot:
+def record(tx: Tx, cid: CID, made: Commit, note: Note, *, at: str, ns: str, kind: str = "snapshot") -> Snapshot:
     """The row of a commit whose block is there, with its note and its leaf."""
     noted, data = encode_note(cid, note)
     blocks.put(tx, {noted: data})
@@ -124,7 +126,7 @@ def record(tx: Tx, cid: CID, made: Commit, note: Note, *, at: str, ns: str) -> S
         "note": str(noted),
         "created_at": at,
     }
-    mark = leaves.stamp(tx, "snapshot", SNAPSHOTS, row, ns=ns)
+    mark = leaves.stamp(tx, kind, SNAPSHOTS, row, ns=ns)
     tx.execute(_ADD, **row, **mark._asdict(), expect=1)
     return shown(tx, (row["ns"], row["cid"], row["note"], row["created_at"]))
 
@@ -156,6 +158,11 @@ def get(tx: Tx, snapshot: str = NEWEST, *, ns: str = MAIN) -> Snapshot:
     if row is None:
         raise NotFoundError(f"there is no snapshot {snapshot}", snapshot=snapshot, ns=ns)
     return shown(tx, row)
+
+
+def is_known(tx: Tx, cid: CID, *, ns: str) -> bool:
+    """Whether a commit is a snapshot of this namespace."""
+    return tx.one(_BY_CID, ns=ns, cid=str(cid)) is not None
 
 
 def root_of(tx: Tx, snapshot: str, *, ns: str) -> CID:

@@ -8,14 +8,13 @@ Rules:
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Any, Final
 
 from holdfast.content import blocks
 from holdfast.crypto import cid as cids
 from holdfast.crypto import mst, mst_diff, mst_edit
 from holdfast.crypto.cid import CID
-from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Nodes
+from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdfast.db import Tx, sql
 from holdfast.errors import FormatError, InvalidInputError, ProofError
 from holdfast.memory import records, refs
@@ -38,17 +37,16 @@ def root(tx: Tx, ns: str) -> CID:
     return EMPTY_ROOT if found is None else found.cid
 
 
+def view(tx: Tx, top: CID) -> "View":
+    """A tree of the store, to read from."""
+    return View(blocks.getter(tx), top)
+
+
 class View:
-    """A tree to read from."""
+    """A tree to read from, wherever its blocks are; the empty tree needs none."""
 
-    def __init__(self, tx: Tx, top: CID) -> None:
-        self.tx, self.root = tx, top
-
-    @cached_property
-    def get(self) -> Nodes:
-        """Blocks of the store; the empty tree needs none."""
-        plain = blocks.getter(self.tx)
-        return Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else plain(cid))
+    def __init__(self, get: Get, top: CID) -> None:
+        self.get, self.root = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid)), top
 
     def find(self, key: str) -> CID | None:
         """The block that a key stands for."""
@@ -72,7 +70,7 @@ class View:
         return meta
 
 
-def block(get: mst.Get, cid: CID) -> bytes:
+def block(get: Get, cid: CID) -> bytes:
     """A block that must be there, hashed."""
     data = get(cid)
     if data is None:
@@ -87,7 +85,8 @@ class Edit(View):
     def __init__(self, tx: Tx, ns: str) -> None:
         self.ns = ns
         self.ref: Ref | None = refs.hold(tx, ref_name(ns))
-        super().__init__(tx, EMPTY_ROOT if self.ref is None else self.ref.cid)
+        super().__init__(blocks.getter(tx), EMPTY_ROOT if self.ref is None else self.ref.cid)
+        self.tx = tx
         self.changes: dict[str, CID | None] = {}
         self.blocks: dict[CID, bytes] = {}
         self.known: dict[CID, Record] = {}

@@ -35,7 +35,7 @@ def roots(tx: Tx, *, limit: int = 1_000, ns: str = MAIN) -> tuple[Object, ...]:
 def subtree(tx: Tx, id: str, *, depth: int = DEPTH, limit: int = MOST, at: str | None = None, ns: str = MAIN) -> Branch:
     """An object with all that lies below it, now or in a snapshot."""
     _check(depth, limit)
-    growing = _Growing(objects.view_at(tx, at, ns), now=at is None, limit=limit, ns=ns)
+    growing = _Growing(objects.view_at(tx, at, ns), tx if at is None else None, limit, ns)
     return growing.branch(_begin(growing.view, id), depth)
 
 
@@ -69,9 +69,9 @@ def _check(depth: int, limit: int) -> None:
 class _Growing:
     """A subtree being gathered."""
 
-    def __init__(self, view: View, *, now: bool, limit: int, ns: str) -> None:
+    def __init__(self, view: View, tx: Tx | None, limit: int, ns: str) -> None:
         self.view, self.left, self.ns = view, limit, ns
-        self.family = objects.Family(view, now=now, ns=ns)
+        self.family = objects.Family(view, tx, ns)
         self.met: set[str] = set()
 
     def branch(self, key: str, depth: int) -> Branch:

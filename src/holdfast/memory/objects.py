@@ -113,7 +113,7 @@ def settle(edit: Edit, id: str, draft: Draft | None) -> None:
 
 def _rebase(edit: Edit, wanted: dict[str, Draft | None], base: CID, resolve: Resolve | None) -> dict[str, Draft | None]:
     """The changes as they apply to the tree that is there now."""
-    old, mine, conflicts = View(edit.tx, base), dict(wanted), []
+    old, mine, conflicts = edits.view(edit.tx, base), dict(wanted), []
     for id, draft in wanted.items():
         key = records.key_of(id)
         if old.find(OBJECT + key) == edit.find(OBJECT + key):
@@ -212,20 +212,21 @@ def get(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> Object:
 
 def at(tx: Tx, snapshot: str, *, after: str = "", limit: int = 100, ns: str = MAIN) -> ObjectPage:
     """The objects of a snapshot, in the order of their keys, a page at a time."""
-    return _page(view_at(tx, snapshot, ns), after, limit, ns)
+    return page(view_at(tx, snapshot, ns), after, limit, ns)
 
 
 def list(tx: Tx, *, after: str = "", limit: int = 100, ns: str = MAIN) -> ObjectPage:
     """The objects there are now, in the order of their keys, a page at a time."""
-    return _page(view_at(tx, None, ns), after, limit, ns)
+    return page(view_at(tx, None, ns), after, limit, ns)
 
 
 def view_at(tx: Tx, snapshot: str | None, ns: str) -> View:
     """The tree as it is now, or as it was in a snapshot."""
-    return View(tx, edits.root(tx, ns) if snapshot is None else commits.root_of(tx, snapshot, ns=ns))
+    return edits.view(tx, edits.root(tx, ns) if snapshot is None else commits.root_of(tx, snapshot, ns=ns))
 
 
-def _page(view: View, after: str, limit: int, ns: str) -> ObjectPage:
+def page(view: View, after: str, limit: int, ns: str) -> ObjectPage:
+    """Some objects of a tree, in the order of their keys."""
     if not 1 <= limit <= MOST:
         raise InvalidInputError(f"a page has 1 to {MOST} objects", limit=limit)
     start = OBJECT + records.key_of(after) + "\x00" if after else OBJECT
@@ -246,21 +247,21 @@ def children(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> tuple
     key = records.key_of(id)
     if view.find(OBJECT + key) is None:
         raise _absent(id)
-    below = Family(view, now=at is None, ns=ns).of(read(view, key, ns))
+    below = Family(view, tx if at is None else None, ns).of(read(view, key, ns))
     return tuple(read(view, each, ns) for each in below if view.find(OBJECT + each))
 
 
 class Family:
     """Who is below whom: an index knows of the present; of a snapshot, all records are read once."""
 
-    def __init__(self, view: View, *, now: bool, ns: str) -> None:
-        self.view, self.now, self.ns = view, now, ns
+    def __init__(self, view: View, tx: Tx | None, ns: str) -> None:
+        self.view, self.tx, self.ns = view, tx, ns
 
     def of(self, parent: Object) -> builtins.list[str]:
         """The keys of an object's children: those it names, in their order, then those that name it."""
         key = records.key_of(parent.id)
-        if self.now:
-            others = sorted(row[0] for row in self.view.tx.all(_CHILDREN, ns=self.ns, key=key, limit=10 * MOST))
+        if self.tx is not None:
+            others = sorted(row[0] for row in self.tx.all(_CHILDREN, ns=self.ns, key=key, limit=10 * MOST))
         else:
             others = self._read.get(key, [])
         return [*dict.fromkeys((*(records.key_of(child) for child in parent.children), *others))]

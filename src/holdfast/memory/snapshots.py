@@ -24,7 +24,7 @@ from holdfast.db import Tx, Work, Write, ask, sql
 from holdfast.errors import InvalidInputError, MergeConflictError
 from holdfast.evidence import keys
 from holdfast.evidence.context import Context
-from holdfast.memory import commits, edits, objects, records
+from holdfast.memory import arrivals, commits, edits, objects, records
 from holdfast.memory.commits import NEWEST, Note
 from holdfast.memory.edits import MAIN, Edit, View
 from holdfast.memory.objects import MOST
@@ -76,7 +76,7 @@ def diff(tx: Tx, old: str = NEWEST, new: str = WORK, *, after: str = "", limit: 
     """How one state differs from another, object by object: snapshots, or `work` for what is there now."""
     if not 1 <= limit <= MOST:
         raise InvalidInputError(f"a page has 1 to {MOST} differences", limit=limit)
-    left, right = (View(tx, _root(tx, state, ns)) for state in (old, new))
+    left, right = (edits.view(tx, _root(tx, state, ns)) for state in (old, new))
     start = records.key_of(after) if after else ""
     keys = sorted({change.key.partition("/")[2] for change in mst_diff.diff(right.get, left.root, right.root)})
     found = []
@@ -125,7 +125,7 @@ def rollback(
     def back(tx: Tx) -> Snapshot:
         target = commits.get(tx, to, ns=ns)
         edit = Edit(tx, ns)
-        if _unsaved(tx, ns):
+        if arrivals.unsaved(tx, ns) or commits.head(tx, ns) is None:
             before = Note(author=author, message=f"before the return to {target.rev}", reason=reason)
             commits.create(tx, signer, before, ns=ns)
         edit.become(commits.root_of(tx, target.cid, ns=ns))
@@ -134,11 +134,6 @@ def rollback(
         return commits.create(tx, signer, note, ns=ns)
 
     return (yield from ask(Write(back)))
-
-
-def _unsaved(tx: Tx, ns: str) -> bool:
-    head = commits.head(tx, ns)
-    return head is None or commits.read(tx, head).data != edits.root(tx, ns)
 
 
 # --- bringing together -------------------------------------------------------------------------------------------
@@ -175,7 +170,7 @@ def merge(
 
 def _bring(edit: Edit, base: CID, theirs: CID, resolve: Resolve | None) -> None:
     """Three-way: what they changed since the base is taken over where we left it as it was."""
-    old, new = View(edit.tx, base), View(edit.tx, theirs)
+    old, new = edits.view(edit.tx, base), edits.view(edit.tx, theirs)
     conflicts = []
     for key, changes in _by_object(mst_diff.diff(edit.get, base, theirs)):
         both = [each for each in changes if _clashes(edit, each)]

@@ -126,3 +126,41 @@ class Diff(Plain):
     new: str
     differences: tuple[Difference, ...]
     next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived(Value):
+    """What became of a state that came from outside: `same`, `forward`, or `forced`, and how much of it was new."""
+
+    how: str
+    head: str
+    rev: str
+    snapshots: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dumped(Value):
+    """An image that was written: its manifest, its head, and what it cost."""
+
+    path: str
+    head: str
+    rev: str
+    kind: str
+    """`base`, `delta`, or `nothing` where the newest image was up to date."""
+    bytes: int
+    blocks: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Value):
+    """An image that was loaded: which one, what became of it, and what is not as it should be."""
+
+    path: str
+    head: str
+    rev: str
+    how: str
+    snapshots: int
+    blocks: int
+    degraded: tuple[str, ...]

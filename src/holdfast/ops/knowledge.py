@@ -4,7 +4,7 @@ from typing import Generic
 
 from holdfast.content import values
 from holdfast.faces import Face, Noun, Reads, RunsWith, Writes
-from holdfast.memory import graph, objects, snapshots
+from holdfast.memory import graph, image, objects, snapshots
 
 
 class Values(Noun[Face]):
@@ -51,6 +51,14 @@ class Snapshots(Noun[Face]):
     merge = RunsWith(snapshots.merge)
 
 
+class Image(Noun[Face]):
+    """All that is known, in files that load in an instant."""
+
+    dump = RunsWith(image.dump)
+    load = RunsWith(image.load)
+    open = RunsWith(image.open)
+
+
 class Knowledge(Generic[Face]):
     """The nouns of memory, shown by a face."""
 
@@ -59,3 +67,4 @@ class Knowledge(Generic[Face]):
         self.objects = Objects(face)
         self.graph = Graph(face)
         self.snapshots = Snapshots(face)
+        self.image = Image(face)

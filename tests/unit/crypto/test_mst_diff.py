@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from holdfast.crypto import mst, mst_edit
 from holdfast.crypto.cid import CID
-from holdfast.crypto.mst_diff import Change, diff
+from holdfast.crypto.mst_diff import Change, diff, fresh
 from tests.fixtures import load
 
 from .blocks import CIDS, ITEMS, TREE_KEYS, leaf
@@ -81,3 +81,15 @@ def test_everything_and_nothing_differ_by_everything() -> None:
     old, new, get = both({}, items)
     assert [change.key for change in diff(get, old.root, new.root)] == sorted(items)
     assert all(change.new is None for change in diff(get, new.root, old.root))
+
+
+@given(ITEMS, ITEMS)
+def test_who_has_the_old_tree_and_what_is_fresh_has_the_new_one(left: dict[str, CID], right: dict[str, CID]) -> None:
+    old, new, get = both(left, right)
+    found = list(fresh(get, old.root, new.root))
+    nodes = {each.cid for each in found if each.is_node}
+    held = {**old.blocks, **{cid: new.blocks[cid] for cid in nodes}}
+    assert dict(mst.walk(held.get, new.root)) == right
+    assert {each.cid for each in found if not each.is_node} >= set(right.values()) - set(left.values())
+    if old.root != new.root:
+        assert found[0].cid == new.root

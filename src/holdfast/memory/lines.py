@@ -1,0 +1,198 @@
+"""A line of commits as a stream of blocks, and back: what images and archives are made of.
+
+Rules:
+- The stream is that of the commits from the oldest on: each commit, its note, then what its tree has that the one
+  before had not (a node before what is below it, a record where its key is), then what records lead to, as far as it
+  is here. The same line gives the same stream, wherever it begins to be written.
+- A line that arrives is believed only as a whole: every block is what its CID names, every commit is signed, the chain
+  leads to its first commit or to one that is here, and every tree is complete.
+- Nothing of a line that is not whole is written anywhere.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from holdfast.content import blocks
+from holdfast.crypto import cid as cids
+from holdfast.crypto import commit as formats
+from holdfast.crypto import didkey, mst_diff
+from holdfast.crypto.cid import CID
+from holdfast.crypto.commit import Commit
+from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
+from holdfast.db import Tx, sql
+from holdfast.errors import FormatError, HoldfastError, ProofError
+from holdfast.memory import checks, commits, records
+from holdfast.memory.commits import Note
+
+LONGEST: Final = 1_000_000
+_LINK: Final = b"\xd8\x2a"
+
+
+class Step(NamedTuple):
+    """One commit of a line, and its note where there is one."""
+
+    cid: CID
+    commit: Commit
+    note: CID | None
+
+
+_NOTE = sql("SELECT note FROM snapshots WHERE ns = :ns AND cid = :cid")
+
+
+def back(tx: Tx, head: CID, *, ns: str, until: CID | None = None, most: int = LONGEST) -> list[Step]:
+    """The commits from the first (or the one after `until`) to the head, the oldest first."""
+    found: list[Step] = []
+    cid: CID | None = head
+    while cid is not None and cid != until and len(found) < most:
+        commit = commits.read(tx, cid)
+        row = tx.one(_NOTE, ns=ns, cid=str(cid))
+        found.append(Step(cid, commit, None if row is None else commits.parse(row[0])))
+        cid = commit.prev
+    return found[::-1]
+
+
+def stream(get: Get, line: list[Step], before: CID = EMPTY_ROOT) -> Iterator[tuple[CID, bytes]]:
+    """The blocks of a line whose first commit follows the tree `before`; the same block may come twice."""
+    nodes = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid), memory=256)
+    for step in line:
+        yield step.cid, _held(get, step.cid)
+        if step.note is not None:
+            yield step.note, _held(get, step.note)
+        if step.commit.data == EMPTY_ROOT:
+            yield EMPTY_ROOT, EMPTY_BLOCK
+        for cid, is_node in mst_diff.fresh(nodes, before, step.commit.data):
+            if cid == EMPTY_ROOT:
+                continue
+            data = _held(get, cid)
+            yield cid, data
+            if not is_node and _LINK in data:
+                yield from _beyond(get, data)
+        before = step.commit.data
+
+
+def _beyond(get: Get, data: bytes) -> Iterator[tuple[CID, bytes]]:
+    """What a record leads to, as far as it is here."""
+    waiting, met = [*records.links(data)], set[CID]()
+    while waiting:
+        cid = waiting.pop()
+        if cid in met or not cid.plain:
+            continue
+        met.add(cid)
+        found = get(cid)
+        if found is None:
+            continue
+        cids.verify(cid, found)
+        yield cid, found
+        if cid.raw.startswith(cids.CBOR_PREFIX) and _LINK in found:
+            waiting += records.links(found)
+
+
+def _held(get: Get, cid: CID) -> bytes:
+    data = get(cid)
+    if data is None:
+        raise ProofError("a block is missing", cid=str(cid))
+    cids.verify(cid, data)
+    return data
+
+
+# --- arriving ----------------------------------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """A line that was verified: its commits, the oldest first, their notes, and all of its blocks."""
+
+    steps: list[Step]
+    notes: dict[CID, Note]
+    blocks: Mapping[CID, bytes]
+
+    @property
+    def head(self) -> Step:
+        """The newest commit."""
+        return self.steps[-1]
+
+
+def verify(
+    head: CID, held: Mapping[CID, bytes], here: Get, *, progress: Callable[[int, int], None] | None = None
+) -> Line:
+    """A line from blocks that are known to be what their CIDs name; `here` is what the store has already."""
+    notes = _notes(held)
+    steps: list[Step] = []
+    cid: CID | None = head
+    while cid is not None:
+        data = held.get(cid)
+        if data is None:
+            if here(cid) is None:
+                raise ProofError("the line of commits is cut: one is missing", cid=str(cid))
+            break
+        commit = formats.parse(data)
+        formats.verify(commit, didkey.parse(commit.did))
+        steps.append(Step(cid, commit, notes[cid][0] if cid in notes else None))
+        cid = commit.prev
+    if not steps:
+        raise FormatError("the head is no commit of this line", cid=str(head))
+    steps.reverse()
+    if any(one.commit.rev >= two.commit.rev for one, two in pairwise(steps)):
+        raise FormatError("the commits of the line are not in the order of their revs", head=str(head))
+    before = EMPTY_ROOT if cid is None else formats.parse(_held(here, cid)).data
+    _walk(held, here, steps, before, progress)
+    return Line(steps, {at: note for at, (_, note) in notes.items()}, held)
+
+
+def _walk(
+    held: Mapping[CID, bytes], here: Get, steps: list[Step], before: CID, progress: Callable[[int, int], None] | None
+) -> None:
+    """Every tree is complete: its nodes in their places, a block for every key."""
+    get = Nodes(lambda cid: held.get(cid) or (EMPTY_BLOCK if cid == EMPTY_ROOT else here(cid)), memory=1 << 16)
+    seen = 0
+    for step in steps:
+        for cid, is_node in mst_diff.fresh(get, before, step.commit.data):
+            seen += 1
+            if not is_node:
+                _check_value(held, here, cid)
+            if progress is not None and seen % 1000 == 0:
+                progress(seen, len(held))
+        before = step.commit.data
+
+
+def _check_value(held: Mapping[CID, bytes], here: Get, cid: CID) -> None:
+    """A record is there, with the pieces of its content."""
+    data = held.get(cid)
+    if data is None:
+        data = here(cid)
+    if data is None:
+        raise ProofError("a record is missing", cid=str(cid))
+    if _LINK in data and cid.raw.startswith(cids.CBOR_PREFIX):
+        for link in checks.needs(cid, data):
+            if link not in held and here(link) is None:
+                raise ProofError("a piece of a record is missing", cid=str(link))
+
+
+def _notes(held: Mapping[CID, bytes]) -> dict[CID, tuple[CID, Note]]:
+    """The notes among the blocks, by the commit they are on: each follows its commit."""
+    found: dict[CID, tuple[CID, Note]] = {}
+    last: CID | None = None
+    for cid, data in held.items():
+        if last is not None:
+            try:
+                about, note = commits.decode_note(data)
+            except HoldfastError:
+                about = None
+            if about == last:
+                found[last] = (cid, note)
+        last = cid if data.startswith(_COMMIT) else None
+    return found
+
+
+_COMMIT: Final = b"\xa6cdidx"
+"""How a commit begins: a map of six, its first key `did` with a text of 24 bytes or more."""
+
+
+class Source:
+    """Blocks of a store across transactions: each page of a long walk has one of its own."""
+
+    tx: Tx
+
+    def __call__(self, cid: CID) -> bytes | None:
+        """See Get."""
+        return blocks.find(self.tx, cid)
