@@ -32,6 +32,7 @@ from holdfast.cli import (
     erase,
     escalations,
     flows,
+    image,
     imports,
     init,
     keys,
@@ -160,6 +161,7 @@ app.add_typer(sessions.app, name="sessions")
 app.add_typer(sweep.app, name="sweep")
 app.add_typer(objects.app, name="objects")
 app.add_typer(snapshots.app, name="snapshots")
+app.add_typer(image.app, name="image")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 app.add_typer(witness.app, name="witness")

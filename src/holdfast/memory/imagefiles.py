@@ -27,7 +27,7 @@ from holdfast.crypto import canonical, car, didkey, dsse, varint
 from holdfast.crypto import cid as cids
 from holdfast.crypto.cid import CID
 from holdfast.crypto.keys import PublicKey, Signer
-from holdfast.errors import FormatError, ImageCorruptError, NotFoundError, UnknownKeyError
+from holdfast.errors import FormatError, ImageCorruptError, NotFoundError, ProofError, UnknownKeyError
 
 PAYLOAD_TYPE: Final = "application/vnd.holdfast.image+json"
 MANIFEST: Final = ".image.json"
@@ -218,9 +218,13 @@ class Lazy:
             raise _lost(path) from error
 
     def __call__(self, cid: CID) -> bytes | None:
-        """A block, hashed; None where no part of the image has it."""
+        """A block, hashed; None where no part of the image has it, whatever an index says."""
         for part in self._parts:
             data = part.find(cid)
+            if data is not None:
+                return data
+        for part in self._parts:
+            data = part.find_anew(cid)
             if data is not None:
                 return data
         return None
@@ -239,8 +243,12 @@ class _Mapped:
             if os.fstat(file.fileno()).st_size != part.size:
                 raise ImageCorruptError(f"{path} has another length than its manifest says", path=str(path))
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._index = self._load_index(part.size)
-        self._count = (len(self._index) - len(_MAGIC) - 8) // _ENTRY.size
+        self._size = part.size
+        self._use(self._load_index(part.size))
+
+    def _use(self, index: "mmap.mmap | bytes") -> None:
+        self._index = index
+        self._count = (len(index) - len(_MAGIC) - 8) // _ENTRY.size
 
     def __enter__(self) -> "_Mapped":
         return self
@@ -276,14 +284,34 @@ class _Mapped:
         return b"".join([_MAGIC, size.to_bytes(8, "big"), *rows])
 
     def find(self, cid: CID) -> bytes | None:
+        """A block by the index; None where that leads nowhere, or to something else."""
+        place = self._place(cid)
+        if place is None:
+            return None
+        data = self._data[place[0] : place[0] + place[1]]
+        try:
+            cids.verify(cid, data)
+        except ProofError:
+            if isinstance(self._index, bytes):  # its own, so it is the block that is damaged
+                raise
+            return None
+        return data
+
+    def find_anew(self, cid: CID) -> bytes | None:
+        """A block by an index of our own, where the one beside the file did not help."""
+        if isinstance(self._index, bytes):
+            return None
+        self._index.close()
+        self._use(self._scan(self._size))
+        return self.find(cid)
+
+    def _place(self, cid: CID) -> tuple[int, int] | None:
         low, high, first = 0, self._count, len(_MAGIC) + 8
         while low < high:
             middle = (low + high) // 2
             raw, at, length = _ENTRY.unpack_from(self._index, first + middle * _ENTRY.size)
             if raw == cid.raw:
-                data = self._data[at : at + length]
-                cids.verify(cid, data)
-                return data
+                return at, length
             if raw < cid.raw:
                 low = middle + 1
             else:

@@ -1,0 +1,57 @@
+"""`holdfast image`: all that is known, in files that load in an instant."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.bar import bar
+from holdfast.cli.call import Call, Namespace, command, options
+from holdfast.model.memory import Dumped, Loaded
+
+app = typer.Typer(
+    help="Write an image of all objects with their history, and load the newest good one.",
+    epilog="Example: holdfast image dump",
+    no_args_is_help=True,
+)
+app.callback()(options)
+
+
+class How(StrEnum):
+    """How an image is verified."""
+
+    full = "full"
+    lazy = "lazy"
+
+
+@command(app, example="holdfast image dump /mnt/usb/memory")
+def dump(
+    call: Call,
+    path: Annotated[str | None, typer.Argument(help="The folder to write to; the store's own if left out.")] = None,
+    keep: Annotated[int, typer.Option("--keep", help="How many images to keep.")] = 3,
+    ns: Namespace = "main",
+) -> Dumped:
+    """Write what changed since the last image; takes a snapshot first if anything is in none."""
+    with call.open() as store, bar() as tell:
+        return store.image.dump(path, keep=keep, ns=ns, progress=tell)
+
+
+@command(app, example="holdfast image load --verify lazy")
+def load(
+    call: Call,
+    *,
+    path: Annotated[
+        str | None, typer.Argument(help="A folder of images or one manifest; the store's own if left out.")
+    ] = None,
+    verify: Annotated[
+        How, typer.Option("--verify", help="lazy: believe an image whose head is here already.")
+    ] = How.full,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if it is older, or other changes are here; they stay in a snapshot.")
+    ] = False,
+    did: Annotated[str | None, typer.Option("--did", help="Trust this key: for an image of another store.")] = None,
+    ns: Namespace = "main",
+) -> Loaded:
+    """Take the newest good image over; a damaged one is put aside, and said so."""
+    with call.open() as store, bar() as tell:
+        return store.image.load(path, verify=verify.value, force=force, did=did, ns=ns, progress=tell)
