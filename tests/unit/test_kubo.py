@@ -52,6 +52,8 @@ CALLS: dict[str, Callable[[Kubo], object]] = {
     "add": lambda kubo: kubo.add(b"x", pin=False),
     "cat": lambda kubo: kubo.cat(CID).read(1 << 20),
     "pin": lambda kubo: kubo.pin(CID),
+    "dag import": lambda kubo: kubo.dag_import(b"x"),
+    "dag export": lambda kubo: kubo.dag_export(CID).read(1 << 20),
     "unpin": lambda kubo: kubo.unpin(CID),
 }
 ANSWERS = {

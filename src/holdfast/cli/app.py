@@ -20,6 +20,7 @@ from typer.main import get_command
 
 from holdfast.cli import (
     agents,
+    archive,
     audit,
     backup,
     battles,
@@ -162,6 +163,7 @@ app.add_typer(sweep.app, name="sweep")
 app.add_typer(objects.app, name="objects")
 app.add_typer(snapshots.app, name="snapshots")
 app.add_typer(image.app, name="image")
+app.add_typer(archive.app, name="archive")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 app.add_typer(witness.app, name="witness")

@@ -87,7 +87,9 @@ def command(
         parameters = [each.replace(kind=each.KEYWORD_ONLY) for each in (*own, *shared.values())]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        app.command(handler.__name__.replace("_", "-"), help=handler.__doc__, epilog=f"Example: {example}")(run)
+        app.command(handler.__name__.rstrip("_").replace("_", "-"), help=handler.__doc__, epilog=f"Example: {example}")(
+            run
+        )
         return handler
 
     return register

@@ -45,10 +45,30 @@ class Kubo:
         """Give the node a file; its CID. Unless pinned, the node may forget it."""
         return self._told("add", "Hash", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
 
+    def dag_import(self, content: bytes | IO[bytes]) -> list[str]:
+        """Give the node the blocks of a CAR; the roots it says it took. Nothing is pinned by that."""
+        asked = {"pin-roots": "false", "silent": "false", "stats": "false", "allow-big-block": "false"}
+        roots: list[str] = []
+        for line in self._lines("dag/import", files={"path": ("archive.car", content)}, **asked):
+            told = line.get("Root")
+            if isinstance(told, dict):
+                if told.get("PinErrorMsg"):  # under status 200
+                    raise UnreachableError(f"{self.url}: {str(told['PinErrorMsg'])[:200]}", url=self.url)
+                named = told.get("Cid")
+                roots.append(str(named.get("/") if isinstance(named, dict) else named))
+        return roots
+
+    def dag_export(self, cid: str) -> "Cat":
+        """All blocks below a CID as a CAR, as they come; FileNotFoundError where the node knows that there are none."""
+        return self._stream("dag/export", cid)
+
     def cat(self, cid: str) -> "Cat":
         """The bytes of a file, as they come; FileNotFoundError where the node knows that there is none."""
+        return self._stream("cat", cid)
+
+    def _stream(self, call: str, cid: str) -> "Cat":
         with self._translated():
-            request = self._client.build_request("POST", "cat", params={"arg": cid})
+            request = self._client.build_request("POST", call, params={"arg": cid})
             answer = self._client.send(request, stream=True)
             if answer.status_code != httpx.codes.OK:
                 answer.read()
@@ -81,15 +101,22 @@ class Kubo:
 
     def _ask(self, call: str, *, files: Any = None, **params: Any) -> dict[str, Any]:
         """One call; its answer is the last of its lines."""
+        told = self._lines(call, files=files, **params)
+        if not told:
+            raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url)
+        return told[-1]
+
+    def _lines(self, call: str, *, files: Any = None, **params: Any) -> list[dict[str, Any]]:
+        """One call, and every line of its answer."""
         with self._translated():
             answer = self._client.post(call, params=params, files=files)
             if answer.status_code != httpx.codes.OK:
                 self._refuse(answer)
-            try:
-                told = json.loads(answer.text.strip().rpartition("\n")[2])
-            except ValueError as error:
-                raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url) from error
-        if not isinstance(told, dict):
+        try:
+            told = [json.loads(line) for line in answer.text.splitlines() if line.strip()]
+        except ValueError as error:
+            raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url) from error
+        if not all(isinstance(line, dict) for line in told):
             raise UnreachableError(f"{self.url}: {call} gave no object", url=self.url)
         return told
 

@@ -74,7 +74,7 @@ def _put(tx: Tx, line: Line) -> int:
     """Write the blocks that the line needs, in batches; how many."""
     here = blocks.getter(tx)
     first = line.steps[0].commit.prev
-    before = EMPTY_ROOT if first is None else commits.read(tx, first).data
+    before = EMPTY_ROOT if first is None or here(first) is None else commits.read(tx, first).data
     count = 0
     for batch in _batches(lines.stream(lambda cid: line.blocks.get(cid) or here(cid), line.steps, before)):
         blocks.put(tx, batch)

@@ -85,10 +85,7 @@ def needs(cid: CID, data: bytes) -> Iterator[CID]:
     elif len(found) == 1:
         yield from (link for kind, link in found.items() if kind != "value" and isinstance(link, CID))
     elif "sig" in found:
-        made = formats.parse(data)
-        yield made.data
-        if made.prev is not None:
-            yield made.prev
+        yield formats.parse(data).data  # what came before it has a row of its own
     elif "content" in found and isinstance(pieces := records.decode(data).content, records.Pieces):
         yield from pieces.links
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from holdfast.content import blocks
 from holdfast.crypto import cid as cids
 from holdfast.crypto import commit as formats
-from holdfast.crypto import didkey, mst_diff
+from holdfast.crypto import didkey, mst, mst_diff
 from holdfast.crypto.cid import CID
 from holdfast.crypto.commit import Commit
 from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
@@ -113,16 +113,24 @@ class Line(NamedTuple):
 
 
 def verify(
-    head: CID, held: Mapping[CID, bytes], here: Get, *, progress: Callable[[int, int], None] | None = None
+    head: CID,
+    held: Mapping[CID, bytes],
+    here: Get,
+    *,
+    shallow: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Line:
-    """A line from blocks that are known to be what their CIDs name; `here` is what the store has already."""
+    """A line from blocks that are known to be what their CIDs name; `here` is what the store has already.
+
+    A `shallow` one may begin anywhere: it is the export of a single state.
+    """
     notes = _notes(held)
     steps: list[Step] = []
     cid: CID | None = head
     while cid is not None:
         data = held.get(cid)
         if data is None:
-            if here(cid) is None:
+            if here(cid) is None and not (shallow and steps):
                 raise ProofError("the line of commits is cut: one is missing", cid=str(cid))
             break
         commit = formats.parse(data)
@@ -134,7 +142,8 @@ def verify(
     steps.reverse()
     if any(one.commit.rev >= two.commit.rev for one, two in pairwise(steps)):
         raise FormatError("the commits of the line are not in the order of their revs", head=str(head))
-    before = EMPTY_ROOT if cid is None else formats.parse(_held(here, cid)).data
+    known = None if cid is None else here(cid)
+    before = EMPTY_ROOT if known is None else formats.parse(known).data
     _walk(held, here, steps, before, progress)
     return Line(steps, {at: note for at, (_, note) in notes.items()}, held)
 
@@ -146,13 +155,21 @@ def _walk(
     get = Nodes(lambda cid: held.get(cid) or (EMPTY_BLOCK if cid == EMPTY_ROOT else here(cid)), memory=1 << 16)
     seen = 0
     for step in steps:
-        for cid, is_node in mst_diff.fresh(get, before, step.commit.data):
+        for cid in _values(get, before, step.commit.data):
             seen += 1
-            if not is_node:
-                _check_value(held, here, cid)
+            _check_value(held, here, cid)
             if progress is not None and seen % 1000 == 0:
                 progress(seen, len(held))
         before = step.commit.data
+
+
+def _values(get: Nodes, before: CID, root: CID) -> Iterator[CID]:
+    """The values that a tree has and the one before had not, through every node that is new."""
+    if before == EMPTY_ROOT:  # all of it: half the work of comparing with nothing
+        for _, node in mst.nodes(get, root):
+            yield from node.values
+    else:
+        yield from (cid for cid, is_node in mst_diff.fresh(get, before, root) if not is_node)
 
 
 def _check_value(held: Mapping[CID, bytes], here: Get, cid: CID) -> None:

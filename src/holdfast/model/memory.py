@@ -164,3 +164,17 @@ class Loaded(Value):
     snapshots: int
     blocks: int
     degraded: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Archived(Value):
+    """A state that was written to a file or given to a node: its name there, and what it holds."""
+
+    cid: str
+    head: str
+    rev: str
+    bytes: int
+    blocks: int
+    mode: str
+    """`car`: a file here; `dag`: blocks in IPFS; `file`: one file in IPFS."""
+    encrypted: bool

@@ -4,7 +4,7 @@ from typing import Generic
 
 from holdfast.content import values
 from holdfast.faces import Face, Noun, Reads, RunsWith, Writes
-from holdfast.memory import graph, image, objects, snapshots
+from holdfast.memory import archive, graph, image, objects, snapshots, tools
 
 
 class Values(Noun[Face]):
@@ -59,6 +59,22 @@ class Image(Noun[Face]):
     open = RunsWith(image.open)
 
 
+class Archive(Noun[Face]):
+    """Snapshots as CAR files, and in IPFS."""
+
+    export_car = RunsWith(archive.export_car)
+    import_car = RunsWith(archive.import_car)
+    push = RunsWith(archive.push)
+    restore = RunsWith(archive.restore)
+
+
+class Memory(Noun[Face]):
+    """What a model is given as tools; answers are sentences."""
+
+    checkpoint_memory = RunsWith(tools.checkpoint_memory)
+    restore_memory = RunsWith(tools.restore_memory)
+
+
 class Knowledge(Generic[Face]):
     """The nouns of memory, shown by a face."""
 
@@ -68,3 +84,5 @@ class Knowledge(Generic[Face]):
         self.graph = Graph(face)
         self.snapshots = Snapshots(face)
         self.image = Image(face)
+        self.archive = Archive(face)
+        self.memory = Memory(face)
