@@ -6,7 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import draw
+from holdfast.cli.bar import bar
 from holdfast.cli.call import After, Call, Limit, Namespace, command, options
+from holdfast.model.memory import Collected
 from holdfast.model.retention import Compacted, Pruned
 
 app = typer.Typer(
@@ -50,6 +52,13 @@ def prune(
             dry_run=dry_run,
             ns=ns,
         )
+
+
+@command(app, example="holdfast retention gc --dry-run")
+def gc(call: Call, dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False) -> Collected:
+    """Remove blocks of memory that nothing leads to any more; history and snapshots stay. `compact` frees the space."""
+    with call.open() as store, bar() as tell:
+        return store.retention.gc(dry_run=dry_run, progress=tell)
 
 
 @command(app, example="holdfast retention compact")

@@ -29,7 +29,7 @@ _Subtree: TypeAlias = tuple[CID, Span]
 
 def diff(get: Get, old: CID, new: CID) -> Iterator[Change]:
     """The changes that lead from one tree to another."""
-    for step in _steps(get, old, new):
+    for step in steps(get, old, new):
         if isinstance(step, Change):
             yield step
 
@@ -43,15 +43,15 @@ class Fresh(NamedTuple):
 
 def fresh(get: Get, old: CID, new: CID) -> Iterator[Fresh]:
     """The blocks that lead from one tree to another."""
-    for step in _steps(get, old, new):
+    for step in steps(get, old, new):
         if isinstance(step, CID):
             yield Fresh(step, True)
         elif step.new is not None:
             yield Fresh(step.new, False)
 
 
-def _steps(get: Get, old: CID, new: CID) -> Iterator[Change | CID]:
-    """Changes, and the nodes of the new tree that were looked into on the way."""
+def steps(get: Get, old: CID, new: CID) -> Iterator[Change | CID]:
+    """The changes that lead from one tree to another, and the nodes of the new one that are met on the way."""
     if old == new:
         return
     yield new

@@ -31,6 +31,8 @@ class Ref(NamedTuple):
 
 
 _GET = sql("SELECT name, cid, rev, ns, leaf_id, leaf_ver FROM refs WHERE name = :name")
+_EVERYONE: Final = "refs"
+_TOGETHER = sql_postgres("SELECT pg_advisory_xact_lock_shared(hashtextextended(:key, 0))")
 _ALONE = sql_postgres("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
 
 
@@ -41,10 +43,17 @@ def get(tx: Tx, name: str) -> Ref | None:
 
 
 def hold(tx: Tx, name: str) -> Ref | None:
-    """The same, and nobody else moves it before this transaction ends."""
+    """The same, and nobody else moves it, or removes anything, before this transaction ends."""
     if tx.dialect == "postgres":
+        tx.execute(_TOGETHER, key=_EVERYONE)
         tx.execute(_ALONE, key=f"ref:{name}")
     return get(tx, name)
+
+
+def alone(tx: Tx) -> None:
+    """From here to the end of the transaction nobody holds any ref."""
+    if tx.dialect == "postgres":
+        tx.execute(_ALONE, key=_EVERYONE)
 
 
 _ADD = sql(

@@ -178,3 +178,12 @@ class Archived(Value):
     mode: str
     """`car`: a file here; `dag`: blocks in IPFS; `file`: one file in IPFS."""
     encrypted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Collected(Value):
+    """Blocks that nothing led to any more, and their bytes; with `dry_run` they are still there."""
+
+    blocks: int
+    bytes: int
+    dry_run: bool

@@ -1,0 +1,130 @@
+"""Garbage of memory: what nothing leads to goes, what anything leads to stays, whoever writes meanwhile."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.db import sql
+from holdfast.model.verdicts import Verdict
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
+from tests.conformance.memories import OnMemory, flaws
+
+_COUNT = sql("SELECT count(*) FROM objects")
+
+
+def count(store: sync.Holdfast) -> int:
+    return int(store.read(lambda tx: tx.all(_COUNT))[0][0])
+
+
+def fill(store: sync.Holdfast) -> None:
+    for number in range(60):
+        store.objects.put(f"o{number % 20}", type="t", content=number, meta={"seen": number})
+        if number % 20 == 19:
+            store.snapshots.create(str(number))
+    store.objects.put("elsewhere", type="t", ns="other")
+    store.values.put([{"n": number} for number in range(300)])
+    store.values.put("x" * 300_000)
+    store.objects.put("long", type="t", content="y" * 600_000)
+
+
+def everything(store: sync.Holdfast) -> Any:
+    line = [each.cid for each in store.snapshots.list().snapshots]
+    return (
+        store.objects.list(limit=1000).objects,
+        [store.objects.at(cid, limit=1000) for cid in line],
+        [store.objects.version(f"o{number}", n) for number in range(20) for n in (1, 2, 3)],
+        store.objects.list(ns="other").objects,
+    )
+
+
+class Garbage(OnMemory):
+    def test_what_nothing_leads_to_goes_and_all_else_stays(self, store: sync.Holdfast) -> None:
+        fill(store)
+        before, held = everything(store), count(store)
+        found = store.retention.gc(dry_run=True)
+        assert (found.dry_run, count(store)) == (True, held)
+        done = store.retention.gc()
+        assert (done.blocks, done.bytes) == (found.blocks, found.bytes)
+        assert done.blocks > 100
+        assert count(store) == held - done.blocks
+        assert everything(store) == before
+        assert store.retention.gc().blocks == 0
+        store.objects.put("o1", type="t", content="after")
+        assert store.verify.run(lock=False).verdict in (Verdict.VALID, Verdict.PENDING)
+
+    def test_what_was_garbage_can_come_to_life_again(self, store: sync.Holdfast) -> None:
+        """The same tree as one that was removed is written again, whole."""
+        store.objects.put("a", type="t", content=1, version=1)
+        store.objects.put("a", type="t", content=2, version=2)
+        store.retention.gc()
+        store.objects.put("a", type="t", content=1, version=1)
+        assert store.objects.get("a").content == 1
+
+    def test_writers_and_readers_go_on_meanwhile(self, store: sync.Holdfast) -> None:
+        fill(store)
+        stop, failed = threading.Event(), list[BaseException]()
+
+        def turn(work: Any) -> None:
+            number = 0
+            while not stop.is_set():
+                try:
+                    work(number)
+                except errors.HoldfastError as error:
+                    failed.append(error)
+                    return
+                number += 1
+
+        def write(number: int) -> None:
+            store.objects.put(f"o{number % 7}", type="t", content=number % 3, version=1, meta={"seen": number % 3})
+            if number % 5 == 0:
+                store.snapshots.create()
+
+        threads = [
+            threading.Thread(target=turn, args=(work,))
+            for work in (write, lambda _: store.objects.list(limit=50), lambda _: self.proven(store))
+        ]
+        for thread in threads:
+            thread.start()
+        for _ in range(6):
+            store.retention.gc()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+
+    def proven(self, store: sync.Holdfast) -> None:
+        assert flaws(store) == []
+
+    def test_an_empty_memory_has_no_garbage(self, store: sync.Holdfast) -> None:
+        assert store.retention.gc().blocks == 0
+        store.snapshots.create()
+        assert store.retention.gc().blocks == 0
+        assert store.objects.at("head").objects == ()
+
+
+class TestOnSqlite(OnSqlite, Garbage):
+    def test_the_disk_gets_its_space_back(self, store: sync.Holdfast) -> None:
+        store.objects.apply({f"o{number}": {"type": "t"} for number in range(500)})
+        for number in range(300):
+            store.objects.put(f"o{number}", type="t", content=number)
+        store.retention.gc()
+        done = store.retention.compact()
+        assert done.bytes_after is not None
+        assert done.bytes_before is not None
+        assert done.bytes_after < done.bytes_before * 0.8
+
+
+class TestInMemory(InMemory, Garbage):
+    pass
+
+
+class TestOnPostgres(OnPostgres, Garbage):
+    pass
+
+
+def test_a_store_for_one_namespace_collects_nothing(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "home", ns="tenant") as store, pytest.raises(errors.NamespaceError):
+        store.retention.gc()
