@@ -9,6 +9,7 @@ BENCHMARKS: dict[str, str] = {
     "decisions": "bench.decisions",
     "durable": "bench.durable",
     "log": "bench.log",
+    "memory": "bench.memory",
     "telemetry": "bench.telemetry",
     "vectors": "bench.vectors",
 }
