@@ -45,6 +45,7 @@ from holdfast.cli import (
     restore,
     retention,
     sagas,
+    sessions,
     snapshots,
     status,
     sweep,
@@ -164,6 +165,9 @@ app.add_typer(objects.app, name="objects")
 app.add_typer(snapshots.app, name="snapshots")
 app.add_typer(image.app, name="image")
 app.add_typer(archive.app, name="archive")
+app.add_typer(blobs.app, name="blobs")
+app.add_typer(vectors.app, name="vectors")
+app.add_typer(telemetry.app, name="telemetry")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 app.add_typer(witness.app, name="witness")

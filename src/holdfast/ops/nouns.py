@@ -7,10 +7,11 @@ from holdfast.ops.proofs import Evidence
 from holdfast.ops.storage import Services
 
 
-class Nouns(Decisions[Face], Evidence[Face], Knowledge[Face]):
+class Nouns(Decisions[Face], Evidence[Face], Knowledge[Face], Services[Face]):
     """The nouns of a store, shown by a face."""
 
     def __init__(self, face: Face) -> None:
         Decisions.__init__(self, face)
         Evidence.__init__(self, face)
         Knowledge.__init__(self, face)
+        Services.__init__(self, face)
