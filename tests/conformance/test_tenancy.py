@@ -40,11 +40,15 @@ _TABLES = {
     "imported_rows": "id",
     "intent_retry": "dfid",
     "lock_fences": "resource_id",
+    "object_index": "key",
+    "object_versions": "key, n",
     "prunings": "id",
+    "refs": "name",
     "resource_locks": "resource_id",
     "saga_dirty_state": "dfid",
     "skill_approvals": "id",
     "skill_lockdowns": "id",
+    "snapshots": "id",
     "subjects": "handle",
 }
 _ROWS = {table: sql(f"SELECT * FROM {table} WHERE ns = :ns ORDER BY {key}") for table, key in _TABLES.items()}
@@ -62,6 +66,7 @@ class World:
     lease: int
     own: str
     skill: str
+    snapshot: str
 
 
 def theirs(store: sync.Holdfast, folder: Path) -> World:
@@ -83,6 +88,8 @@ def theirs(store: sync.Holdfast, folder: Path) -> World:
     there.retries.reject(dfid, reason=SECRET)
     there.sagas.mark_dirty(dfid, SECRET, {"is": SECRET})
     there.battles.submit({"is": SECRET}, battle_id="battle", score=0.5, intent=[1.0], subject="Ada")
+    there.objects.put("their-object", type=SECRET, content=SECRET, meta={"is": SECRET})
+    snapshot = there.snapshots.create(SECRET, author=SECRET).cid
     clean = there.flows.start("their-agent").dfid
     there.flows.transition(clean, "RUNNING")
     asked = there.escalations.request(clean, reason=SECRET, proposal={"is": SECRET})
@@ -90,7 +97,7 @@ def theirs(store: sync.Holdfast, folder: Path) -> World:
     ours.agents.register("our-agent", version="1.0.0")
     own = ours.flows.start("our-agent").dfid
     ours.flows.transition(own, "RUNNING")
-    return World(dfid, clean, asked.id, event.id, token, lease.token, own, skill_of(there, folder))
+    return World(dfid, clean, asked.id, event.id, token, lease.token, own, skill_of(there, folder), snapshot)
 
 
 def skill_of(there: sync.Holdfast, folder: Path) -> str:
@@ -109,6 +116,7 @@ def rows_of(tx: Tx, ns: str) -> str:
     return repr({table: tx.all(query, ns=ns) for table, query in _ROWS.items()})
 
 
+_THEIR_OBJECT: Final = "their-object"
 Try = Callable[[sync.Holdfast, World], Any]
 _GONE = (errors.NotFoundError, errors.LeaseLostError, errors.LockLostError, errors.AuthenticationError)
 _LOCKED = (errors.SkillLockedError,)
@@ -216,9 +224,39 @@ TRIES: Final[dict[str, list[Try]]] = {
     "skills.verify": [lambda s, w: s.skills.verify(), lambda s, w: s.skills.verify(w.skill)],
     "skills.watch": [lambda s, w: list(s.skills.watch(rounds=1))],
     "skills.approve": [lambda s, w: s.skills.approve(w.skill, by="we")],
+    "objects.put": [lambda s, w: s.objects.put("their-object", type="t")],
+    "objects.annotate": [lambda s, w: s.objects.annotate(_THEIR_OBJECT, {"x": 1})],
+    "objects.delete": [lambda s, w: s.objects.delete(_THEIR_OBJECT)],
+    "objects.apply": [
+        lambda s, w: s.objects.apply({"own": {"type": "t"}}, base=w.snapshot),
+        lambda s, w: s.objects.apply({_THEIR_OBJECT: None}),
+    ],
+    "objects.get": [
+        lambda s, w: s.objects.get(_THEIR_OBJECT),
+        lambda s, w: s.objects.get(_THEIR_OBJECT, at=w.snapshot),
+    ],
+    "objects.at": [lambda s, w: s.objects.at(w.snapshot), lambda s, w: s.objects.at("head")],
+    "objects.list": [lambda s, w: s.objects.list()],
+    "objects.children": [lambda s, w: s.objects.children(_THEIR_OBJECT)],
+    "objects.history": [lambda s, w: s.objects.history(_THEIR_OBJECT)],
+    "objects.version": [lambda s, w: s.objects.version(_THEIR_OBJECT, 1)],
+    "graph.roots": [lambda s, w: s.graph.roots()],
+    "graph.subtree": [lambda s, w: s.graph.subtree(_THEIR_OBJECT)],
+    "graph.walk": [lambda s, w: s.graph.walk(_THEIR_OBJECT)],
+    "snapshots.create": [lambda s, w: s.snapshots.create(), lambda s, w: s.snapshots.create(expected=w.snapshot)],
+    "snapshots.list": [lambda s, w: s.snapshots.list()],
+    "snapshots.get": [lambda s, w: s.snapshots.get(w.snapshot)],
+    "snapshots.diff": [lambda s, w: s.snapshots.diff(w.snapshot, "work")],
+    "snapshots.rollback": [lambda s, w: s.snapshots.rollback(w.snapshot)],
+    "snapshots.merge": [lambda s, w: s.snapshots.merge(w.snapshot)],
 }
-ELSEWHERE: Final = {"battles.submit", "dbom.verify", "imports.dir", "imports.green_agent"}
-"""Verbs that take a file or make a record of one's own; test_battles.py has their namespaces."""
+_FILES: Final = {"image.dump", "image.load", "image.open", "archive.export_car", "archive.import_car"}
+ELSEWHERE: Final = {
+    *_FILES,
+    *("archive.push", "archive.restore", "memory.checkpoint_memory", "memory.restore_memory"),
+    *("battles.submit", "dbom.verify", "imports.dir", "imports.green_agent"),
+}
+"""Verbs that take a file or make a record of one's own; test_battles.py and test_image.py have their namespaces."""
 
 
 def _enter(store: sync.Holdfast, agent_id: str | None, **options: Any) -> None:
@@ -229,7 +267,7 @@ def _enter(store: sync.Holdfast, agent_id: str | None, **options: Any) -> None:
 def verbs(store: Any) -> Iterator[tuple[str, Any]]:
     for name, noun in vars(store).items():
         if isinstance(noun, Noun):
-            shown = {verb: getattr(noun, verb) for verb in vars(type(noun)) if verb[0] != "_"}
+            shown = {verb: getattr(noun, verb) for verb in vars(type(noun)) if verb[0] != "_" and verb != "held"}
             yield from ((f"{name}.{verb}", bound) for verb, bound in shown.items() if callable(bound))
 
 

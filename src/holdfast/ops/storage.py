@@ -32,8 +32,7 @@ class Late(Noun[Face]):
         self._noun: Noun[Face] | None = None
 
     def _open(self) -> Noun[Face]:
-        if self.ns is not None:
-            raise NamespaceError(f"what services store has no namespaces; this store is open for {self.ns}", ns=self.ns)
+        self._refuse_namespace()
         self._noun = self._noun or self._opening()
         return self._noun
 
@@ -41,6 +40,10 @@ class Late(Noun[Face]):
     def held(self) -> Any:
         """What the noun holds; opens it."""
         return self._open().held
+
+    def _refuse_namespace(self) -> None:
+        if self.ns is not None:
+            raise NamespaceError(f"what services store has no namespaces; this store is open for {self.ns}", ns=self.ns)
 
     def __getattr__(self, name: str) -> Any:
         """A verb of the noun; anything else it has is known once it is open."""
@@ -66,6 +69,7 @@ class LateTables(Late[Face]):
 
     def transaction(self, *, idle_s: float = IDLE_S) -> "LateBlock[Face]":
         """Several calls as one: committed at the end, rolled back by an exception."""
+        self._refuse_namespace()
         return LateBlock(self._face, partial(self._block, idle_s))
 
     def _block(self, idle_s: float) -> Any:
