@@ -1,11 +1,14 @@
 """Objects: the same content is the same root, nothing is overwritten, nobody's update is lost; on every backend."""
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import holdfast
 from holdfast import errors, sync
 from holdfast.memory import edits, objects, refs
 from holdfast.testing import FrozenClock
@@ -288,3 +291,18 @@ class TestInMemory(InMemory, Objects):
 
 class TestOnPostgres(OnPostgres, Objects):
     pass
+
+
+def test_both_faces_show_the_same(tmp_path: Path) -> None:
+    async def work() -> Any:
+        async with holdfast.open(tmp_path / "home") as store:
+            await store.objects.put("a", type="t", content=1)
+            await store.snapshots.create("first")
+            await store.image.dump()
+            cid = await store.values.put([1, 2])
+            return await store.objects.list(), await store.snapshots.list(), await store.values.get(cid)
+
+    shown = asyncio.run(work())
+    with sync.open(tmp_path / "home") as store:
+        assert shown == (store.objects.list(), store.snapshots.list(), [1, 2])
+        assert store.image.load().how == "same"

@@ -110,3 +110,44 @@ def test_snapshots_are_taken_listed_and_returned_to() -> None:
     assert answer("objects", "get", "a", "--at", first["cid"])["content"] == "old"
     assert answer("objects", "list", "--at", first["cid"])["objects"][0]["id"] == "a"
     run("snapshots", "get", "nothing", code=3)
+
+
+def test_an_image_is_dumped_and_loaded() -> None:
+    run("objects", "put", "a", "--type", "t")
+    dumped = answer("image", "dump")
+    assert (dumped["kind"], answer("image", "dump")["kind"]) == ("base", "nothing")
+    assert answer("image", "load")["how"] == answer("image", "load", "--verify", "lazy")["how"] == "same"
+    run("objects", "put", "a", "--type", "t", "--content", "x")
+    run("image", "load", code=4)
+    assert answer("image", "load", "--force")["how"] == "forced"
+    run("image", "load", "nowhere", code=3)
+    Path(dumped["path"]).write_text("x")
+    run("image", "load", code=8)
+    assert "put aside" in run("status").stderr
+
+
+def test_an_archive_is_exported_and_imported() -> None:
+    run("objects", "put", "a", "--type", "t")
+    first = answer("snapshots", "create")
+    assert answer("archive", "export", "a.car", "--encrypt", "secret")["encrypted"]
+    run("--home", "other", "archive", "import", "a.car", "--did", first["did"], code=2)
+    done = answer("--home", "other", "archive", "import", "a.car", "--did", first["did"], "--passphrase", "secret")
+    assert done["how"] == "forward"
+    run("archive", "import", "none.car", code=3)
+    run("archive", "restore", first["cid"], "--node", "http://127.0.0.1:9", code=6)
+
+
+def test_nothing_is_pushed_in_the_open_unasked() -> None:
+    run("objects", "put", "a", "--type", "t")
+    run("snapshots", "create")
+    assert "public" in run("archive", "push", "--node", "http://127.0.0.1:9", code=2).stderr
+    assert "public" in run("archive", "push", "--yes", "--node", "http://127.0.0.1:9", code=6).stderr
+    run("archive", "push", "--mode", "file", "--encrypt", "x", "--node", "http://127.0.0.1:9", code=6)
+
+
+def test_garbage_is_counted_then_removed() -> None:
+    for content in "abc":
+        run("objects", "put", "a", "--type", "t", "--content", content)
+    found = answer("retention", "gc", "--dry-run")
+    assert found["dry_run"]
+    assert answer("retention", "gc")["blocks"] == found["blocks"] > 0

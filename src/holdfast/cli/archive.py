@@ -8,6 +8,7 @@ import typer
 from holdfast.cli import render
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, Namespace, command, options
+from holdfast.errors import InvalidInputError
 from holdfast.memory.archive import NODE
 from holdfast.model.memory import Archived, Arrived
 
@@ -92,9 +93,9 @@ def push(
 ) -> Archived:
     """Give a snapshot with its history to an IPFS node. What is not sealed is public from then on, for good."""
     if encrypt is None:
-        render.aside("warning: what goes to IPFS is public, and nobody can take it back; --encrypt seals it first\n")
         if not yes:
-            typer.confirm("Push it in the open?", abort=True, err=True)
+            raise InvalidInputError("what goes to IPFS is public for good: seal it with --encrypt, or say --yes")
+        render.aside("warning: what goes to IPFS is public, and nobody can take it back\n")
     with call.open() as store, bar() as tell:
         return store.archive.push(
             mode=mode.value, snapshot=snapshot, encrypt=encrypt, node=node, token=token, ns=ns, progress=tell

@@ -155,34 +155,34 @@ def _walk(
     get = Nodes(lambda cid: held.get(cid) or (EMPTY_BLOCK if cid == EMPTY_ROOT else here(cid)), memory=1 << 16)
     seen = 0
     for step in steps:
-        for cid in _values(get, before, step.commit.data):
+        for values in _values(get, before, step.commit.data):
+            _check_values(held, here, values)
             seen += 1
-            _check_value(held, here, cid)
             if progress is not None and seen % 1000 == 0:
                 progress(seen, len(held))
         before = step.commit.data
 
 
-def _values(get: Nodes, before: CID, root: CID) -> Iterator[CID]:
+def _values(get: Nodes, before: CID, root: CID) -> Iterator[tuple[CID, ...]]:
     """The values that a tree has and the one before had not, through every node that is new."""
     if before == EMPTY_ROOT:  # all of it: half the work of comparing with nothing
-        for _, node in mst.nodes(get, root):
-            yield from node.values
+        yield from (node.values for _, node in mst.nodes(get, root))
     else:
-        yield from (cid for cid, is_node in mst_diff.fresh(get, before, root) if not is_node)
+        yield from ((cid,) for cid, is_node in mst_diff.fresh(get, before, root) if not is_node)
 
 
-def _check_value(held: Mapping[CID, bytes], here: Get, cid: CID) -> None:
-    """A record is there, with the pieces of its content."""
-    data = held.get(cid)
-    if data is None:
-        data = here(cid)
-    if data is None:
-        raise ProofError("a record is missing", cid=str(cid))
-    if _LINK in data and cid.raw.startswith(cids.CBOR_PREFIX):
-        for link in checks.needs(cid, data):
-            if link not in held and here(link) is None:
-                raise ProofError("a piece of a record is missing", cid=str(link))
+def _check_values(held: Mapping[CID, bytes], here: Get, values: tuple[CID, ...]) -> None:
+    """Records are there, with the pieces of their content."""
+    for cid in values:
+        data = held.get(cid)
+        if data is None:
+            data = here(cid)
+            if data is None:
+                raise ProofError("a record is missing", cid=str(cid))
+        if _LINK in data and cid.raw.startswith(cids.CBOR_PREFIX):
+            for link in checks.needs(cid, data):
+                if link not in held and here(link) is None:
+                    raise ProofError("a piece of a record is missing", cid=str(link))
 
 
 def _notes(held: Mapping[CID, bytes]) -> dict[CID, tuple[CID, Note]]:
