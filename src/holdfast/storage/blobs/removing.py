@@ -5,6 +5,7 @@ Rules:
 - Bytes that lost their last key are removed at once; if that fails, or a crash comes first, a sweep does it.
 - A sweep also removes what crashed writers left: bytes without a row, temporary files. It leaves alone what is younger
   than it is told, so as not to disturb; even at an age of nothing, every write under way ends well.
+- Bytes of other databases at the same place are none of its business: a name says whose they are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -83,7 +84,7 @@ def _sweep_known(shelf: Shelf, before: str) -> Work[int]:
 
 
 def _sweep_strays(shelf: Shelf, place: Place, older_than_s: float) -> Work[int]:
-    """Remove what lies at a place and no row speaks of; how many."""
+    """Remove what lies at a place, is ours, and no row speaks of; how many."""
     removed, pages = 0, place.listed(older_than_s)
     while (page := (yield from call(_next, pages))) is not None:
         for at in range(0, len(page), _PAGE):
