@@ -174,6 +174,11 @@ class PlaceSuite(Stores):
         assert self.blobs.sweep(older_than_s=0) == Swept(2, 0)
         self.sound()
 
+    @pytest.mark.parametrize("age", [-1, float("inf"), float("nan"), 1e12, "1", None])
+    def test_an_age_that_is_none_is_refused(self, age: Any) -> None:
+        with pytest.raises(errors.InvalidInputError):
+            self.blobs.sweep(older_than_s=age)
+
     def test_a_sweep_takes_nothing_that_a_key_has(self) -> None:
         for number in range(5):
             self.blobs.put(f"k{number}", LARGE + bytes([number]))
