@@ -6,8 +6,8 @@ Rules:
   look for keys, and only if there is no key. So whoever enters a key, on any machine, is either seen or told.
 - A doomed object is never named again. Once its bytes are gone it is forgotten: a name that was known before is taken
   only if it is still the same object (`born`), a name that was never used only if nobody doomed it meanwhile.
-- Bytes without an object (a crash came between) that bear our mark are doomed by entering them as doomed, and stay so for an hour: for
-  the writer who may have been about to enter them.
+- Bytes without an object (a crash came between) that bear our mark are doomed by entering them as doomed, and stay so
+  for an hour: for the writer who may have been about to enter them.
 """
 
 from collections.abc import Sequence
