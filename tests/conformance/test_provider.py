@@ -200,6 +200,9 @@ def test_what_is_under_way_is_seen_and_runs_side_by_side() -> None:
             assert await storage.relational.fetch_all(IDS) == []
         await asyncio.gather(*(storage.relational.fetch_all(IDS) for _ in range(20)))
         assert storage.status().under_way == {}
+        await asyncio.sleep(0.01)
+        assert await storage.relational.fetch_all(IDS) == [{"agent_id": "a"}]
+        assert storage.status().under_way == {}, "what was answered at once is over, too"
 
     use(test)
 
