@@ -64,8 +64,9 @@ class Opened:
     def swap(self, other: "Opened", kinds: Iterable[str]) -> None:
         """Have the stores of these kinds that another opening made, and leave it ours."""
         for kind in kinds:
-            for mine, theirs in ((self.stores, other.stores), (self.status, other.status), (self._ends, other._ends)):
-                mine[kind], theirs[kind] = theirs[kind], mine[kind]
+            self.stores[kind], other.stores[kind] = other.stores[kind], self.stores[kind]
+            self.status[kind], other.status[kind] = other.status[kind], self.status[kind]
+            self._ends[kind], other._ends[kind] = other._ends[kind], self._ends[kind]
             if kind == "relational":
                 self.membrane, other.membrane = other.membrane, self.membrane
         self.first_run += other.first_run
