@@ -6,7 +6,7 @@ import io
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors
-from holdfast.db import Row, sql
+from holdfast.db import MEMORY, Row, open_database, sql
 from holdfast.faces import SyncFace
 from holdfast.model.blobs import Swept
 from holdfast.model.verdicts import Verdict
@@ -94,12 +94,21 @@ class PlaceSuite(Stores):
 
     def test_a_crash_between_bytes_and_row_leaves_garbage_that_a_sweep_removes(self) -> None:
         [place] = self.shelf.places.values()
-        place.keep(place.take(LARGE), NAME)
+        name, _ = self.database.read(lambda tx: rows.name(tx, place.kind, "0" * 64)).result()
+        place.keep(place.take(LARGE), name)
         self.blobs.put("kept", OTHER)
         assert self.blobs.sweep() == Swept(0, 0), "it is young: somebody may be about to write its row"
         assert self.blobs.sweep(older_than_s=0) == Swept(1, 0)
         assert self.blobs.sweep(older_than_s=0) == Swept(0, 0)
         self.sound()
+
+    def test_a_sweep_leaves_alone_what_another_database_has_at_the_same_place(self) -> None:
+        with closing(open_database(MEMORY, space="membrane")) as database:
+            others = Blobs(SyncFace(database), Shelf(*self.shelf.places.values()))
+            others.put("theirs", LARGE)
+            self.blobs.put("ours", OTHER)
+            assert self.blobs.sweep(older_than_s=0) == others.sweep(older_than_s=0) == Swept(0, 0)
+            assert (self.blobs.get("ours"), others.get("theirs")) == (OTHER, LARGE)
 
     def test_a_crash_between_row_and_removal_leaves_garbage_that_a_sweep_removes(self) -> None:
         self.blobs.put("k", LARGE)
@@ -164,6 +173,11 @@ class PlaceSuite(Stores):
         assert self.blobs.get("k") == OTHER
         assert self.blobs.sweep(older_than_s=0) == Swept(2, 0)
         self.sound()
+
+    @pytest.mark.parametrize("age", [-1, float("inf"), float("nan"), 1e12, "1", None])
+    def test_an_age_that_is_none_is_refused(self, age: Any) -> None:
+        with pytest.raises(errors.InvalidInputError):
+            self.blobs.sweep(older_than_s=age)
 
     def test_a_sweep_takes_nothing_that_a_key_has(self) -> None:
         for number in range(5):

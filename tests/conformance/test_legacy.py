@@ -3,7 +3,7 @@
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -345,6 +345,52 @@ class Legacy:
             writer.execute("INSERT INTO sessions (id, name, started_at) VALUES ('live', 'x', 'y')")
             assert only(self.migrate(), "history.db").outcome is Outcome.MOVED
         assert "live" in [row["id"] for row in self.rows(stores, "cli_sessions")]
+
+    def _changer(self, name: str) -> Callable[[], None]:
+        """What changes a source, once."""
+        path = (self.xdg if name == "telemetry.db" else self.old) / name
+        left = [1]
+
+        def change() -> None:
+            if not left or not path.exists():
+                return
+            if name == "history.db":
+                kgents.database(path, "INSERT INTO sessions (id, name, started_at) VALUES ('late', 'x', 'y')")
+            elif name == "telemetry.db":
+                kgents.database(path, "INSERT INTO events (event_type, timestamp) VALUES ('tick', '2025-01-01')")
+            elif path.is_dir():
+                kgents.write(path / "late", "late")
+            else:
+                kgents.write(path, '{"trust": 3}')
+            left.clear()
+
+        return change
+
+    @pytest.mark.parametrize("step", ["write", "verified", "rename"])
+    @pytest.mark.parametrize("name", ["history.db", "witness.json", "witness.log", "ghost", "soul", "telemetry.db"])
+    def test_what_another_program_writes_meanwhile_is_never_left_behind(
+        self, name: str, step: str, stores: Any
+    ) -> None:
+        home = kgents.xdg(self.xdg) if name == "telemetry.db" else kgents.legacy(self.old)
+        for other in home.iterdir():
+            if other.name != name:
+                other.rename(self.user / other.name)
+        changed = self._changer(name)
+
+        def meddle(at: str, done: int, total: int) -> None:
+            del total
+            if at == step and (done == 0 or at == "verified"):
+                changed()
+
+        first = {Path(each.source).name: each for each in self.migrate(progress=meddle).sources}[name]
+        assert (first.outcome, first.code, first.renamed) == (Outcome.FAILED, "database.busy", "")
+        assert only(self.migrate(), name).outcome in {Outcome.MOVED, Outcome.CONFLICT}
+        if name == "telemetry.db":
+            assert stores.open("telemetry").count() == 4
+        if name == "history.db":
+            assert "late" in [row["id"] for row in self.rows(stores, "cli_sessions")]
+        if name == "ghost":
+            assert stores.open("blobs").get("ghost/late") == b"late"
 
     # --- what is there already -------------------------------------------------------------------------------------
 

@@ -232,7 +232,7 @@ class TestSqlite(OnSqlite, Suite):
             async with await bootstrap(storage) as life:
                 await storage.blob.put("kept", b"x" * 100_000)
                 [body] = [path for path in (home / "blobs").rglob("*") if path.is_file()]
-                stray = body.with_name(body.parent.name + "0" * 62 + "-" + "0" * 16)
+                stray = body.with_name(body.parent.name + "0" * 62 + body.name[64:73] + "0" * 8)
                 stray.write_bytes(b"left by a crash")
                 os.utime(stray, (0, 0))
                 await life.tend()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -199,6 +200,9 @@ def test_what_is_under_way_is_seen_and_runs_side_by_side() -> None:
             assert await storage.relational.fetch_all(IDS) == []
         await asyncio.gather(*(storage.relational.fetch_all(IDS) for _ in range(20)))
         assert storage.status().under_way == {}
+        await asyncio.sleep(0.01)
+        assert await storage.relational.fetch_all(IDS) == [{"agent_id": "a"}]
+        assert storage.status().under_way == {}, "what was answered at once is over, too"
 
     use(test)
 
@@ -450,6 +454,64 @@ def test_recovering_opens_what_was_degraded(home: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         use(_without_warnings)
+
+
+def test_recovering_leaves_alone_what_is_well(home: Path) -> None:
+    home.mkdir()
+    (home / "telemetry.db").mkdir()
+
+    async def test(storage: StorageProvider) -> None:
+        await storage.vector.add("v", UNIT)
+        before, vectors = storage.relational, storage.vector
+        async with before.transaction() as tx:
+            await tx.execute(ADD, {"id": "soul"})
+            (home / "telemetry.db").rmdir()
+            os.rename(home / "membrane.db", home / "aside.db")
+            (home / "membrane.db").mkdir()
+            assert "telemetry" not in str((await storage.recover()).degraded)
+            (home / "membrane.db").rmdir()
+            os.rename(home / "aside.db", home / "membrane.db")
+        assert (storage.relational, storage.vector) == (before, vectors)
+        assert await storage.relational.fetch_all(IDS) == [{"agent_id": "soul"}]
+        assert [found.id for found in await storage.vector.search(UNIT)] == ["v"], "memory that was chosen is kept"
+        await storage.telemetry.append([EVENT])
+
+    use(test, {"vector": {"type": "memory", "dimensions": 2}})
+
+
+def test_recovering_that_is_cancelled_at_any_moment_leaves_working_stores(home: Path) -> None:
+    async def run(steps: int) -> None:
+        shutil.rmtree(home, ignore_errors=True)
+        (home / "membrane.db").mkdir(parents=True)
+        async with await StorageProvider.from_config_dict({"providers": SMALL}) as storage:
+            (home / "membrane.db").rmdir()
+            recovering = asyncio.create_task(storage.recover())
+            for _ in range(steps):
+                await asyncio.sleep(0.005)
+            recovering.cancel()
+            await asyncio.gather(recovering, return_exceptions=True)
+            await everything(storage)
+
+    for steps in range(8):
+        asyncio.run(run(steps))
+
+
+def test_a_closed_storage_does_not_recover(home: Path) -> None:
+    home.mkdir()
+    (home / "membrane.db").mkdir()
+
+    async def test(storage: StorageProvider) -> None:
+        recovering = asyncio.create_task(storage.recover())
+        await asyncio.sleep(0)
+        (home / "membrane.db").rmdir()
+        await storage.close()
+        for attempt in (recovering, storage.recover()):
+            with pytest.raises(errors.ClosedError):
+                await attempt
+        with pytest.raises(errors.ClosedError):
+            await storage.relational.fetch_all(IDS)
+
+    use(test)
 
 
 def test_the_kernel_never_falls_back(home: Path) -> None:

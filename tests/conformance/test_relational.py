@@ -3,11 +3,13 @@
 import asyncio
 from contextlib import closing
 
+import apsw
 import psycopg
 import pytest
 
 from holdfast import errors
 from holdfast.db import Database, open_database
+from holdfast.db.tx import SHAPED
 from holdfast.faces import SyncFace
 from holdfast.storage.doings import Doings
 from holdfast.storage.face import StorageFace
@@ -48,6 +50,41 @@ class TestSqlite(_Opens, OnSqlite, RelationalSuite):
             assert await store.fetch_all("SELECT id FROM seen") == [{"id": "a"}, {"id": "too"}]
 
         self.use(test)
+
+    @pytest.mark.parametrize("name", ["schema_migrations", '"Schema_Migrations"', "[schema_migrations]"])
+    def test_no_trigger_reaches_by_our_statements_what_sql_of_services_may_not(self, name: str) -> None:
+        async def test(store: RelationalStore) -> None:
+            trap = f"CREATE TRIGGER trap AFTER INSERT ON instances BEGIN DELETE FROM {name}; END"
+            for text in (trap, f"CREATE TABLE a (b); {trap}", f"/* */ {trap.lower()}"):
+                with pytest.raises(errors.ForbiddenSqlError):
+                    await store.execute(text)
+
+        self.use(test)
+
+    def test_every_table_that_migrations_made_is_safe_from_sql_of_services(self) -> None:
+        async def test(store: RelationalStore) -> None:
+            tables = await store.fetch_all("SELECT name FROM sqlite_schema WHERE type = 'table'")
+            assert {each["name"] for each in tables if not each["name"].startswith("sqlite_")} == SHAPED
+
+        self.use(test)
+
+    def test_a_block_that_cannot_begin_says_why_and_waits_for_nobody(self) -> None:
+        async def run() -> None:
+            store = Relational(StorageFace(await asyncio.to_thread(self.database, "membrane", busy_s=0.05), Doings()))
+            with closing(apsw.Connection(str(self.target))) as other:
+                other.execute("BEGIN IMMEDIATE")
+                with pytest.raises(errors.BusyError):
+                    async with store.transaction() as tx:
+                        await asyncio.wait_for(tx.execute("DELETE FROM agent_state"), 20)
+                with pytest.raises(errors.BusyError):
+                    async with store.transaction():
+                        pass
+                other.execute("ROLLBACK")
+            async with store.transaction() as tx:
+                await tx.execute("DELETE FROM agent_state")
+            await store.close()
+
+        asyncio.run(run())
 
     def test_a_setting_may_be_asked_for(self) -> None:
         async def test(store: RelationalStore) -> None:

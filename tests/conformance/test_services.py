@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import errors, sync
+from holdfast.config import project_hash
 from holdfast.storage import BlobStore, RelationalStore, TelemetryEvent, TelemetryStore
 from holdfast.storage.blobs import Blobs
 from holdfast.storage.relational import Relational
@@ -66,6 +67,24 @@ class Nouns:
             with store.relational.transaction() as tx:
                 tx.execute(ADD, {"id": "third"})
             assert {"agent_id": "third"} in store.relational.fetch_all(IDS)
+
+    def test_sessions_are_kept_on_both_faces(self) -> None:
+        async def write() -> str:
+            async with holdfast.open(url=self.url) as store:
+                session = await store.sessions.start_session("script", "nightly")
+                await store.sessions.log_event(session.id, "command", "repl", "ran check")
+                [row] = await store.relational.fetch_all("SELECT id, project_hash FROM cli_sessions")
+                assert row == {"id": session.id, "project_hash": project_hash(Path.cwd())}
+                return session.id
+
+        id = asyncio.run(write())
+        with sync.open(url=self.url) as store:
+            if not self.keeps:
+                id = store.sessions.start_session("script", "nightly").id
+            assert store.sessions.end_session(id).state == "completed"
+            with pytest.raises(errors.SessionEndedError):
+                store.sessions.log_event(id, "command", "repl", "too late")
+            assert [each.id for each in store.sessions.list_sessions()] == [id]
 
     def test_a_block_that_fails_leaves_nothing(self) -> None:
         with sync.open(url=self.url) as store:

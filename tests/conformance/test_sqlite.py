@@ -156,6 +156,22 @@ def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "kernel.db").iterdir()) == []
 
 
+@pytest.mark.parametrize("name", [b"h\xff", b"h\0"])
+def test_a_name_that_sqlite_cannot_take_is_a_typed_error_and_nothing_is_made(tmp_path: Path, name: bytes) -> None:
+    with pytest.raises(errors.UnavailableError) as refused:
+        open_database(tmp_path / os.fsdecode(name) / "kernel.db")
+    str(refused.value).encode()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_gone_while_it_is_open_is_not_read_as_an_empty_one(tmp_path: Path) -> None:
+    with closing(open_database(tmp_path / "kernel.db")) as db:
+        (tmp_path / "kernel.db").unlink()
+        with pytest.raises(errors.UnavailableError):
+            SyncFace(db).read(lambda tx: tx.all(sql("SELECT 1")))
+        assert not (tmp_path / "kernel.db").exists()
+
+
 def test_a_file_of_a_newer_format_is_refused_and_left_byte_for_byte(tmp_path: Path) -> None:
     file = tmp_path / "kernel.db"
     open_database(file, migrations=MIGRATIONS).close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from holdfast.config import Retention
 from holdfast.db import open_database, sql
 from holdfast.faces import SyncFace
 from holdfast.model.storage import TelemetryEvent
-from holdfast.storage import chunks
+from holdfast.storage import chunks, telemetry
 from holdfast.storage.doings import Doings
 from holdfast.storage.face import StorageFace
 from holdfast.storage.stores import TelemetryStore
@@ -76,6 +77,31 @@ class AgeSuite(Place):
         assert store.count() == 800
         assert numbers(store.query(limit=2000)) == list(range(1499, 699, -1))
         assert numbers(store.query("s3", 2000)) == list(range(1493, 699, -10))
+
+    def test_whoever_cuts_a_chunk_while_another_packs_it_harder_harms_nothing(
+        self, store: Telemetry[SyncFace], clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.append([event(number) for number in range(1000)])
+        clock.advance(40 * 86_400)
+        store.retain()
+        clock.advance(360 * 86_400)
+        database, pack = store.face.database, chunks.pack
+        cutting, packed = threading.Event(), threading.Event()
+
+        def slowly(texts: Any, codec: str = chunks.HOT) -> bytes:
+            if codec == chunks.WARM:
+                cutting.set()
+                packed.wait(0.5)
+            return pack(texts, codec)
+
+        monkeypatch.setattr(chunks, "pack", slowly)
+        cut = database.write(lambda tx: telemetry._prune(tx, telemetry._ago(tx, 400) + 700_000_000))
+        assert cutting.wait(20)
+        harder = database.write(lambda tx: telemetry._repack(tx, chunks.WARM, chunks.COLD, 365))
+        harder.add_done_callback(lambda _: packed.set())
+        assert (cut.result(), harder.result()) == (700, 1)
+        assert (store.count(), self._chunks(store)) == (300, [("lzma", 300)])
+        assert numbers(store.query(limit=1000)) == list(range(999, 699, -1))
 
     def test_a_damaged_chunk_is_a_typed_error(self, store: Telemetry[SyncFace]) -> None:
         store.append([event(number) for number in range(1000)])

@@ -1,4 +1,5 @@
-"""What services store, on the store itself: `store.blobs`, `store.vectors`, `store.telemetry`, `store.relational`.
+"""What services store, on the store itself: `store.blobs`, `store.vectors`, `store.telemetry`, `store.relational`, and
+`store.sessions` on the tables of the last.
 
 The verbs are those of the provider's stores, on both faces. The first one that is used opens its store; until then
 nothing is touched. A store that is open for one namespace has none of them: they know no namespaces.
@@ -16,7 +17,9 @@ from holdfast.model.storage import StorageStatus
 from holdfast.storage.blobs import Blobs
 from holdfast.storage.face import StorageFace, SyncStorageFace
 from holdfast.storage.lazily import Lazily
+from holdfast.storage.projects import project_here
 from holdfast.storage.relational import IDLE_S, Relational
+from holdfast.storage.sessions import Sessions
 from holdfast.storage.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -143,9 +146,13 @@ class Services(Generic[Face]):
         def opened(noun: str) -> Any:
             return stores().open(noun)
 
+        def sessions() -> Sessions[Any]:
+            return Sessions(opened("relational").held, project_here())
+
         self.blobs = cast("Blobs[Face]", Late(face, lambda: Blobs, partial(opened, "blobs")))
         self.telemetry = cast("Telemetry[Face]", Late(face, lambda: Telemetry, partial(opened, "telemetry")))
         self.relational = cast("Relational[Face]", LateTables(face, lambda: Relational, partial(opened, "relational")))
+        self.sessions = cast("Sessions[Face]", Late(face, lambda: Sessions, sessions))
         self.vectors = cast("Vectors[Face]", Late(face, _vectors, partial(opened, "vectors")))
         self.storage: Storage[Face] = Storage(face, stores)
 

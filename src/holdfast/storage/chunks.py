@@ -62,20 +62,24 @@ def moment(timestamp: str) -> int:
 
 def line(event: TelemetryEvent) -> Line:
     """An event as a line; InvalidInputError where it has no type, no time, or data that JSON cannot hold."""
-    kind, instance, span, trace = event.event_type, event.instance_id, event.span_id, event.trace_id
-    if not kind or not _plain(kind, span, trace, instance):
-        raise InvalidInputError("an event needs a type, and its names are text")
-    at = moment(event.timestamp)
     try:
-        text = _dumps([at, event.timestamp, kind, instance, event.project_hash, span, trace, event.data])
+        kind, instance, span, trace = event.event_type, event.instance_id, event.span_id, event.trace_id
+        project, timestamp, data = event.project_hash, event.timestamp, event.data
+    except AttributeError as error:
+        raise InvalidInputError(f"no event: {error}", field="events") from error
+    if not kind or not _plain(kind, span, trace, instance, project):
+        raise InvalidInputError("an event needs a type, and its names are text")
+    at = moment(timestamp)
+    try:
+        text = _dumps([at, timestamp, kind, instance, project, span, trace, data])
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"the data of an event must be plain JSON: {error}", event_type=kind) from error
     return Line(at, text, (span, trace, instance, kind))
 
 
-def _plain(kind: object, span: object, trace: object, instance: object) -> bool:
+def _plain(kind: object, span: object, trace: object, instance: object, project: object = None) -> bool:
     named = isinstance(span, _NAME) and isinstance(trace, _NAME) and isinstance(instance, _NAME)
-    return named and isinstance(kind, str)
+    return named and isinstance(kind, str) and isinstance(project, _NAME)
 
 
 def event(parts: Sequence[Any]) -> TelemetryEvent:
@@ -122,6 +126,14 @@ class Wanted:
 
     def _names(self) -> tuple[str | None, ...]:
         return self.span_id, self.trace_id, self.instance_id, self.event_type
+
+    def checked(self) -> "Wanted":
+        """The same, once it is sure that every name is one."""
+        if not _plain(
+            "" if self.event_type is None else self.event_type, self.span_id, self.trace_id, self.instance_id
+        ):
+            raise InvalidInputError("events are found by names, and a name is text")
+        return self
 
     @property
     def key(self) -> int | None:

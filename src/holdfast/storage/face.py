@@ -44,7 +44,10 @@ class StorageFace(AsyncFace):
         except BaseException:
             self._doings.end(state)
             raise
-        future.add_done_callback(lambda _: self._doings.end(state))
+        if future.done():  # its callbacks would come later than whoever awaits it
+            self._doings.end(state)
+        else:
+            future.add_done_callback(lambda _: self._doings.end(state))
         return future
 
 

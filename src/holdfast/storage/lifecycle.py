@@ -38,6 +38,7 @@ _log = logging.getLogger("holdfast.storage")
 
 HEARTBEAT_S: Final = 30.0
 DAY_S: Final = 86_400.0
+_LONG_S: Final = 36_600 * DAY_S
 
 Work = Callable[[], Awaitable[Any]]
 
@@ -50,7 +51,8 @@ async def bootstrap(
     stale_s: float = instances.STALE_S,
 ) -> "Lifecycle":
     """Begin to use a storage, the given one or that of the settings, for a project, given or the one we stand in."""
-    values.number("heartbeat_s", heartbeat_s, least=0.001)
+    values.number("heartbeat_s", heartbeat_s, least=0.001, most=DAY_S)
+    values.number("stale_s", stale_s, least=0.001, most=_LONG_S)
     opened = storage or await StorageProvider.from_config()
     try:
         await opened.run_migrations()

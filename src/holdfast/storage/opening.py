@@ -10,7 +10,7 @@ Rules:
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,23 +54,38 @@ class Opened:
     status: dict[str, StoreStatus] = field(default_factory=dict)
     membrane: Database | None = None
     first_run: list[str] = field(default_factory=list)
-    _ends: list[Callable[[], None]] = field(default_factory=list)
+    closed: bool = False
+    _ends: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
 
-    def at_end(self, end: Callable[[], None]) -> None:
-        """Have this done when everything is closed."""
-        self._ends.append(end)
+    def at_end(self, kind: str, end: Callable[[], None]) -> None:
+        """Have this done when that kind of store is closed."""
+        self._ends.setdefault(kind, []).append(end)
+
+    def swap(self, other: "Opened", kinds: Iterable[str]) -> None:
+        """Have the stores of these kinds that another opening made, and leave it ours."""
+        for kind in kinds:
+            self.stores[kind], other.stores[kind] = other.stores[kind], self.stores[kind]
+            self.status[kind], other.status[kind] = other.status[kind], self.status[kind]
+            self._ends[kind], other._ends[kind] = other._ends[kind], self._ends[kind]
+            if kind == "relational":
+                self.membrane, other.membrane = other.membrane, self.membrane
+        self.first_run += other.first_run
 
     def close(self) -> None:
         """Close everything, the last first; may be called twice."""
-        while self._ends:
-            self._ends.pop()()
+        self.closed = True
+        for ends in reversed(self._ends.values()):
+            while ends:
+                ends.pop()()
 
 
-def open_stores(settings: Settings, paths: Paths, doings: Doings, **options: Any) -> Opened:
-    """Open all four for coroutines; if one of them is an error, what was opened before is closed again."""
+def open_stores(
+    settings: Settings, paths: Paths, doings: Doings, *, kinds: Iterable[str] = KINDS, **options: Any
+) -> Opened:
+    """Open them for coroutines; if one of them is an error, what was opened before is closed again."""
     opening = Opening(settings, paths, doings, StorageFace, options)
     try:
-        for kind in KINDS:
+        for kind in kinds:
             opening.store(kind)
     except BaseException:
         opening.opened.close()
@@ -98,12 +113,13 @@ class Opening:
         self._shown, self._last = face, () if strict else (_MEMORY,)
         self._tried: dict[tuple[str, str], Database | Exception] = {}
         self.opened = Opened()
+        self._kind = ""
         makers = (self._relational, self._vector, self._blob, self._telemetry)
         self._makers = dict(zip(KINDS, makers, strict=True))
 
     def store(self, kind: str) -> Any:
         """Open one kind of store, as the first type of its chain that can be."""
-        wanted = self._settings.providers[kind]
+        self._kind, wanted = kind, self._settings.providers[kind]
         chain = (wanted.type, *(self._last if wanted.fallback is None else wanted.fallback))
         reasons: list[str] = []
         for left, name in zip(reversed(range(len(chain))), chain, strict=True):
@@ -174,7 +190,7 @@ class Opening:
         _probe(name, place)
         face = self._face(self._membrane(), "membrane")
         shelf = Shelf(open_place(place))
-        self.opened.at_end(shelf.close)
+        self.opened.at_end(self._kind, shelf.close)
         return Blobs(face, shelf), redact(place)
 
     def _telemetry(self, name: str, wanted: Provider) -> tuple[Any, str]:
@@ -211,7 +227,7 @@ class Opening:
     def _face(self, target: str, space: str) -> StorageFace | SyncStorageFace:
         """A face on a database of its own in memory, or on a handle of one that stores share."""
         database = self._database(target, space)
-        self.opened.at_end(database.close)
+        self.opened.at_end(self._kind, database.close)
         return self._shown(database, self._doings)
 
     def _database(self, target: str, space: str) -> Database:

@@ -23,6 +23,7 @@ from holdfast import config as settings_of
 from holdfast.config import Paths, Settings
 from holdfast.db import MEMORY, Tx, migrate, sql
 from holdfast.db.clock import system_clock
+from holdfast.errors import ClosedError
 from holdfast.model.storage import StorageOp, StorageStatus
 from holdfast.model.times import to_text
 from holdfast.storage import degraded, legacy
@@ -127,15 +128,21 @@ class StorageProvider:
         return done
 
     async def recover(self) -> StorageStatus:
-        """Try again to open what is degraded; what was stored in memory meanwhile is not carried over."""
+        """Try again to open what is degraded; what was stored in memory meanwhile is not carried over.
+
+        Stores that are well are left as they are, those in memory by choice with what they hold.
+        """
         with self._doings.doing(StorageOp.ERROR):
-            opened = await _open(self.config, self.paths, self._doings, self._options)
-            better = any(old.degraded and not opened.status[kind].degraded for kind, old in self._opened.status.items())
-            old, self._opened = (self._opened, opened) if better else (opened, self._opened)
-            await asyncio.to_thread(old.close)
-            if better:
-                self.relational, self.vector, self.blob, self.telemetry = (opened.stores[kind] for kind in KINDS)
-                self._warnings += await asyncio.to_thread(_remember, self.paths, opened)
+            ill = [kind for kind, each in self._opened.status.items() if each.degraded]
+            opened = await _open(self.config, self.paths, self._doings, self._options | {"kinds": ill})
+            # Nothing is awaited in here: whoever is cancelled leaves the old stores or the new ones, all of them.
+            if not self._opened.closed:
+                self._opened.swap(opened, [kind for kind in ill if not opened.status[kind].degraded])
+                self.relational, self.vector, self.blob, self.telemetry = map(self._opened.stores.__getitem__, KINDS)
+            await asyncio.to_thread(opened.close)
+            if self._opened.closed:
+                raise ClosedError("the storage is closed")
+            self._warnings += await asyncio.to_thread(_remember, self.paths, self._opened)
         return self.status()
 
     def status(self) -> StorageStatus:

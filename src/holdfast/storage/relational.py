@@ -4,6 +4,7 @@ Rules:
 - A script is one transaction. A parameter that is not given is NULL; a `:` in a string or a cast is none.
 - What SQL may do is bounded by the database (`Tx.ask`): it reaches neither the kernel nor any setting.
 - A block is one transaction of its own: it sees what it wrote, and once a statement of it has failed, all of it has.
+- A block that could not begin says why at its first word.
 - A block holds the writer. One that says nothing for `IDLE_S` is rolled back, and says so at its next word.
 """
 
@@ -131,14 +132,19 @@ class Feed:
             message = f"the transaction was idle for {self._idle_s:g} s and was rolled back"
             raise IdleTransactionError(message, idle_s=self._idle_s) from None
 
+    def ended(self, ending: "Future[None]") -> None:
+        """The transaction is over; if it never began, nobody else tells those who wait for its answers."""
+        error = ClosedError("the transaction was given up") if ending.cancelled() else ending.exception()
+        self._end(error or ClosedError("the transaction has ended"))
+
     def _end(self, reason: BaseException) -> None:
         with self._lock:
-            self._over = reason
+            self._over = self._over or reason
         with suppress(Empty):
             while True:
                 word = self._words.get_nowait()
-                if not isinstance(word, bool):
-                    word[1].set_exception(reason)
+                if not isinstance(word, bool) and word[1].set_running_or_notify_cancel():
+                    word[1].set_exception(self._over)
 
     def say(self, fn: Any) -> "Future[Any]":
         """A function for the transaction; its answer arrives in the future."""
@@ -206,6 +212,7 @@ class Transaction(Noun[Face]):
 
     def _begin(self) -> None:
         self._ending = self._face.begin(self._feed.run)
+        self._ending.add_done_callback(self._feed.ended)
 
     @staticmethod
     def _expected(error: BaseException | None) -> tuple[type[Exception], ...]:

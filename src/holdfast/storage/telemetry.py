@@ -5,6 +5,7 @@ Rules:
 - Events come newest first; of those at the same moment, the one that arrived later.
 - The newest events are rows. Once there are a thousand they are sealed into a chunk; a batch of a thousand or more is
   sealed at once.
+- A chunk is changed by one at a time: whoever packs it anew would else put back what another cut away meanwhile.
 - Retention goes by age: chunks past `hot_days` and `warm_days` are packed harder, those past `cold_days` are removed.
   What is removed gives its space back.
 """
@@ -20,12 +21,14 @@ from holdfast.errors import InvalidInputError
 from holdfast.faces import AsyncFace, Face, Noun, Reads, Runs, RunsWith, SyncFace
 from holdfast.model.storage import TelemetryEvent
 from holdfast.model.times import to_micros
-from holdfast.storage import chunks
+from holdfast.storage import chunks, values
 from holdfast.storage.chunks import Line, Wanted
 
 _DAY: Final = 86_400_000_000
 _EVER: Final = 2**62
+_LONG_DAYS: Final = 1_000_000
 _CHUNKS_A_STEP: Final = 50
+_AGE: Final = "holdfast telemetry age"
 _PAGE: Final = 64
 _VACUUM_PAGES: Final = 2_000
 
@@ -40,7 +43,7 @@ _TAIL = sql("SELECT count(*) FROM telemetry_events")
 
 def append(events: Iterable[TelemetryEvent]) -> Work[None]:
     """Keep events, all of them or none."""
-    lines = [chunks.line(event) for event in events]
+    lines = _lines(events)
     if lines:
         ready, rest = _parted(lines)
         yield Write(lambda tx: _keep(tx, ready, rest))
@@ -48,7 +51,13 @@ def append(events: Iterable[TelemetryEvent]) -> Work[None]:
 
 def add(tx: Tx, events: Iterable[TelemetryEvent]) -> None:
     """Keep events in a transaction that does more than that."""
-    _keep(tx, *_parted([chunks.line(event) for event in events]))
+    _keep(tx, *_parted(_lines(events)))
+
+
+def _lines(events: Iterable[TelemetryEvent]) -> list[Line]:
+    if not isinstance(events, Iterable):
+        raise InvalidInputError("events are given as a list", field="events")
+    return [chunks.line(event) for event in events]
 
 
 def _parted(lines: Sequence[Line]) -> tuple[list[dict[str, Any]], Sequence[Line]]:
@@ -143,11 +152,10 @@ def query(
     until: str | None = None,
 ) -> list[TelemetryEvent]:
     """Events that match everything said, newest first; `since` and `until` are part of the time asked for."""
-    if limit < 0:
-        raise InvalidInputError("a limit is 0 or more", limit=limit)
+    values.count("limit", limit)
     first = -_EVER if since is None else chunks.moment(since)
     last = _EVER if until is None else chunks.moment(until)
-    wanted = Wanted(span_id, trace_id, instance_id, event_type, first, last)
+    wanted = Wanted(span_id, trace_id, instance_id, event_type, first, last).checked()
     return [chunks.event(found[-1]) for found in _search(tx, wanted, limit)] if limit else []
 
 
@@ -193,8 +201,7 @@ def count(tx: Tx) -> int:
 
 def prune(older_than_days: float) -> Work[int]:
     """Remove what is older and give its space back; how many events that were."""
-    if not older_than_days >= 0:
-        raise InvalidInputError("an age in days is 0 or more", older_than_days=older_than_days)
+    values.number("older_than_days", older_than_days, least=0, most=_LONG_DAYS)
     removed = 0
     while step := (yield from ask(Write(lambda tx: _prune(tx, _ago(tx, older_than_days))))):
         removed += step
@@ -220,6 +227,7 @@ _CUT = sql(
 
 def _prune(tx: Tx, limit: int) -> int:
     """A bounded step: rows, whole chunks, and the old part of chunks that hold both."""
+    values.alone(tx, _AGE)
     removed = tx.count(_DROP_ROWS, limit=limit)
     for number, last_at, events in tx.all(_OLD, limit=limit, most=_CHUNKS_A_STEP):
         if last_at < limit:
@@ -263,6 +271,7 @@ _PACKED = sql("UPDATE telemetry_chunks SET codec = :codec, data = :data WHERE id
 
 
 def _repack(tx: Tx, codec: str, harder: str, days: int) -> int:
+    values.alone(tx, _AGE)
     light = tx.all(_LIGHT, codec=codec, limit=_ago(tx, days), most=_CHUNKS_A_STEP)
     for number, data in light:
         packed = chunks.pack([chunks.unpack(data, codec)], harder)

@@ -7,6 +7,7 @@ and `lose` too.
 
 import asyncio
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from hashlib import sha256
 
@@ -163,6 +164,18 @@ class BlobSuite(ABC):
             with pytest.raises(InvalidInputError):
                 await store.put("k", SMALL, "text/plain\r\nX-Evil: 1")
             assert await store.exists("k") is False
+            with pytest.raises(InvalidInputError):
+                await store.list(None)  # type: ignore[arg-type]
+
+        self.play(act)
+
+    @pytest.mark.parametrize("size", [1_000, 20_000, 100_000])
+    def test_a_view_is_the_bytes_it_shows_whatever_it_counts_in(self, size: int) -> None:
+        async def act(store: BlobStore) -> None:
+            wide = memoryview(array("I", range(size)))
+            for view in (wide, memoryview(bytes(range(256)) * size)[::3], wide[:0], memoryview(wide.tobytes())):
+                await store.put("k", view)  # type: ignore[arg-type]
+                assert await store.get("k") == view.tobytes()
 
         self.play(act)
 

@@ -112,8 +112,10 @@ class TelemetrySuite(StoreSuite):
             TelemetryEvent("x", "2026-01-01T00:00:00Z", {"x": object()}),
             TelemetryEvent("x", "2026-01-01T00:00:00Z", {"x": float("nan")}),
             TelemetryEvent("x", "2026-01-01T00:00:00Z", {}, span_id=7),  # type: ignore[arg-type]
+            TelemetryEvent("x", "2026-01-01T00:00:00Z", {}, project_hash=7),  # type: ignore[arg-type]
+            "event",
         ],
-        ids=["no type", "no time", "no JSON", "no number", "no text"],
+        ids=["no type", "no time", "no JSON", "no number", "no text", "no project", "no event"],
     )
     def test_a_batch_with_a_wrong_event_is_refused_whole(self, wrong: TelemetryEvent) -> None:
         async def test(store: TelemetryStore) -> None:
@@ -138,8 +140,9 @@ class TelemetrySuite(StoreSuite):
             assert await store.count() == 2700
             assert await store.prune(0) == 2700
             assert (await store.count(), await store.query(), await store.query("s7")) == (0, [], [])
-            with pytest.raises(errors.InvalidInputError):
-                await store.prune(-1)
+            for days in (-1, float("inf"), float("nan"), 1e300, "1", None):
+                with pytest.raises(errors.InvalidInputError):
+                    await store.prune(days)  # type: ignore[arg-type]
 
         self.use(test)
 
@@ -147,10 +150,12 @@ class TelemetrySuite(StoreSuite):
         async def test(store: TelemetryStore) -> None:
             await store.append([event(1)])
             assert await store.query(limit=0) == []
+            wrong: dict[str, Any]
+            for wrong in ({"limit": -1}, {"limit": None}, {"limit": 2.5}, {"since": "yesterday"}, {"span_id": 7}):
+                with pytest.raises(errors.InvalidInputError):
+                    await store.query(**wrong)
             with pytest.raises(errors.InvalidInputError):
-                await store.query(limit=-1)
-            with pytest.raises(errors.InvalidInputError):
-                await store.query(since="yesterday")
+                await store.append(None)  # type: ignore[arg-type]
 
         self.use(test)
 

@@ -5,6 +5,7 @@ same vectors, none at the start of each test.
 """
 
 import asyncio
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,6 +42,7 @@ _BAD_IDS: dict[str, Any] = {
     "a number": 7,
 }
 _GOOD_IDS = ["x" * 500, " ", "ü", "漢字", "𝄞", "it's", '"quoted"', "a/../b", "%", "null"]
+DEEP: dict[str, Any] = {"x": json.loads("[" * 400 + "]" * 400)}
 
 
 class VectorSuite(ABC):
@@ -230,7 +232,7 @@ class VectorSuite(ABC):
 
         self.run(test)
 
-    @pytest.mark.parametrize("metadata", [{"x": math.nan}, {1: "x"}, {"x": object()}, ["x"], {"x": "\ud800"}])
+    @pytest.mark.parametrize("metadata", [{"x": math.nan}, {1: "x"}, {"x": object()}, ["x"], {"x": "\ud800"}, DEEP])
     def test_metadata_that_are_no_json_are_refused(self, metadata: Any) -> None:
         async def test(store: VectorStore) -> None:
             with pytest.raises(errors.InvalidInputError):

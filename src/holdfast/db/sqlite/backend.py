@@ -120,7 +120,7 @@ def open_sqlite(
         return SqliteBackend(None, pump, pump), new
 
     def reading() -> tuple[apsw.Connection, SqliteTx]:
-        spare = connect(path, busy_s=busy_s)
+        spare = connect(path, busy_s=busy_s, create=False)  # a file that is gone is no empty one
         spare.pragma("query_only", True)
         return spare, SqliteTx(spare, clock, random)
 

@@ -41,6 +41,7 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
     """A connection to a file, made if it is missing and may be, or to a new database in memory."""
     if path is None:
         return _connection(":memory:")
+    _refuse_unspeakable(path)
     try:
         if create and not path.exists():
             _make(path)
@@ -58,6 +59,20 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
     except apsw.Error as error:
         raise typed(error, path) from error
     return connection
+
+
+def _refuse_unspeakable(path: Path) -> None:
+    """SQLite takes names in UTF-8 only; other programs and systems may have made others."""
+    try:
+        name = str(path)
+        name.encode()
+    except UnicodeEncodeError as error:
+        shown = name.encode(errors="backslashreplace").decode()
+        raise UnavailableError(
+            f"cannot open {shown}: no database can have a name that is not UTF-8", path=shown
+        ) from error
+    if "\0" in name:
+        raise UnavailableError(f"cannot open {name!r}: no file has a NUL in its name", path=repr(name))
 
 
 def _format(connection: apsw.Connection, path: Path) -> None:

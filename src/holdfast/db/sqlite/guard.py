@@ -2,18 +2,21 @@
 
 Rules:
 - It reads every table of the file, and writes, makes and drops tables, views, indexes and triggers.
-- What Holdfast keeps for itself (`KEPT`) it cannot change.
+- What Holdfast keeps for itself (`KEPT`) it cannot change, nor can a trigger that it makes, which our own statements
+  would set off. What our migrations made (`SHAPED`) it cannot alter or drop, as no login of a server can.
 - No other database: no ATTACH, no DETACH, no temporary tables, which would hide those of everybody else.
 - No settings: a PRAGMA may only ask. No BEGIN, COMMIT or SAVEPOINT: transactions are ours.
 - No code: no extensions, no virtual tables but full text and R-tree.
 """
 
+import re
 from typing import Final
 
 import apsw
 import apsw.sqlite_extra
 
-from holdfast.db.tx import KEPT
+from holdfast.db.sql import first_word
+from holdfast.db.tx import KEPT, SHAPED
 
 _NEVER: Final = {
     apsw.SQLITE_ATTACH,
@@ -30,13 +33,13 @@ _CHANGES: Final = {
     apsw.SQLITE_INSERT: 0,
     apsw.SQLITE_UPDATE: 0,
     apsw.SQLITE_DELETE: 0,
-    apsw.SQLITE_DROP_TABLE: 0,
-    apsw.SQLITE_ALTER_TABLE: 1,
     apsw.SQLITE_CREATE_INDEX: 1,
     apsw.SQLITE_DROP_INDEX: 1,
     apsw.SQLITE_CREATE_TRIGGER: 1,
     apsw.SQLITE_DROP_TRIGGER: 1,
 }
+_RESHAPES: Final = {apsw.SQLITE_DROP_TABLE: 0, apsw.SQLITE_ALTER_TABLE: 1}
+_TRIGGER: Final = re.compile(r"\bTRIGGER\b", re.IGNORECASE)
 _ASKS_ABOUT: Final = {"foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo"} | {
     "integrity_check",
     "quick_check",
@@ -52,6 +55,8 @@ def allows(action: int, first: str | None, second: str | None) -> bool:
     """Whether SQL that is not ours may do this; names arrive as they are written in the schema."""
     if action in _NEVER:
         return False
+    if action in _RESHAPES:
+        return ((first, second)[_RESHAPES[action]] or "").lower() not in SHAPED
     if action in _CHANGES:
         return ((first, second)[_CHANGES[action]] or "").lower() not in KEPT
     if action == apsw.SQLITE_PRAGMA:
@@ -59,3 +64,9 @@ def allows(action: int, first: str | None, second: str | None) -> bool:
     if action == apsw.SQLITE_FUNCTION:
         return second != "load_extension"
     return action != apsw.SQLITE_CREATE_VTABLE or second in _MODULES
+
+
+def lays_a_trap(statement: str) -> bool:
+    """Whether it may make a trigger over what is kept; SQLite looks into a trigger only when it goes off."""
+    made = first_word(statement) == "CREATE" and _TRIGGER.search(statement)
+    return bool(made) and any(name in statement.lower() for name in KEPT)

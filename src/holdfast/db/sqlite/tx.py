@@ -10,7 +10,7 @@ import apsw.sqlite_extra
 
 from holdfast.db.clock import Clock, Random
 from holdfast.db.sql import Dialect, Query, kind_of, numbered, statements
-from holdfast.db.sqlite.guard import allows
+from holdfast.db.sqlite.guard import allows, lays_a_trap
 from holdfast.db.tx import Answer, Row, Tx
 from holdfast.errors import (
     BusyError,
@@ -145,6 +145,8 @@ class SqliteTx(Tx):
 
     def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
         """See Tx."""
+        if lays_a_trap(statement):
+            raise ForbiddenSqlError("no trigger may speak of what Holdfast keeps for itself", statement="CREATE")
         if not self._guarded:
             self._guarded = True
             self._connection.set_authorizer(self._decide)

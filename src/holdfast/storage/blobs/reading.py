@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.db import Give, Read, Stream, Tx, Work, ask, call
-from holdfast.errors import NotFoundError, StaleVersionError
+from holdfast.errors import InvalidInputError, NotFoundError, StaleVersionError
 from holdfast.model.blobs import Blob, can_begin, check_key
 from holdfast.storage.blobs import rows
 from holdfast.storage.blobs.shelf import Shelf
@@ -85,6 +85,8 @@ def exists(tx: Tx, key: str) -> bool:
 
 def list(prefix: str = "") -> Work[builtins.list[str]]:
     """The keys that begin with a text, sorted by code point."""
+    if not isinstance(prefix, str):
+        raise InvalidInputError("a prefix is a text", field="prefix")
     found: builtins.list[str] = []
     since, more = prefix, can_begin(prefix)
     while more:

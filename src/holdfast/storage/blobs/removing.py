@@ -5,6 +5,7 @@ Rules:
 - Bytes that lost their last key are removed at once; if that fails, or a crash comes first, a sweep does it.
 - A sweep also removes what crashed writers left: bytes without a row, temporary files. It leaves alone what is younger
   than it is told, so as not to disturb; even at an age of nothing, every write under way ends well.
+- Bytes of other databases at the same place are none of its business: a name says whose they are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,15 +13,17 @@ from functools import partial
 from typing import Final
 
 from holdfast.db import Read, Tx, Work, Write, ask, call
-from holdfast.errors import HoldfastError, InvalidInputError
+from holdfast.errors import HoldfastError
 from holdfast.model.blobs import Swept, check_key
 from holdfast.model.times import to_micros, to_text
+from holdfast.storage import values
 from holdfast.storage.blobs import rows
 from holdfast.storage.blobs.places import Place
 from holdfast.storage.blobs.rows import Object
 from holdfast.storage.blobs.shelf import Shelf
 
 HOUR_S: Final = 3600.0
+_LONG_S: Final = 100 * 366 * 86_400
 _PAGE: Final = 200
 
 
@@ -52,8 +55,7 @@ def _remove_bytes(shelf: Shelf, doomed: Object) -> Work[bool]:
 
 def sweep(shelf: Shelf, *, older_than_s: float = HOUR_S) -> Work[Swept]:
     """Remove bytes without a key and temporary files, as far as they are at least that old; what was removed."""
-    if older_than_s < 0:
-        raise InvalidInputError("an age is not negative", field="older_than_s")
+    values.number("older_than_s", older_than_s, least=0, most=_LONG_S)
     before, hour = yield from ask(Read(lambda tx: (_before(tx, older_than_s), _before(tx, HOUR_S))))
     yield Write(lambda tx: rows.forget_strays(tx, hour))
     objects = yield from _sweep_known(shelf, before)
@@ -83,7 +85,7 @@ def _sweep_known(shelf: Shelf, before: str) -> Work[int]:
 
 
 def _sweep_strays(shelf: Shelf, place: Place, older_than_s: float) -> Work[int]:
-    """Remove what lies at a place and no row speaks of; how many."""
+    """Remove what lies at a place, is ours, and no row speaks of; how many."""
     removed, pages = 0, place.listed(older_than_s)
     while (page := (yield from call(_next, pages))) is not None:
         for at in range(0, len(page), _PAGE):

@@ -6,8 +6,8 @@ Rules:
   look for keys, and only if there is no key. So whoever enters a key, on any machine, is either seen or told.
 - A doomed object is never named again. Once its bytes are gone it is forgotten: a name that was known before is taken
   only if it is still the same object (`born`), a name that was never used only if nobody doomed it meanwhile.
-- Bytes without an object (a crash came between) are doomed by entering them as doomed, and stay so for an hour: for
-  the writer who may have been about to enter them.
+- Bytes without an object (a crash came between) that bear our mark are doomed by entering them as doomed, and stay so
+  for an hour: for the writer who may have been about to enter them.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from holdfast.storage.blobs.bodies import Body
 
 DB: Final = "db"
 FORGOTTEN: Final = "blobs:forgotten"
+_HASHED: Final = 64
 Found = tuple[Blob, bytes | None]
 Object = tuple[str, str]
 """Place and address."""
@@ -136,7 +137,16 @@ _SHARED = sql(
 def name(tx: Tx, place: str, sha256: str) -> tuple[str, str | None]:
     """What an object with these bytes is called there already, and since when; else a name that was never used."""
     row = tx.one(_SHARED, sha256=sha256, place=place)
-    return (f"{sha256}-{tx.random(8).hex()}", None) if row is None else (row[0], row[1])
+    return (f"{sha256}-{mark(tx)}{tx.random(4).hex()}", None) if row is None else (row[0], row[1])
+
+
+_MARK = sql("SELECT mark FROM blob_facts WHERE one = 1")
+
+
+def mark(tx: Tx) -> str:
+    """What the names of this database's objects have after their hash: another database may share the place."""
+    [(found,)] = tx.all(_MARK)
+    return str(found)
 
 
 _CLAIM = sql(
@@ -188,11 +198,13 @@ _DOOM_STRAY = sql(
 
 
 def doom_strays(tx: Tx, place: str, addresses: Sequence[str]) -> list[Object]:
-    """Doom those that no row speaks of."""
+    """Doom those that bear our mark and that no row speaks of."""
+    ours = f"-{mark(tx)}"
     return [
         (place, address)
         for address in addresses
-        if tx.one(_DOOM_STRAY, place=place, address=address, stamp=tx.new_id(), now=tx.now) is not None
+        if address.startswith(ours, _HASHED)
+        and tx.one(_DOOM_STRAY, place=place, address=address, stamp=tx.new_id(), now=tx.now) is not None
     ]
 
 

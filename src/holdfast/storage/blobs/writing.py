@@ -27,11 +27,19 @@ def put(shelf: Shelf, key: str, data: Data, content_type: str | None = None) -> 
     _check(key, content_type)
     if not isinstance(data, Data):
         raise InvalidInputError(f"a blob is bytes, not {type(data).__name__}", field="data")
+    data = _flat(data)
     if (place := shelf.place_for(len(data))) is None:
         body = Body.of(bytes(data))
     else:
         body = yield from call(place.take, data)
     return (yield from _enter(shelf, key, body, content_type))
+
+
+def _flat(data: Data) -> Data:
+    """Bytes whose length is their number: a view may count in larger items, or leave some out."""
+    if not isinstance(data, memoryview) or (data.contiguous and data.itemsize == 1 and data.ndim == 1):
+        return data
+    return data.tobytes()
 
 
 def open_write(shelf: Shelf, key: str, chunks: Chunks, content_type: str | None = None) -> Work[str]:

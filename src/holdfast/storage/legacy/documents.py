@@ -154,12 +154,12 @@ class Witness(Plan):
 
     @property
     def _agent(self) -> str:
-        rest = self.path.name.removeprefix("witness.").rpartition(".")[0]
+        rest = self.name.removeprefix("witness.").rpartition(".")[0]
         return f"witness/{rest}" if rest else "witness"
 
     def rows(self, contents: Contents) -> Rows:
         """See Plan."""
-        end = self.path.suffix
+        end = Path(self.name).suffix
         if end == ".json":
             yield _state(self._agent, "witness", self.path, document(self.path)[0])
         elif end == ".jsonl":
@@ -174,8 +174,8 @@ class Witness(Plan):
 
     def cached(self) -> Iterator[tuple[Path, str]]:
         """See Plan."""
-        if self.path.suffix not in {".json", ".jsonl", ".db", ".sqlite"}:
-            yield self.path, self.path.name
+        if Path(self.name).suffix not in {".json", ".jsonl", ".db", ".sqlite"}:
+            yield self.path, self.name
 
 
 def _line(path: Path, number: int, line: bytes) -> Any:

@@ -3,7 +3,8 @@
 Rules:
 - Nothing is ever deleted or overwritten, here or there; what was taken over keeps its content under its new name.
 - Killed at any moment, the next run goes on: what was written is not written again, what was not is.
-- A source that is damaged, in conflict or a link is left as it is and told; the others go on.
+- A source that is damaged, in conflict, a link, or changed by another program meanwhile is left as it is and told; the
+  others go on.
 - Memory is no place to take anything over to, so a store that fell back to it is an error.
 """
 
@@ -241,20 +242,31 @@ def _written(stores: Lazily, source: Source, contents: Contents, tell: Tell) -> 
 
 
 def _rename(source: Source, stores: Lazily, contents: Contents, tell: Tell) -> str:
-    """Give a source its new name, with what SQLite has beside it; its new path."""
-    target = _free(source.path)
-    with disk.translated(source.path):
-        for end in _SIDES:
-            beside = Path(f"{source.path}{end}")
-            if not isinstance(source, _FOLDERS) and beside.exists():
-                os.rename(beside, Path(f"{target}{end}"))
-        tell("rename", 0, 1)
-        os.rename(source.path, target)
-        disk.sync_folder(source.path.parent)
-    tell("rename", 1, 1)
-    at, key = str(source.path), contents.fingerprint
+    """Give a source its new name, with what SQLite has beside it; its new path.
+
+    Whoever still writes may have done so until now: what is not as it was taken over gets its old name back.
+    """
+    old, target = source.path, _free(source.path)
+    with disk.translated(old):
+        _move(source, target, tell)
+        tell("rename", 1, 1)
+        if source.read(tell).fingerprint != contents.fingerprint:
+            _move(source, old, tell)
+            raise BusyError(f"{old} changed while it was taken over; end what uses it", path=str(old))
+    source.path, at, key = old, str(old), contents.fingerprint
     _face(stores, source).write(lambda tx: journal.moved(tx, at, key))
     return str(target)
+
+
+def _move(source: Source, target: Path, tell: Tell) -> None:
+    for end in _SIDES:
+        beside = Path(f"{source.path}{end}")
+        if not isinstance(source, _FOLDERS) and beside.exists():
+            os.rename(beside, Path(f"{target}{end}"))
+    tell("rename", 0, 1)
+    os.rename(source.path, target)
+    disk.sync_folder(target.parent)
+    source.path = target
 
 
 def _free(path: Path) -> Path:

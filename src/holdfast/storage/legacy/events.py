@@ -1,7 +1,8 @@
 """`telemetry.db` of kgents: events, appended in one transaction.
 
 Rules:
-- Events have no identity of their own, so a content that was taken over once is never appended again.
+- Events have no identity of their own, so a content that was taken over once is never appended again. Of a source that
+  grew while it was taken over, the next run appends what is new.
 - An event without a type or a time that can be read is counted and left.
 """
 
@@ -13,11 +14,12 @@ from typing import Any, Final
 
 from holdfast.db import Tx
 from holdfast.db.sqlite.foreign import foreign_rows, foreign_tables
-from holdfast.errors import FormatError, InvalidInputError
+from holdfast.errors import BusyError, FormatError, InvalidInputError
 from holdfast.faces import SyncFace
 from holdfast.model.storage import TelemetryEvent
 from holdfast.storage import chunks, telemetry
 from holdfast.storage.lazily import Lazily
+from holdfast.storage.legacy import journal
 from holdfast.storage.legacy.source import Contents, Source, Tell, differs
 
 _BATCH: Final = 1_000
@@ -31,13 +33,15 @@ class Events(Source):
 
     kind = "telemetry"
     again = False
+    _seen = ""
 
     def read(self, tell: Tell) -> Contents:
         """See Source."""
         contents = Contents()
         for number, event in enumerate(self._events(contents), 1):
-            contents.add("events", json.dumps(event.to_dict()))
+            contents.add("events", _line(event))
             tell("read events", number, 0)
+        self._seen = contents.fingerprint
         return contents
 
     def face(self, stores: Lazily) -> SyncFace:
@@ -47,11 +51,32 @@ class Events(Source):
 
     def write(self, tx: Tx) -> Counter[str]:
         """See Source."""
-        walk, moved = self._events(Contents()), 0
+        known = self._known(tx) if journal.begun(tx, str(self.path)) else Counter[str]()
+        written, moved = Contents(), 0
+        walk = self._events(Contents())
         while batch := list(islice(walk, _BATCH)):
-            telemetry.add(tx, batch)
-            moved += len(batch)
+            fresh = []
+            for event in batch:
+                written.add("events", _line(event))
+                known[_content(event)] -= 1
+                fresh += [event] if known[_content(event)] < 0 else []
+            telemetry.add(tx, fresh)
+            moved += len(fresh)
+        if written.fingerprint != self._seen:  # what is not as it was read would be appended once more by a later run
+            raise BusyError(f"{self.path} changed while it was read; end what uses it", path=str(self.path))
         return Counter({"events": moved})
+
+    def _known(self, tx: Tx) -> Counter[str]:
+        """Of a source that grew since a run that did not come to its end: what that run has appended already."""
+        known: Counter[str] = Counter()
+        walk = self._events(Contents())
+        while batch := list(islice(walk, _BATCH)):
+            for event in batch:
+                if (content := _content(event)) not in known:
+                    at = {"since": event.timestamp, "until": event.timestamp}
+                    there = telemetry.query(tx, event.span_id, _MOST_AT_ONCE, event_type=event.event_type, **at)
+                    known[content] = sum(_content(each) == content for each in there)
+        return known
 
     def verify(self, stores: Lazily, tell: Tell) -> None:
         """See Source: among those of its time there is each event, as often as in the source."""
@@ -80,6 +105,10 @@ class Events(Source):
                 if {"event_type", "timestamp"} <= set(columns):
                     return name
         raise FormatError(f"{self.path} has no table of events", path=str(self.path))
+
+
+def _line(event: TelemetryEvent) -> str:
+    return json.dumps(event.to_dict())
 
 
 def _moment(event: TelemetryEvent) -> int:

@@ -48,3 +48,12 @@ def verified(tx: Tx, source: str, fingerprint: str) -> None:
 def moved(tx: Tx, source: str, fingerprint: str) -> None:
     """The source has its new name."""
     tx.execute(_MOVED, source=source, fingerprint=fingerprint, now=tx.now, expect=1)
+
+
+_BEGUN = sql("SELECT count(*) FROM legacy_moves WHERE source = :source AND moved_at IS NULL")
+
+
+def begun(tx: Tx, source: str) -> bool:
+    """Whether a content of a source was written that never got its new name: the source has changed since."""
+    [(number,)] = tx.all(_BEGUN, source=source)
+    return bool(number)

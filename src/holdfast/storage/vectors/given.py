@@ -3,7 +3,7 @@
 Rules:
 - A vector has as many numbers as the store keeps, all finite, not all zero as float32: zero has no direction.
 - An id is 1 to 500 printable characters.
-- Metadata is a JSON object. A query of zeros is allowed and finds nothing.
+- Metadata is a JSON object, not nested deeper than a filter can compare. A query of zeros is allowed and finds nothing.
 """
 
 import json
@@ -18,6 +18,7 @@ from holdfast.errors import DimensionError, InvalidInputError
 MOST_RESULTS = 10_000
 LONGEST = 16_384
 _LONGEST_ID = 500
+_DEEPEST = 100
 _KEPT = np.dtype("<f4")
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
@@ -127,7 +128,20 @@ def _json(field: str, given: Any) -> str:
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{field} is no JSON: {error}", field=field) from error
+    if _deep(given):
+        raise InvalidInputError(f"{field} is nested deeper than {_DEEPEST} levels", field=field)
     return text
+
+
+def _deep(value: Any) -> bool:
+    """Whether it is nested too deep: one such row would make every search fail that asks for its key."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner = [each for each in level if isinstance(each, Mapping | list | tuple)]
+        level = [kid for each in inner for kid in (each.values() if isinstance(each, Mapping) else each)]
+        if not level:
+            return False
+    return True
 
 
 def results(k: int, limit: int | None) -> int:

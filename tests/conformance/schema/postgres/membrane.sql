@@ -6,6 +6,13 @@ CREATE TABLE agent_state (
   CONSTRAINT agent_state_pkey PRIMARY KEY (agent_id)
 );
 
+CREATE TABLE blob_facts (
+  one integer NOT NULL,
+  mark text NOT NULL,
+  CONSTRAINT blob_facts_one_check CHECK ((one = 1)),
+  CONSTRAINT blob_facts_pkey PRIMARY KEY (one)
+);
+
 CREATE TABLE blob_objects (
   place text NOT NULL,
   address text NOT NULL,
@@ -273,6 +280,7 @@ CREATE TABLE vectors (
 );
 
 CREATE UNIQUE INDEX agent_state_pkey ON membrane.agent_state USING btree (agent_id);
+CREATE UNIQUE INDEX blob_facts_pkey ON membrane.blob_facts USING btree (one);
 CREATE INDEX blob_objects_doomed ON membrane.blob_objects USING btree (doomed_at) WHERE (doomed_at IS NOT NULL);
 CREATE UNIQUE INDEX blob_objects_pkey ON membrane.blob_objects USING btree (place, address);
 CREATE INDEX blob_objects_sha256 ON membrane.blob_objects USING btree (sha256);

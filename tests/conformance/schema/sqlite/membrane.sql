@@ -5,6 +5,11 @@ CREATE TABLE agent_state (
   updated_at TEXT
 );
 
+CREATE TABLE blob_facts (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  mark TEXT NOT NULL
+);
+
 CREATE TABLE blob_objects (
   place TEXT NOT NULL,
   address TEXT NOT NULL,
