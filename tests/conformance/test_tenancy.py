@@ -250,7 +250,10 @@ TRIES: Final[dict[str, list[Try]]] = {
     "snapshots.rollback": [lambda s, w: s.snapshots.rollback(w.snapshot)],
     "snapshots.merge": [lambda s, w: s.snapshots.merge(w.snapshot)],
 }
-_FILES: Final = {"image.dump", "image.load", "image.open", "archive.export_car", "archive.import_car"}
+_FILES: Final = {
+    *("image.dump", "image.load", "image.open"),
+    *("archive.export_car", "archive.import_car", "archive.export_lisp", "archive.import_lisp"),
+}
 ELSEWHERE: Final = {
     *_FILES,
     *("archive.push", "archive.restore", "memory.checkpoint_memory", "memory.restore_memory"),

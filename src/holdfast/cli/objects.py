@@ -3,14 +3,17 @@
 import builtins
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli import draw, draw_memory
+from holdfast.cli.bar import bar
 from holdfast.cli.call import After, Call, Limit, Namespace, command, options
 from holdfast.errors import InvalidInputError
+from holdfast.model.lisp import LispExported
 from holdfast.model.memory import Object, ObjectPage
 
 app = typer.Typer(
@@ -130,3 +133,22 @@ def history(call: Call, id: ObjectId, limit: Limit = 100, ns: Namespace = "main"
     """List what an object has been, the newest first; one without a CID was a deletion."""
     with call.open() as store:
         return {"versions": [each.to_dict() for each in store.objects.history(id, limit=limit, ns=ns)]}
+
+
+class Format(StrEnum):
+    """As what objects are written for other programs."""
+
+    lisp = "lisp"
+
+
+@command(app, example="holdfast objects export memory.sexp --format lisp")
+def export(
+    call: Call,
+    path: Annotated[Path, typer.Argument(help="The file to write.")],
+    format: Annotated[Format, typer.Option("--format", help="What for.")] = Format.lisp,
+    at: At = None,
+    ns: Namespace = "main",
+) -> LispExported:
+    """Write the objects for another program: as the archive of a Lisp memory. `archive export` writes a CAR file."""
+    with call.open() as store, bar() as tell:
+        return {Format.lisp: store.archive.export_lisp}[format](path, at=at, ns=ns, progress=tell)
