@@ -165,3 +165,11 @@ def test_a_lisp_memory_comes_in_and_goes_out() -> None:
     Path("bad.sexp").write_text("#.(quit)")
     assert "column" in run("import", "lisp", "bad.sexp", code=2).output
     run("import", "lisp", "none", code=3)
+
+
+def test_objects_are_found_by_their_words() -> None:
+    run("objects", "put", "a", "--type", "note", "--content", "buy milk")
+    assert [each["id"] for each in answer("objects", "search", "Milk")["objects"]] == ["a"]
+    assert "buy milk" in run("objects", "search", "milk").stdout
+    run("objects", "search", "*", code=2)
+    assert answer("objects", "reindex") == {"objects": 1}

@@ -135,6 +135,29 @@ def history(call: Call, id: ObjectId, limit: Limit = 100, ns: Namespace = "main"
         return {"versions": [each.to_dict() for each in store.objects.history(id, limit=limit, ns=ns)]}
 
 
+@command(
+    app,
+    example="holdfast objects search 'buy milk' --limit 5",
+    draw=draw.rows("objects", "id", "type", "content", "version"),
+)
+def search(
+    call: Call,
+    text: Annotated[str, typer.Argument(metavar="WORDS", help="Words that an object must have, all of them.")],
+    limit: Limit = 20,
+    ns: Namespace = "main",
+) -> dict[str, Any]:
+    """Find objects by the words in their content and attributes, the best first."""
+    with call.open() as store:
+        return {"objects": [each.to_dict() for each in store.objects.search(text, limit=limit, ns=ns)]}
+
+
+@command(app, example="holdfast objects reindex")
+def reindex(call: Call, ns: Namespace = "main") -> dict[str, int]:
+    """Write anew what `search` looks in: for a store whose objects are older than that."""
+    with call.open() as store:
+        return {"objects": store.objects.reindex(ns=ns)}
+
+
 class Format(StrEnum):
     """As what objects are written for other programs."""
 

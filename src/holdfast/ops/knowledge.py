@@ -4,7 +4,7 @@ from typing import Generic
 
 from holdfast.content import values
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
-from holdfast.memory import archive, graph, image, lispfiles, objects, snapshots, tools
+from holdfast.memory import archive, graph, image, lispfiles, objects, search, snapshots, tools
 
 
 class Values(Noun[Face]):
@@ -30,6 +30,8 @@ class Objects(Noun[Face]):
     children = Reads(objects.children)
     history = Reads(objects.history)
     version = Reads(objects.version)
+    reindex = Runs(search.reindex)
+    search = Reads(search.search)
 
 
 class Graph(Noun[Face]):
