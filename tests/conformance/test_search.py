@@ -47,6 +47,10 @@ class Search(OnMemory):
         assert ids(store, "milk bread") == ids(store, "mil") == ids(store, "note") == []
         assert store.objects.search("cow") == (store.objects.get("b"),)
 
+    def test_the_order_of_fields_does_not_matter(self, store: sync.Holdfast) -> None:
+        store.objects.put("a", type="t", content={"zz": "one", "a": "two"}, attributes={"title": "three", "b": "four"})
+        assert ids(store, "four two") == ["a"], "and the words fit, as every test ends by checking"
+
     def test_what_has_a_word_more_often_comes_first(self, store: sync.Holdfast) -> None:
         store.objects.put("a", type="t", content="milk and a lot of other words that say nothing of it at all")
         store.objects.put("b", type="t", content="milk milk milk")

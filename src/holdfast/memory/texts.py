@@ -45,5 +45,6 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
-        for item in value.values() if isinstance(value, dict) else value:
+        # By name: a record that is read has its fields in another order than the one that was put.
+        for item in (value[name] for name in sorted(value)) if isinstance(value, dict) else value:
             yield from _texts(item)
