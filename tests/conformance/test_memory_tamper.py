@@ -7,6 +7,7 @@ import pytest
 from holdfast import errors, sync
 from holdfast.crypto import cid as cids
 from holdfast.memory import commits
+from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding
 from tests.conformance.places import settled
 from tests.conformance.stores import attack, attack_server, behind, copy
@@ -87,6 +88,9 @@ EDITS = {
     "an index that hides an object": "DELETE FROM object_index WHERE key = 'o05'",
     "an index with one more": "INSERT INTO object_index SELECT ns, 'zz', type, parent, cid FROM object_index LIMIT 1",
     "an index to an older version": "UPDATE object_index SET cid = 'x' WHERE key = 'o07'",
+    "words that an object has not": "UPDATE object_text SET body = 'forged' WHERE key = 'o07'",
+    "words of an older version": "UPDATE object_text SET cid = 'x' WHERE key = 'o07'",
+    "words of no object": "INSERT INTO object_text (ns, key, cid, body) VALUES ('main', 'zz', 'x', 'y')",
     "a history that ends elsewhere": "UPDATE object_versions SET cid = NULL WHERE key = 'o09'",
 }
 
@@ -95,8 +99,20 @@ EDITS = {
 def test_an_edited_row_is_found(home: Path, name: str) -> None:
     attack(home, EDITS[name])
     table = EDITS[name].replace("INTO ", "UPDATE ").replace("FROM ", "UPDATE ").split("UPDATE ")[1].split()[0]
-    expected = "object_index" if table.startswith("object_") else table
-    assert expected in {each.table for each in found(home)}
+    expected = {"object_index", "object_text"} if table.startswith("object_") else {table}
+    assert expected & {each.table for each in found(home)}
+
+
+def test_words_that_were_never_written_are_no_tampering_but_said(home: Path) -> None:
+    attack(home, "DELETE FROM object_text")
+    with sync.open(home) as store:
+        said = store.verify.run(full=True)
+        assert said.verdict == Verdict.VALID
+        assert [each for each in said.not_checked if "reindex" in each]
+        assert store.objects.search("content") == ()
+        assert store.objects.reindex() == len(store.objects.list().objects)
+        assert not [each for each in store.verify.run(full=True).not_checked if "reindex" in each]
+        assert [each.id for each in store.objects.search("content 6")] == ["o06"]
 
 
 def test_a_damaged_object_is_refused_when_it_is_read(home: Path) -> None:

@@ -41,6 +41,7 @@ _TABLES = {
     "intent_retry": "dfid",
     "lock_fences": "resource_id",
     "object_index": "key",
+    "object_text": "key",
     "object_versions": "key, n",
     "prunings": "id",
     "refs": "name",
@@ -239,6 +240,8 @@ TRIES: Final[dict[str, list[Try]]] = {
     "objects.list": [lambda s, w: s.objects.list()],
     "objects.children": [lambda s, w: s.objects.children(_THEIR_OBJECT)],
     "objects.history": [lambda s, w: s.objects.history(_THEIR_OBJECT)],
+    "objects.search": [lambda s, w: s.objects.search(SECRET)],
+    "objects.reindex": [lambda s, w: s.objects.reindex()],
     "objects.version": [lambda s, w: s.objects.version(_THEIR_OBJECT, 1)],
     "graph.roots": [lambda s, w: s.graph.roots()],
     "graph.subtree": [lambda s, w: s.graph.subtree(_THEIR_OBJECT)],
@@ -250,7 +253,10 @@ TRIES: Final[dict[str, list[Try]]] = {
     "snapshots.rollback": [lambda s, w: s.snapshots.rollback(w.snapshot)],
     "snapshots.merge": [lambda s, w: s.snapshots.merge(w.snapshot)],
 }
-_FILES: Final = {"image.dump", "image.load", "image.open", "archive.export_car", "archive.import_car"}
+_FILES: Final = {
+    *("image.dump", "image.load", "image.open"),
+    *("archive.export_car", "archive.import_car", "archive.export_lisp", "archive.import_lisp"),
+}
 ELSEWHERE: Final = {
     *_FILES,
     *("archive.push", "archive.restore", "memory.checkpoint_memory", "memory.restore_memory"),

@@ -151,3 +151,25 @@ def test_garbage_is_counted_then_removed() -> None:
     found = answer("retention", "gc", "--dry-run")
     assert found["dry_run"]
     assert answer("retention", "gc")["blocks"] == found["blocks"] > 0
+
+
+def test_a_lisp_memory_comes_in_and_goes_out() -> None:
+    Path("in.sexp").write_text('((:ID "a" :TYPE :NOTE :CONTENT "x" :VERSION 7 :HASH "h"))')
+    assert answer("import", "lisp", "in.sexp", "--dry-run")["taken"] == 1
+    assert answer("objects", "list")["objects"] == []
+    assert answer("import", "lisp", "in.sexp")["hashes"] == {"DIFFERS": 1}
+    assert answer("import", "lisp", "in.sexp")["changed"] == 0
+    assert answer("objects", "get", "a")["type"] == ":NOTE"
+    assert answer("objects", "export", "out.sexp", "--format", "lisp")["objects"] == 1
+    assert ':ID "a"' in Path("out.sexp").read_text()
+    Path("bad.sexp").write_text("#.(quit)")
+    assert "column" in run("import", "lisp", "bad.sexp", code=2).output
+    run("import", "lisp", "none", code=3)
+
+
+def test_objects_are_found_by_their_words() -> None:
+    run("objects", "put", "a", "--type", "note", "--content", "buy milk")
+    assert [each["id"] for each in answer("objects", "search", "Milk")["objects"]] == ["a"]
+    assert "buy milk" in run("objects", "search", "milk").stdout
+    run("objects", "search", "*", code=2)
+    assert answer("objects", "reindex") == {"objects": 1}

@@ -10,8 +10,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, Namespace, command, options
 from holdfast.model.imports import Imported, ImportPage, Takeover
+from holdfast.model.lisp import LispImported
 
 app = typer.Typer(
     help="Import other programs' data.",
@@ -44,6 +46,18 @@ def dir(
     """Import a database of the Decision Intelligence Runtime: every row, each with a verdict; twice changes nothing."""
     with call.open() as store, _bar() as progress:
         return store.imports.dir(source, dry_run=dry_run, ns=ns, progress=progress)
+
+
+@command(app, example="holdfast import lisp memory-image.lisp --dry-run")
+def lisp(
+    call: Call,
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="An image or an archive of a Lisp memory.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    ns: Namespace = "main",
+) -> LispImported:
+    """Import a Lisp memory as objects with their history; nothing is evaluated, and doing it again changes nothing."""
+    with call.open() as store, bar() as tell:
+        return store.archive.import_lisp(source, dry_run=dry_run, ns=ns, progress=tell)
 
 
 @command(app, example="holdfast import list --verdict KEPT")

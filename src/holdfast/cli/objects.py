@@ -3,14 +3,17 @@
 import builtins
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli import draw, draw_memory
+from holdfast.cli.bar import bar
 from holdfast.cli.call import After, Call, Limit, Namespace, command, options
 from holdfast.errors import InvalidInputError
+from holdfast.model.lisp import LispExported
 from holdfast.model.memory import Object, ObjectPage
 
 app = typer.Typer(
@@ -130,3 +133,45 @@ def history(call: Call, id: ObjectId, limit: Limit = 100, ns: Namespace = "main"
     """List what an object has been, the newest first; one without a CID was a deletion."""
     with call.open() as store:
         return {"versions": [each.to_dict() for each in store.objects.history(id, limit=limit, ns=ns)]}
+
+
+@command(
+    app,
+    example="holdfast objects search 'buy milk' --limit 5",
+    draw=draw.rows("objects", "id", "type", "content", "version"),
+)
+def search(
+    call: Call,
+    text: Annotated[str, typer.Argument(metavar="WORDS", help="Words that an object must have, all of them.")],
+    limit: Limit = 20,
+    ns: Namespace = "main",
+) -> dict[str, Any]:
+    """Find objects by the words in their content and attributes, the best first."""
+    with call.open() as store:
+        return {"objects": [each.to_dict() for each in store.objects.search(text, limit=limit, ns=ns)]}
+
+
+@command(app, example="holdfast objects reindex")
+def reindex(call: Call, ns: Namespace = "main") -> dict[str, int]:
+    """Write anew what `search` looks in: for a store whose objects are older than that."""
+    with call.open() as store:
+        return {"objects": store.objects.reindex(ns=ns)}
+
+
+class Format(StrEnum):
+    """As what objects are written for other programs."""
+
+    lisp = "lisp"
+
+
+@command(app, example="holdfast objects export memory.sexp --format lisp")
+def export(
+    call: Call,
+    path: Annotated[Path, typer.Argument(help="The file to write.")],
+    format: Annotated[Format, typer.Option("--format", help="What for.")] = Format.lisp,
+    at: At = None,
+    ns: Namespace = "main",
+) -> LispExported:
+    """Write the objects for another program: as the archive of a Lisp memory. `archive export` writes a CAR file."""
+    with call.open() as store, bar() as tell:
+        return {Format.lisp: store.archive.export_lisp}[format](path, at=at, ns=ns, progress=tell)

@@ -17,7 +17,8 @@ from holdfast.crypto.cid import CID
 from holdfast.db import Tx, sql
 from holdfast.errors import FormatError, HoldfastError, NotFoundError
 from holdfast.evidence import keys
-from holdfast.memory import commits, edits, records, refs
+from holdfast.memory import commits, edits, records, refs, texts
+from holdfast.memory.edits import View
 from holdfast.memory.records import OBJECT
 from holdfast.model.keys import Key
 
@@ -31,6 +32,8 @@ class Flaw(NamedTuple):
     table: str
     row: str
     what: str
+    missing: bool = False
+    """Whether it is only that words were never written: a store may be older than its search."""
 
 
 class Checked(NamedTuple):
@@ -151,16 +154,21 @@ def names(tx: Tx) -> tuple[list[str], list[Flaw]]:
 
 _INDEXED = sql(
     "SELECT i.key, i.cid, (SELECT v.cid FROM object_versions v WHERE v.ns = i.ns AND v.key = i.key ORDER BY v.n DESC"
-    " LIMIT 1) FROM object_index i WHERE i.ns = :ns AND i.key IN (SELECT value FROM json_each(:keys))",
+    " LIMIT 1), t.cid, t.body FROM object_index i LEFT JOIN object_text t ON t.ns = i.ns AND t.key = i.key"
+    " WHERE i.ns = :ns AND i.key IN (SELECT value FROM json_each(:keys))",
     postgres="SELECT i.key, i.cid, (SELECT v.cid FROM object_versions v WHERE v.ns = i.ns AND v.key = i.key"
-    " ORDER BY v.n DESC LIMIT 1) FROM object_index i WHERE i.ns = :ns AND i.key IN"
+    " ORDER BY v.n DESC LIMIT 1), t.cid, t.body FROM object_index i LEFT JOIN object_text t ON t.ns = i.ns"
+    " AND t.key = i.key WHERE i.ns = :ns AND i.key IN"
     " (SELECT value FROM json_array_elements_text(CAST(:keys AS JSON)))",
 )
-_ROWS = sql("SELECT key, cid FROM object_index WHERE ns = :ns AND key > :after ORDER BY key LIMIT :limit")
+_ROWS = sql(
+    "SELECT key, cid FROM (SELECT key, cid FROM object_index WHERE ns = :ns AND key > :after"
+    " UNION SELECT key, cid FROM object_text WHERE ns = :ns AND key > :after) AS rows ORDER BY key LIMIT :limit"
+)
 
 
 def tree(tx: Tx, ns: str, after: str | None) -> Checked:
-    """One page of a tree: history and index say of each object what the tree says."""
+    """One page of a tree: history, index and words say of each object what the tree says."""
     view = edits.view(tx, edits.root(tx, ns))
     start = OBJECT if after is None else after + "\x00"
     page: list[tuple[str, CID]] = []
@@ -170,16 +178,29 @@ def tree(tx: Tx, ns: str, after: str | None) -> Checked:
             break
     wanted = json.dumps([key[len(OBJECT) :] for key, _ in page])
     held = {row[0]: row[1:] for row in tx.all(_INDEXED, ns=ns, keys=wanted)}
-    flaws = [
-        Flaw("object_index", key, "index or history is not what the tree says")
-        for key, cid in page
-        if held.get(key[len(OBJECT) :]) != (str(cid), str(cid))
-    ]
+    flaws = [flaw for key, cid in page for flaw in _unfit(view, key, cid, held.get(key[len(OBJECT) :]))]
     return Checked(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
 
 
+def _unfit(view: View, key: str, cid: CID, row: tuple[Any, ...] | None) -> Iterator[Flaw]:
+    """What history, index and words have wrong about an object."""
+    if row is None or row[:2] != (str(cid), str(cid)):
+        yield Flaw("object_index", key, "index or history is not what the tree says")
+    elif row[2] is None:
+        yield Flaw("object_text", key, "a search does not find the object", missing=True)
+    elif row[2:] != (str(cid), _words(view, cid)):
+        yield Flaw("object_text", key, "a search finds the object by words that it has not")
+
+
+def _words(view: View, cid: CID) -> str | None:
+    try:
+        return texts.body(view.record(cid), view.get)
+    except HoldfastError:  # a damaged block: the check of blocks has named it
+        return None
+
+
 def index(tx: Tx, ns: str, after: str | None) -> Checked:
-    """One page of an index: the tree has every object that it has."""
+    """One page of index and words: the tree has every object that they have."""
     view = edits.view(tx, edits.root(tx, ns))
     rows = tx.all(_ROWS, ns=ns, after=after or "", limit=_PAGE)
     flaws = [

@@ -1,10 +1,10 @@
 """The tree that objects live in, and the one way to change it.
 
 Rules:
-- Every change goes through `Edit.finish`: new blocks, the tree's new root, the ref with its leaf, the history and the
-  index of what changed are written in one transaction, or nothing is.
+- Every change goes through `Edit.finish`: new blocks, the tree's new root, the ref with its leaf, the history,
+  the index and the words of what changed are written in one transaction, or nothing is.
 - The tree of a namespace holds `object/<key>` and `meta/<key>`; the same objects give the same root, however they came.
-- History and index follow from the records; reading an object goes through the tree, never through them.
+- History, index and words follow from the records; reading an object goes through the tree, never through them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from holdfast.crypto.cid import CID
 from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdfast.db import Tx, sql
 from holdfast.errors import FormatError, InvalidInputError, ProofError
-from holdfast.memory import records, refs
+from holdfast.memory import records, refs, texts
 from holdfast.memory.records import META, OBJECT, Record
 from holdfast.memory.refs import Ref
 
@@ -151,11 +151,14 @@ class Edit(View):
                     "parent": parent,
                     "version": record.version,
                     "at": self.tx.now,
+                    "body": texts.body(record, self.get),
                 }
             )
         self.tx.many(_VERSION, rows + gone)
         self.tx.many(_INDEX, rows)
         self.tx.many(_UNINDEX, gone)
+        self.tx.many(texts.PUT, rows)
+        self.tx.many(texts.REMOVE, gone)
 
 
 # A deletion keeps the number of the version that went, so that versions go on from there.

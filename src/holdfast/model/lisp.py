@@ -137,3 +137,35 @@ class ForeignMemory(Value):
     objects: tuple[ForeignObject, ...]
     current: dict[str, str | None]
     """By id the hash of the current version; from an archive, that of its only version."""
+
+
+@dataclass(frozen=True, slots=True)
+class LispImported(Value):
+    """What an import of a Lisp memory found and did; with `dry_run` what it would do."""
+
+    source: str
+    objects: int
+    """How many objects the file has, current ones."""
+    versions: int
+    """How many versions of them, in all."""
+    taken: int
+    """How many of these were not in the history here."""
+    known: int
+    changed: int
+    """How many objects are other than before."""
+    snapshots: int
+    head: str | None
+    hashes: dict[str, int]
+    """How many foreign hashes have each verdict."""
+    doubts: tuple[HashCheck, ...]
+    """Every hash that does not match, or cannot be checked, and why."""
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LispExported(Value):
+    """A Lisp archive that was written."""
+
+    path: str
+    objects: int
+    bytes: int

@@ -3,8 +3,8 @@
 from typing import Generic
 
 from holdfast.content import values
-from holdfast.faces import Face, Noun, Reads, RunsWith, Writes
-from holdfast.memory import archive, graph, image, objects, snapshots, tools
+from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
+from holdfast.memory import archive, graph, image, lispfiles, objects, search, snapshots, tools
 
 
 class Values(Noun[Face]):
@@ -30,6 +30,8 @@ class Objects(Noun[Face]):
     children = Reads(objects.children)
     history = Reads(objects.history)
     version = Reads(objects.version)
+    reindex = Runs(search.reindex)
+    search = Reads(search.search)
 
 
 class Graph(Noun[Face]):
@@ -60,10 +62,12 @@ class Image(Noun[Face]):
 
 
 class Archive(Noun[Face]):
-    """Snapshots as CAR files, and in IPFS."""
+    """Snapshots as CAR files, and in IPFS; objects as Lisp files."""
 
     export_car = RunsWith(archive.export_car)
     import_car = RunsWith(archive.import_car)
+    export_lisp = Runs(lispfiles.export_lisp)
+    import_lisp = RunsWith(lispfiles.import_lisp)
     push = RunsWith(archive.push)
     restore = RunsWith(archive.restore)
 

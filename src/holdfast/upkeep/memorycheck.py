@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from holdfast.db import Work
 from holdfast.memory import checks
@@ -9,6 +10,8 @@ from holdfast.memory.checks import Checked, Flaw
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding
 from holdfast.upkeep.findings import RESTORE, Findings, Holds, read
+
+_MISSING: Final = "the words of some objects, which were never written: `holdfast objects reindex` does"
 
 
 def check(context: Holds, found: Findings) -> Work[None]:
@@ -30,7 +33,10 @@ def _pages(context: Holds, found: Findings, what: str, check: Callable[..., Chec
         found.checked[what] += page.seen
         found.tell(f"memory: {what}", found.checked[what])
         for flaw in page.flaws:
-            found.add(_finding(flaw))
+            if flaw.missing:
+                found.skip(_MISSING)
+            else:
+                found.add(_finding(flaw))
         if page.last is None:
             return
         after = page.last

@@ -435,6 +435,38 @@ CREATE TABLE object_index (
 
 CREATE INDEX idx_object_index_parent ON object_index (ns, parent, key);
 
+CREATE VIRTUAL TABLE object_search USING fts5(body, content='object_text', content_rowid='id', tokenize="unicode61 remove_diacritics 0");
+
+CREATE TABLE 'object_search_config'(k PRIMARY KEY, v) WITHOUT ROWID;
+
+CREATE TABLE 'object_search_data'(id INTEGER PRIMARY KEY, block BLOB);
+
+CREATE TABLE 'object_search_docsize'(id INTEGER PRIMARY KEY, sz BLOB);
+
+CREATE TABLE 'object_search_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;
+
+CREATE TRIGGER object_text_added AFTER INSERT ON object_text BEGIN
+  INSERT INTO object_search (rowid, body) VALUES (new.id, new.body);
+END;
+
+CREATE TRIGGER object_text_changed AFTER UPDATE ON object_text BEGIN
+  INSERT INTO object_search (object_search, rowid, body) VALUES ('delete', old.id, old.body);
+  INSERT INTO object_search (rowid, body) VALUES (new.id, new.body);
+END;
+
+CREATE TRIGGER object_text_removed AFTER DELETE ON object_text BEGIN
+  INSERT INTO object_search (object_search, rowid, body) VALUES ('delete', old.id, old.body);
+END;
+
+CREATE TABLE object_text (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  ns TEXT NOT NULL,
+  key TEXT NOT NULL,
+  cid TEXT NOT NULL,
+  body TEXT NOT NULL,
+  UNIQUE (ns, key)
+);
+
 CREATE TABLE object_versions (
   ns TEXT NOT NULL,
   key TEXT NOT NULL,
