@@ -44,9 +44,10 @@ check: $(VENV)/.dev         ## lint, types, layers, unit tests: under a minute
 bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling
 	@$(BIN)/python -m bench
 
-faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each race, long walks beside the models
-	@HOLDFAST_KILLS=1000 HOLDFAST_RACES=1000 HOLDFAST_WALKS=20 $(PYTEST) \
-	  tests/faults tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200
+faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each race, long walks, a million mutations
+	@HOLDFAST_KILLS=1000 HOLDFAST_RACES=1000 HOLDFAST_WALKS=20 HOLDFAST_MUTATIONS=1000000 $(PYTEST) \
+	  tests/unit/test_lisp.py tests/unit/test_sexpr.py tests/faults \
+	  tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200
 
 docs: $(VENV)/.dev          ## run every code block of README and docs
 	@$(BIN)/python -m pytest tests/unit/test_docs.py

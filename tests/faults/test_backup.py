@@ -17,7 +17,7 @@ from holdfast.upkeep import catalogue as backups
 from holdfast.upkeep import swap
 from tests.places import Place, submit
 
-KILLS = max(10, int(os.environ.get("HOLDFAST_KILLS", "100")) // 5)
+KILLS = max(10, int(os.environ.get("HOLDFAST_KILLS", "100")) // 10)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from holdfast.evidence import log
 from tests.conformance.logs import MIGRATIONS, check
 from tests.faults.children import child, kill_after
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "30"))
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "12"))
 _HANDLES = sql("SELECT leaf_id FROM things")
 
 

@@ -10,7 +10,7 @@ from holdfast.faces import SyncFace
 from holdfast.storage.telemetry import Telemetry
 from tests.faults.children import child, kill_after
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "30"))
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "12"))
 
 
 def _rounds(target: str, rounds: int, seed: int) -> int:

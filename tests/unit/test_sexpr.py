@@ -1,5 +1,6 @@
 """Objects of a Lisp memory: the two formats, the three forms, the foreign hash, the times."""
 
+import os
 import random
 from dataclasses import replace
 from hashlib import sha256
@@ -14,6 +15,8 @@ from holdfast.model.lisp import KEYWORD, Char, Float, ForeignMemory, ForeignObje
 from tests.fixtures import fixture
 
 fixed = settings(derandomize=True, deadline=None)
+
+MUTATIONS = int(os.environ.get("HOLDFAST_MUTATIONS", "20000"))
 
 HEADLINE = Symbol("HEADLINE", KEYWORD)
 IMAGE = """(in-package :org-agent)
@@ -198,7 +201,7 @@ def test_an_empty_archive_is_one() -> None:
 def test_no_mutated_image_is_met_with_anything_but_a_typed_error() -> None:
     chance = random.Random(1900)
     words = IMAGE.split(" ")
-    for _ in range(100_000):
+    for _ in range(MUTATIONS):
         mutated = list(words)
         for _ in range(chance.randint(1, 4)):
             at = chance.randrange(len(mutated))
