@@ -25,9 +25,10 @@ from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder, Keys, MemoryKeys
 from holdfast.evidence.witness import level_of
 from holdfast.memory import image
-from holdfast.model.backup import Progress, Restored
+from holdfast.model.backup import Restored
 from holdfast.model.doctor import Examined, Symptom
 from holdfast.model.legacy import LegacyReport
+from holdfast.model.progress import Progress
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.runtime import sagas
@@ -291,8 +292,10 @@ def examine_store(home: str | Path | None = None, url: str | None = None) -> Exa
     except HoldfastError as error:
         return doctor.unopened(paths, error)
     try:
-        told = [Symptom("note", "degraded", reason) for reason in store.status().degraded]
-        return Examined([*doctor.examine(store.context).symptoms, *told])
+        found = doctor.examine(store.context).symptoms
+        told = {each.what for each in found}
+        found += [Symptom("note", "degraded", reason) for reason in store.status().degraded if reason not in told]
+        return Examined(found)
     finally:
         store.close()
 

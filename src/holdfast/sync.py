@@ -9,6 +9,7 @@ from holdfast.faces import SyncFace, refuse_running_loop
 from holdfast.model.backup import Restored
 from holdfast.model.doctor import Examined
 from holdfast.model.legacy import LegacyReport
+from holdfast.model.progress import Progress
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.ops import Nouns
@@ -24,7 +25,6 @@ from holdfast.store import (
     open_store,
     restore_store,
 )
-from holdfast.upkeep.findings import Progress
 
 
 class Holdfast(SyncFace, Nouns[SyncFace]):
@@ -89,7 +89,7 @@ def check(home: str | Path | None = None, url: str | None = None) -> Check:
     return check_store(home, url)
 
 
-def examine(home: str | Path | None = None, url: str | None = None) -> Examined:
+def doctor(home: str | Path | None = None, url: str | None = None) -> Examined:
     """What the doctor says of a store, even of one that cannot be opened."""
     return examine_store(home, url)
 

@@ -31,7 +31,7 @@ def found(examined: Examined, about: str) -> list[Symptom]:
 
 class Doctor(StoreOnSqlite):
     def examine(self) -> Examined:
-        return sync.examine(self.home, self.url)
+        return sync.doctor(self.home, self.url)
 
     def begin(self) -> None:
         with self.open() as store:

@@ -30,4 +30,4 @@ def _drawn(value: dict[str, Any]) -> Text:
 @command(app, example="holdfast doctor --json", exit_code=lambda found: 0 if found.ok else _ILL, draw=_drawn)
 def doctor(call: Call) -> Examined:
     """Look at disk, folders, keys, clock, log and flows, and say what to do; exits with 8 if anything is ill."""
-    return sync.examine(call.home, call.url)
+    return sync.doctor(call.home, call.url)

@@ -1,7 +1,6 @@
 """`holdfast objects`: what agents know, with its history."""
 
 import builtins
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 from holdfast.cli import draw, draw_memory
 from holdfast.cli.bar import bar
 from holdfast.cli.call import After, Call, Limit, Namespace, command, options
+from holdfast.cli.storage import parsed
 from holdfast.errors import InvalidInputError
 from holdfast.model.lisp import LispExported
 from holdfast.model.memory import Object, ObjectPage
@@ -53,8 +53,8 @@ def put(
             id,
             type=type,
             content=_text(file) if file is not None else text,
-            attributes=_map("attributes", attributes),
-            meta=None if meta is None else _map("meta", meta),
+            attributes=parsed(attributes, "attributes", dict),
+            meta=None if meta is None else parsed(meta, "meta", dict),
             parent=parent,
             children=child or [],
             expected_version=expected_version,
@@ -67,16 +67,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} cannot be read as text: {error}", path=str(path)) from error
-
-
-def _map(what: str, text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise InvalidInputError(f"{what} is no JSON: {error}", value=text[:100]) from error
-    if not isinstance(found, dict):
-        raise InvalidInputError(f"{what} is a JSON object", value=text[:100])
-    return found
 
 
 @command(app, example="holdfast objects get note-1 --at head")

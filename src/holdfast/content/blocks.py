@@ -16,7 +16,7 @@ from holdfast.crypto.cid import CID
 from holdfast.crypto.dagcbor import MAX_SIZE
 from holdfast.crypto.mst import Get
 from holdfast.db import Tx, sql
-from holdfast.errors import InvalidInputError, NotFoundError
+from holdfast.errors import InvalidInputError, NotFoundError, ProofError
 
 _ASKED: Final = 500
 
@@ -53,6 +53,15 @@ def get(tx: Tx, cid: CID) -> bytes:
     data = find(tx, cid)
     if data is None:
         raise NotFoundError("no such block", cid=str(cid))
+    cids.verify(cid, data)
+    return data
+
+
+def held(get: Get, cid: CID) -> bytes:
+    """A block that must be wherever `get` looks, hashed; ProofError where it is missing or another."""
+    data = get(cid)
+    if data is None:
+        raise ProofError("a block is missing", cid=str(cid))
     cids.verify(cid, data)
     return data
 

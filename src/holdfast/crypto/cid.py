@@ -18,7 +18,7 @@ from hashlib import blake2b, sha256, sha512
 from typing import NamedTuple
 
 from holdfast.crypto import base58, varint
-from holdfast.errors import FormatError, ProofError
+from holdfast.errors import FormatError, InvalidInputError, ProofError
 
 RAW = 0x55
 DAG_PB = 0x70
@@ -119,6 +119,14 @@ def parse_at(data: bytes, at: int) -> tuple[CID, int]:
     _, after = varint.decode(data, after)
     _, _, end = _multihash(data, after)
     return CID(bytes(data[at:end])), end
+
+
+def given(text: object) -> CID:
+    """The CID that a caller names; InvalidInputError where it is none."""
+    try:
+        return parse_text(text)  # type: ignore[arg-type]
+    except (FormatError, AttributeError, TypeError) as error:
+        raise InvalidInputError(f"not a CID: {error}", cid=str(text)[:100]) from error
 
 
 def parse_text(text: str) -> CID:

@@ -1,5 +1,6 @@
 """Transactions on SQLite or PostgreSQL: `open_database`, `Tx`, `sql`, migrations and effects."""
 
+from holdfast.db.alone import alone, beside
 from holdfast.db.database import Database
 from holdfast.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Write, ask, call
 from holdfast.db.groups import Hooks
@@ -27,7 +28,9 @@ __all__ = [
     "Wait",
     "Work",
     "Write",
+    "alone",
     "ask",
+    "beside",
     "call",
     "open_database",
     "sql",

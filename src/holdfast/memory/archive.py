@@ -37,14 +37,13 @@ from holdfast.memory.commits import NEWEST, Note
 from holdfast.memory.edits import MAIN
 from holdfast.memory.lines import Line, Source, Step
 from holdfast.model.memory import Archived, Arrived, Snapshot
+from holdfast.model.progress import Progress
 
 NODE: Final = "http://127.0.0.1:5001"
 MOST: Final = 1 << 32
 _PAGE: Final = 2_000
 _CHUNK: Final = 1 << 20
-_LINK: Final = b"\xd8\x2a"
 
-Progress = Callable[[str, int, int], None]
 Mode = Literal["dag", "file"]
 
 
@@ -156,7 +155,7 @@ def _build(database: Database, head: Snapshot, history: bool, ns: str, progress:
 def _foreign(found: dict[CID, bytes]) -> CID | None:
     """A link to what is not among the blocks; the first commit of a line has none before it."""
     for cid, data in found.items():
-        if cid.raw.startswith(cids.CBOR_PREFIX) and _LINK in data:
+        if cid.raw.startswith(cids.CBOR_PREFIX) and lines.LINK in data:
             for link in records.links(data):
                 if link not in found:
                     return link
@@ -234,18 +233,11 @@ def restore(
     progress: Progress | None = None,
 ) -> Work[Arrived]:
     """Take over what a CID names, from an IPFS node or a gateway that nobody has to trust."""
-    named = _name(cid)
+    named = cids.given(cid)
     wanted = _Wanted(named, node, gateway, token, idle_s, budget_s)
     data: bytes = yield from ask(Call(lambda: _fetch(wanted)))
     expected = named if named.codec == cids.DAG_CBOR else None
     return (yield from _arrive(context, data, expected, _Terms(did, passphrase, force, ns, progress)))
-
-
-def _name(text: str) -> CID:
-    try:
-        return cids.parse_text(text)
-    except (FormatError, AttributeError, TypeError) as error:
-        raise InvalidInputError(f"not a CID: {error}", cid=str(text)[:100]) from error
 
 
 class _Wanted(NamedTuple):

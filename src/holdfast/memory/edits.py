@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from holdfast.content import blocks
-from holdfast.crypto import cid as cids
 from holdfast.crypto import mst, mst_diff, mst_edit
 from holdfast.crypto.cid import CID
 from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdfast.db import Tx, sql
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdfast.errors import FormatError, InvalidInputError
 from holdfast.memory import records, refs, texts
 from holdfast.memory.records import META, OBJECT, Record
 from holdfast.memory.refs import Ref
@@ -54,7 +53,7 @@ class View:
 
     def record(self, cid: CID, key: str | None = None) -> Record:
         """A record, hashed; with a key, only if it is that object's."""
-        found = records.decode(block(self.get, cid))
+        found = records.decode(blocks.held(self.get, cid))
         if key is not None and records.key_of(found.id) != key:
             raise FormatError("record: of another object than its key says", key=key, id=found.id)
         return found
@@ -64,19 +63,10 @@ class View:
         cid = self.find(META + key)
         if cid is None:
             return {}
-        id, meta = records.decode_meta(block(self.get, cid))
+        id, meta = records.decode_meta(blocks.held(self.get, cid))
         if records.key_of(id) != key:
             raise FormatError("record: volatile data of another object than its key says", key=key, id=id)
         return meta
-
-
-def block(get: Get, cid: CID) -> bytes:
-    """A block that must be there, hashed."""
-    data = get(cid)
-    if data is None:
-        raise ProofError("a block is missing", cid=str(cid))
-    cids.verify(cid, data)
-    return data
 
 
 class Edit(View):

@@ -12,7 +12,7 @@ Rules:
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +27,7 @@ from holdfast.memory import commits, refs
 from holdfast.memory.lines import Source
 from holdfast.memory.records import META
 from holdfast.model.memory import Collected
+from holdfast.model.progress import Progress
 
 _PAGE: Final = 2_000
 _BATCH: Final = 500
@@ -34,7 +35,6 @@ _NODE: Final = b"\xa2\x61e"
 _VOLATILE: Final = b"\xa3\x61v\x01\x62id"
 """How volatile fields begin: a map of three, `v` 1, then `id`."""
 
-Progress = Callable[[str, int, int], None]
 
 _ROOTS = sql("SELECT DISTINCT root FROM snapshots")
 

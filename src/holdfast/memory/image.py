@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from holdfast.config import Paths
-from holdfast.content import disk
+from holdfast.content import blocks, disk
 from holdfast.crypto import commit as formats
 from holdfast.crypto import didkey
 from holdfast.crypto.cid import CID
@@ -43,12 +43,12 @@ from holdfast.memory.imagefiles import MANIFEST, Manifest, Part
 from holdfast.memory.imageview import Image
 from holdfast.memory.lines import Line, Source, Step
 from holdfast.model.memory import Dumped, Loaded, Snapshot
+from holdfast.model.progress import Progress
 
 KEEP: Final = 3
 _DELTAS: Final = 16
 _PAGE: Final = 2_000
 
-Progress = Callable[[str, int, int], None]
 Verify = Literal["full", "lazy"]
 
 
@@ -359,7 +359,7 @@ def _look(place: Path, trusted: list[PublicKey], verify: Verify) -> Image:
             check(made, held)
         return Image(made, held.get, lambda: None)
     lazy = imagefiles.Lazy(folder, made)
-    head = edits.block(lazy, commits.parse(made.head))
+    head = blocks.held(lazy, commits.parse(made.head))
     if str(formats.parse(head).data) != made.root:
         raise FormatError("the manifest is not what its head says", head=made.head)
     return Image(made, lazy, lazy.close)

@@ -26,7 +26,8 @@ from holdfast.memory import checks, commits, records
 from holdfast.memory.commits import Note
 
 LONGEST: Final = 1_000_000
-_LINK: Final = b"\xd8\x2a"
+LINK: Final = b"\xd8\x2a"
+"""How a link begins in DAG-CBOR: a block without it leads nowhere."""
 
 
 class Step(NamedTuple):
@@ -56,17 +57,17 @@ def stream(get: Get, line: list[Step], before: CID = EMPTY_ROOT) -> Iterator[tup
     """The blocks of a line whose first commit follows the tree `before`; the same block may come twice."""
     nodes = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid), memory=256)
     for step in line:
-        yield step.cid, _held(get, step.cid)
+        yield step.cid, blocks.held(get, step.cid)
         if step.note is not None:
-            yield step.note, _held(get, step.note)
+            yield step.note, blocks.held(get, step.note)
         if step.commit.data == EMPTY_ROOT:
             yield EMPTY_ROOT, EMPTY_BLOCK
         for cid, is_node in mst_diff.fresh(nodes, before, step.commit.data):
             if cid == EMPTY_ROOT:
                 continue
-            data = _held(get, cid)
+            data = blocks.held(get, cid)
             yield cid, data
-            if not is_node and _LINK in data:
+            if not is_node and LINK in data:
                 yield from _beyond(get, data)
         before = step.commit.data
 
@@ -84,16 +85,8 @@ def _beyond(get: Get, data: bytes) -> Iterator[tuple[CID, bytes]]:
             continue
         cids.verify(cid, found)
         yield cid, found
-        if cid.raw.startswith(cids.CBOR_PREFIX) and _LINK in found:
+        if cid.raw.startswith(cids.CBOR_PREFIX) and LINK in found:
             waiting += records.links(found)
-
-
-def _held(get: Get, cid: CID) -> bytes:
-    data = get(cid)
-    if data is None:
-        raise ProofError("a block is missing", cid=str(cid))
-    cids.verify(cid, data)
-    return data
 
 
 # --- arriving ----------------------------------------------------------------------------------------------------
@@ -179,7 +172,7 @@ def _check_values(held: Mapping[CID, bytes], here: Get, values: tuple[CID, ...])
             data = here(cid)
             if data is None:
                 raise ProofError("a record is missing", cid=str(cid))
-        if _LINK in data and cid.raw.startswith(cids.CBOR_PREFIX):
+        if LINK in data and cid.raw.startswith(cids.CBOR_PREFIX):
             for link in checks.needs(cid, data):
                 if link not in held and here(link) is None:
                     raise ProofError("a piece of a record is missing", cid=str(link))

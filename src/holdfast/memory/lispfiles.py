@@ -12,7 +12,6 @@ Rules:
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -31,8 +30,8 @@ from holdfast.memory.lisp.reader import MOST_BYTES
 from holdfast.memory.lispobjects import Kept
 from holdfast.memory.records import OBJECT
 from holdfast.model.lisp import ForeignMemory, ForeignObject, HashVerdict, LispExported, LispImported
+from holdfast.model.progress import Progress
 
-Progress = Callable[[str, int, int], None]
 _BATCH: Final = 500
 
 

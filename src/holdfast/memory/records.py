@@ -21,13 +21,14 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from holdfast.content import blocks
 from holdfast.crypto import cid as cids
 from holdfast.crypto import dagcbor_fast
 from holdfast.crypto.cid import CID
 from holdfast.crypto.dagcbor import Value
 from holdfast.crypto.mst import Get
 from holdfast.crypto.mst_node import MAX_KEY
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdfast.errors import FormatError, InvalidInputError
 from holdfast.model.memory import Tagged
 
 OBJECT: Final = "object/"
@@ -155,7 +156,7 @@ def whole(record: Record, get: Get) -> Record:
     pieces = record.content
     if not isinstance(pieces, Pieces):
         return record
-    found = b"".join([_piece(get, link) for link in pieces.links])
+    found = b"".join([blocks.held(get, link) for link in pieces.links])
     try:
         return record._replace(content=found.decode() if pieces.text else found)
     except UnicodeDecodeError as error:
@@ -173,14 +174,6 @@ def links(data: bytes) -> Iterator[CID]:
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)
-
-
-def _piece(get: Get, link: CID) -> bytes:
-    data = get(link)
-    if data is None:
-        raise ProofError("record: a piece of its content is missing", cid=str(link))
-    cids.verify(link, data)
-    return data
 
 
 def _cut(content: Any, made: dict[CID, bytes]) -> Value:

@@ -8,10 +8,10 @@ Rules:
 
 from typing import Final, NamedTuple
 
+from holdfast import db
 from holdfast.crypto import cid as cids
 from holdfast.crypto.cid import CID
 from holdfast.db import Tx, sql
-from holdfast.db.sql import sql_postgres
 from holdfast.evidence import covered, leaves
 from holdfast.evidence.leaves import Projection
 
@@ -32,8 +32,6 @@ class Ref(NamedTuple):
 
 _GET = sql("SELECT name, cid, rev, ns, leaf_id, leaf_ver FROM refs WHERE name = :name")
 _EVERYONE: Final = "refs"
-_TOGETHER = sql_postgres("SELECT pg_advisory_xact_lock_shared(hashtextextended(:key, 0))")
-_ALONE = sql_postgres("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
 
 
 def get(tx: Tx, name: str) -> Ref | None:
@@ -44,16 +42,14 @@ def get(tx: Tx, name: str) -> Ref | None:
 
 def hold(tx: Tx, name: str) -> Ref | None:
     """The same, and nobody else moves it, or removes anything, before this transaction ends."""
-    if tx.dialect == "postgres":
-        tx.execute(_TOGETHER, key=_EVERYONE)
-        tx.execute(_ALONE, key=f"ref:{name}")
+    db.beside(tx, _EVERYONE)
+    db.alone(tx, f"ref:{name}")
     return get(tx, name)
 
 
 def alone(tx: Tx) -> None:
     """From here to the end of the transaction nobody holds any ref."""
-    if tx.dialect == "postgres":
-        tx.execute(_ALONE, key=_EVERYONE)
+    db.alone(tx, _EVERYONE)
 
 
 _ADD = sql(

@@ -1,11 +1,8 @@
 """Backups, what a restore did, and the ceremony it leaves in the log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-Progress = Callable[[str, int, int], None]
-"""Hears what is being done, how much of it is, and how much there is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from base64 import urlsafe_b64encode
 from hashlib import sha256
 from typing import Any, Final
 
-from holdfast.db import Row, Tx, sql
+from holdfast.db import Row, Tx, alone, sql
 from holdfast.errors import (
     AlreadyExistsError,
     AuthenticationError,
@@ -84,7 +84,7 @@ def register(
 
 def enroll(tx: Tx, agent_id: str, given: dict[str, Any], *, ns: str) -> Agent:
     """Write what a handshake brings: a new agent, or the next version of a known one."""
-    rows.alone(tx, f"agent:{agent_id}")
+    alone(tx, f"agent:{agent_id}")
     known = tx.one(_FIND, agent_id=agent_id)
     if known is None:
         row = {"agent_id": agent_id, "status": "ACTIVE", "suspension_reason": None, "registered_at": tx.now}
@@ -110,7 +110,7 @@ def digest(token: str) -> str:
 def set_status(tx: Tx, agent_id: str, status: str, *, reason: str | None = None, ns: str = MAIN) -> Agent:
     """Change what an agent may do, and say why."""
     rows.one_of("status", status, STATUSES)
-    rows.alone(tx, f"agent:{agent_id}")
+    alone(tx, f"agent:{agent_id}")
     return _change(tx, _known(tx, agent_id, ns), {"status": status, "suspension_reason": reason})
 
 

@@ -4,7 +4,7 @@ Rules:
 - A token is spent only while no more are than its caller has seen: between looking and spending others spend too.
 """
 
-from holdfast.db import Tx, sql
+from holdfast.db import Tx, alone, sql
 from holdfast.errors import ConflictError
 from holdfast.runtime import rows
 from holdfast.runtime.rows import BEGINNING, MAIN
@@ -24,7 +24,7 @@ _SPEND = sql("INSERT INTO escalation_budget (agent_id, created_at, ns) VALUES (:
 
 def spend(tx: Tx, agent_id: str, *, since: str = BEGINNING, seen: int | None = None, ns: str = MAIN) -> None:
     """Spend one; ConflictError if others have spent since the caller saw that many."""
-    rows.alone(tx, f"agent:{agent_id}")
+    alone(tx, f"agent:{agent_id}")
     now = 0 if seen is None else spent(tx, agent_id, since=since, ns=ns)
     if seen is not None and now > seen:
         raise ConflictError(

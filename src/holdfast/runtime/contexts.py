@@ -6,7 +6,7 @@ Rules: those of documents.py, and
 
 from typing import Any, Final
 
-from holdfast.db import Tx, sql
+from holdfast.db import Tx, alone, sql
 from holdfast.errors import ContextTakenError
 from holdfast.evidence.leaves import Projection
 from holdfast.model.records import Document
@@ -60,7 +60,7 @@ def read(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
 
 def take(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
     """Read the context for the only time."""
-    rows.alone(tx, f"flow:{dfid}")
+    alone(tx, f"flow:{dfid}")
     document = read(tx, dfid, ns=ns)
     text, version, updated, leaf_id, leaf_ver, _ = documents.find(tx, SHELF, dfid, ns)
     row = {"dfid": dfid, "data": text, "version": version, "updated_at": updated, "taken_at": tx.now, "ns": ns}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.crypto import canonical
-from holdfast.db import Query, Row, Tx
+from holdfast.db import Query, Row, Tx, alone
 from holdfast.errors import InvalidInputError, NotFoundError, StaleVersionError
 from holdfast.evidence.leaves import Projection
 from holdfast.model.records import Document
@@ -37,7 +37,7 @@ class Shelf:
 
 def put(tx: Tx, shelf: Shelf, key: str, text: str, *, expected: int | None, ns: str, **more: Any) -> Document:
     """Write the next version; over `expected` only, if that is given."""
-    rows.alone(tx, f"{shelf.owner}:{key}")
+    alone(tx, f"{shelf.owner}:{key}")
     known = tx.one(shelf.find, key=key, ns=ns)
     if known is None:
         raise NotFoundError(f"there is no {shelf.owner} {key}", key=key)

@@ -14,7 +14,7 @@ Rules:
 
 from typing import Any, Final
 
-from holdfast.db import Refused, Row, Tx, sql
+from holdfast.db import Refused, Row, Tx, alone, sql
 from holdfast.errors import (
     AgentInactiveError,
     AlreadyResolvedError,
@@ -69,7 +69,7 @@ def request(
         raise IllegalTransitionError(
             f"only a RUNNING flow asks, not one that is {flow.status}", dfid=dfid, from_status=flow.status
         )
-    rows.alone(tx, f"agent:{flow.agent_id}")
+    alone(tx, f"agent:{flow.agent_id}")
     since = later(tx.now, -rows.seconds("window_s", window_s))
     if tx.count(_SPEND, dfid=dfid, now=tx.now, since=since, budget=budget) == 0:
         return _refuse(tx, flow, row)
@@ -184,7 +184,7 @@ def _held(tx: Tx, id: int, ns: str) -> Row:
     row = tx.one(_FIND, id=id)
     if row is None or row[18] != ns:
         raise NotFoundError(f"there is no escalation {id}", id=id)
-    rows.alone(tx, f"flow:{row[1]}")
+    alone(tx, f"flow:{row[1]}")
     again = tx.one(_FIND, id=id) if tx.dialect == "postgres" else row
     assert again is not None, "escalations stay"
     return again

@@ -11,7 +11,7 @@ Rules:
 
 from typing import Any, Final
 
-from holdfast.db import Row, Tx, sql
+from holdfast.db import Row, Tx, alone, sql
 from holdfast.errors import AgentInactiveError, AlreadyExistsError, IllegalTransitionError, NotFoundError
 from holdfast.evidence.leaves import Projection
 from holdfast.model.agents import OPENS_FLOWS
@@ -75,7 +75,7 @@ def start(
             f"agent {agent_id} is {agent[0]} and may not open flows", agent_id=agent_id, agent_status=agent[0]
         )
     if dfid is not None:
-        rows.alone(tx, f"flow:{rows.name('dfid', dfid)}")
+        alone(tx, f"flow:{rows.name('dfid', dfid)}")
         if tx.one(_GET, dfid=dfid) is not None:
             raise AlreadyExistsError(f"there is a flow {dfid} already", dfid=dfid)
     by_type, by_id = created_by or (None, None)
@@ -125,7 +125,7 @@ def _known(row: Row | None, dfid: str, ns: str) -> Row:
 
 def hold(tx: Tx, dfid: str, *, ns: str = MAIN) -> Flow:
     """One flow, and nobody else changes it before this transaction ends."""
-    rows.alone(tx, f"flow:{dfid}")
+    alone(tx, f"flow:{dfid}")
     return get(tx, dfid, ns=ns)
 
 
@@ -190,7 +190,7 @@ def record(tx: Tx, dfid: str, before: str, word: str, *, root: str | None = None
 
 def _held(tx: Tx, dfid: str, ns: str) -> Row:
     """A flow that nobody else changes before this transaction ends, and the number of its next transition."""
-    rows.alone(tx, f"flow:{dfid}")
+    alone(tx, f"flow:{dfid}")
     return _known(tx.one(_HOLD, dfid=dfid), dfid, ns)
 
 

@@ -7,7 +7,7 @@ Rules:
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.db import Row, Tx, sql
+from holdfast.db import Row, Tx, alone, sql
 from holdfast.errors import NotFoundError
 from holdfast.evidence.leaves import Projection
 from holdfast.model.records import LedgerEntry, LedgerPage
@@ -55,7 +55,7 @@ def append(
 
 def commit(tx: Tx, dfid: str, said: Mapping[str, Any], *, ns: str) -> LedgerEntry:
     """Commit an entry in full, in columns; `said` may name another agent and root than the flow's."""
-    rows.alone(tx, f"flow:{dfid}")
+    alone(tx, f"flow:{dfid}")
     first = tx.one(_GET, dfid=dfid, ns=ns)
     if first is not None:
         return _entry(first)

@@ -18,7 +18,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from holdfast.db import Refused, Tx, Wait, Work, Write, ask, sql
+from holdfast.db import Refused, Tx, Wait, Work, Write, alone, ask, sql
 from holdfast.errors import (
     ContentionTimeoutError,
     FlowEndedError,
@@ -96,7 +96,7 @@ def try_acquire(
     if flows.hold(tx, dfid, ns=ns).ended:
         raise FlowEndedError("an ended flow acquires nothing", dfid=dfid)
     for resource, _, _ in wanted:
-        rows.alone(tx, f"lock:{ns}:{resource}")
+        alone(tx, f"lock:{ns}:{resource}")
         tx.execute(_LAPSE, ns=ns, resource_id=resource, dfid=dfid, now=tx.now)
     fences = [_check(tx, resource, dfid, amount, most, ns=ns) for resource, amount, most in wanted]
     return tuple(

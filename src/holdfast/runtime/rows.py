@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 
 from holdfast.crypto import canonical
 from holdfast.db import Query, Row, Tx, sql
-from holdfast.db.sql import sql_postgres
 from holdfast.errors import InvalidInputError
 from holdfast.evidence import covered, leaves
 from holdfast.evidence.leaves import Projection
@@ -80,17 +79,6 @@ def numbered(text: str, table: str) -> Query:
         text.replace("{id}", f"coalesce(({newest}), 0) + 1"),
         postgres=text.replace("{id}", f"nextval('{table}_id_seq')"),
     )
-
-
-# --- being alone -------------------------------------------------------------------------------------------------
-
-_ALONE = sql_postgres("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
-
-
-def alone(tx: Tx, key: str) -> None:
-    """From here to the end of the transaction nobody else is past this point with the same key."""
-    if tx.dialect == "postgres":
-        tx.execute(_ALONE, key=key)
 
 
 # --- values ------------------------------------------------------------------------------------------------------

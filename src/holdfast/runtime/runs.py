@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from holdfast.db import Read, Refused, Tx, Work, Write, ask
+from holdfast.db import Read, Refused, Tx, Work, Write, alone, ask
 from holdfast.errors import (
     CompensationFailedError,
     ContentionTimeoutError,
@@ -144,7 +144,7 @@ def lock(run: Run, /, resources: dict[str, float], *, timeout_s: float = 5.0, **
 
 def _granted(tx: Tx, hand: Hand, resources: dict[str, float], options: dict[str, Any]) -> tuple[Lock, ...] | Refused:
     """The resources, if the flow is still ours; to be told to wait is a heartbeat too."""
-    rows.alone(tx, f"flow:{hand.dfid}")
+    alone(tx, f"flow:{hand.dfid}")
     leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
     try:
         return locks.try_acquire(tx, hand.dfid, resources, ns=hand.ns, **options)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.db import Call, Database, Row, Tx, Work, Write, ask, sql
+from holdfast.db import Call, Database, Row, Tx, Work, Write, alone, ask, sql
 from holdfast.errors import CompensationFailedError, InvalidInputError, NotFoundError
 from holdfast.model.flows import Flow
 from holdfast.model.guards import STRATEGIES, Dirty
@@ -149,7 +149,7 @@ def _begin(tx: Tx, dfid: str, strategy: str, *, worker: str, lease_s: float, ns:
 
 def _end(tx: Tx, dfid: str, strategy: str, *, token: int, trouble: Exception | None, ns: str) -> Flow:
     """Write down how it went, if the flow is still ours."""
-    rows.alone(tx, f"flow:{dfid}")
+    alone(tx, f"flow:{dfid}")
     leases.heartbeat(tx, dfid, token, ns=ns)
     if trouble is not None:
         detail = {"strategy": strategy, "error": rows.words(trouble)}

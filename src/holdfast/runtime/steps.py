@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from holdfast.db import Call, Refused, Row, Tx, Work, Write, ask, sql
+from holdfast.db import Call, Refused, Row, Tx, Work, Write, alone, ask, sql
 from holdfast.errors import (
     FlowEndedError,
     LeaseLostError,
@@ -159,7 +159,7 @@ def _change(tx: Tx, known: Row, news: dict[str, Any]) -> Step:
 
 def _end(tx: Tx, *, hand: Hand, begun: Step, state: str, result: str | None = None, error: str | None = None) -> None:
     """Write down how a step ended, if the flow is still in our hands."""
-    rows.alone(tx, f"flow:{hand.dfid}")
+    alone(tx, f"flow:{hand.dfid}")
     leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
     known = tx.one(_FIND, dfid=begun.dfid, name=begun.name, n=begun.n)
     if known is None or known[4] != "STARTED":
@@ -184,13 +184,13 @@ def attend(hand: Hand, number: int) -> Work[Escalation]:
 
 
 def _keep(tx: Tx, hand: Hand, number: int) -> None:
-    rows.alone(tx, f"flow:{hand.dfid}")
+    alone(tx, f"flow:{hand.dfid}")
     if inbox.get(tx, number, ns=hand.ns).status == "PENDING":  # else the answer may have ended the flow and its lease
         leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
 
 
 def _settle(tx: Tx, *, hand: Hand, plan: Plan, answer: Escalation) -> Step:
-    rows.alone(tx, f"flow:{hand.dfid}")
+    alone(tx, f"flow:{hand.dfid}")
     row = tx.one(_FIND, dfid=hand.dfid, name=plan.name, n=plan.n)
     assert row is not None, "steps stay"
     if row[4] != "UNKNOWN":

@@ -9,7 +9,7 @@ Rules:
 
 from typing import Any, Final
 
-from holdfast.db import Tx, sql
+from holdfast.db import Tx, alone, sql
 from holdfast.errors import AlreadyExistsError
 from holdfast.model.agents import STATUSES
 from holdfast.runtime import agents, flows, rows
@@ -23,7 +23,7 @@ def agent(tx: Tx, agent_id: str, *, ns: str) -> None:
     """Make sure that there is such an agent."""
     known = tx.one(_AGENT, agent_id=agent_id)
     if known is None:
-        rows.alone(tx, f"agent:{agent_id}")
+        alone(tx, f"agent:{agent_id}")
         known = tx.one(_AGENT, agent_id=agent_id)
     if known is None:
         nothing = {"contract": "{}", "priority": 0, "agent_version": None, "session_token": None}
@@ -48,7 +48,7 @@ def flow(tx: Tx, dfid: str, *, agent_id: str | None = None, root: str | None = N
         return
     family = sorted({dfid, root or dfid})
     for each in family:
-        rows.alone(tx, f"flow:{each}")
+        alone(tx, f"flow:{each}")
     if _there(tx, dfid, ns):
         return
     owner = agent_id or KERNEL

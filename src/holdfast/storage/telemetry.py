@@ -16,7 +16,7 @@ from heapq import nlargest
 from typing import Any, Final
 
 from holdfast.config import Retention
-from holdfast.db import Call, Tx, Work, Write, ask, sql
+from holdfast.db import Call, Tx, Work, Write, alone, ask, sql
 from holdfast.errors import InvalidInputError
 from holdfast.faces import AsyncFace, Face, Noun, Reads, Runs, RunsWith, SyncFace
 from holdfast.model.storage import TelemetryEvent
@@ -227,7 +227,7 @@ _CUT = sql(
 
 def _prune(tx: Tx, limit: int) -> int:
     """A bounded step: rows, whole chunks, and the old part of chunks that hold both."""
-    values.alone(tx, _AGE)
+    alone(tx, _AGE)
     removed = tx.count(_DROP_ROWS, limit=limit)
     for number, last_at, events in tx.all(_OLD, limit=limit, most=_CHUNKS_A_STEP):
         if last_at < limit:
@@ -271,7 +271,7 @@ _PACKED = sql("UPDATE telemetry_chunks SET codec = :codec, data = :data WHERE id
 
 
 def _repack(tx: Tx, codec: str, harder: str, days: int) -> int:
-    values.alone(tx, _AGE)
+    alone(tx, _AGE)
     light = tx.all(_LIGHT, codec=codec, limit=_ago(tx, days), most=_CHUNKS_A_STEP)
     for number, data in light:
         packed = chunks.pack([chunks.unpack(data, codec)], harder)

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from holdfast.db import Tx
-from holdfast.db.sql import sql_postgres
 from holdfast.errors import InvalidInputError
 
 E = TypeVar("E", bound=StrEnum)
@@ -96,12 +94,3 @@ def load(text: str | None) -> dict[str, Any]:
     except ValueError:
         value = text
     return value if isinstance(value, dict) else {"text": value}
-
-
-_ALONE = sql_postgres("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
-
-
-def alone(tx: Tx, key: str) -> None:
-    """From here to the end of the transaction nobody else is past this point with the same key."""
-    if tx.dialect == "postgres":
-        tx.execute(_ALONE, key=key)

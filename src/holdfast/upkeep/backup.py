@@ -29,7 +29,8 @@ from holdfast.db.sqlite import copying
 from holdfast.errors import AlreadyExistsError, BusyError, InvalidInputError
 from holdfast.evidence import dbomfiles
 from holdfast.evidence.context import Context
-from holdfast.model.backup import Backup, Entry, Manifest, Progress
+from holdfast.model.backup import Backup, Entry, Manifest
+from holdfast.model.progress import Progress
 from holdfast.model.times import to_text
 from holdfast.upkeep import catalogue, dumps, logcheck, manifest
 from holdfast.upkeep.catalogue import KERNEL, silent

@@ -13,7 +13,8 @@ from pathlib import Path
 from holdfast.content import disk
 from holdfast.db.sqlite import check_file, copying
 from holdfast.errors import CorruptError, HoldfastError, InvalidInputError, NotFoundError
-from holdfast.model.backup import Backup, Manifest, Progress
+from holdfast.model.backup import Backup, Manifest
+from holdfast.model.progress import Progress
 from holdfast.model.times import to_micros
 from holdfast.upkeep import dumps, logcheck, manifest
 from holdfast.upkeep.logcheck import Parts

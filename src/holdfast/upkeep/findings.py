@@ -7,12 +7,11 @@ from typing import Final, Protocol, TypeVar
 from holdfast.db import Call, Database, Read, Tx, Work, ask
 from holdfast.errors import HoldfastError
 from holdfast.evidence.context import Context
+from holdfast.model.progress import Progress
 from holdfast.model.verdicts import Verdict, worst
 from holdfast.model.verify import Finding, Report
 
 T = TypeVar("T")
-Progress = Callable[[str, int, int], None]
-"""What a caller hears while a check runs: its name, how much is done, how much there is (0: nobody knows)."""
 
 MOST: Final = 1000
 _MOST_SOUND: Final = 10

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config import Paths
-from holdfast.db import Call, Tx, Work, ask, sql
+from holdfast.db import Call, Work, ask
 from holdfast.db.clock import Ids, system_clock, system_random
 from holdfast.errors import HoldfastError, NotFoundError
 from holdfast.evidence import audit, tree
@@ -30,7 +30,7 @@ from holdfast.evidence.lockdown import gate_of
 from holdfast.model.times import to_text
 from holdfast.model.verdicts import Verdict, worst
 from holdfast.model.verify import Finding, Locked, Report
-from holdfast.upkeep import alarm, notify
+from holdfast.upkeep import alarm, logcheck, notify
 from holdfast.upkeep import unlock as statements
 from holdfast.upkeep.findings import read
 from holdfast.upkeep.notify import Alert, Notifier
@@ -61,7 +61,7 @@ def respond(
     standing = yield from status(context)
     if standing is not None:
         return standing
-    store_id, identity, now = yield from read(context, lambda tx: (_store_id(tx), tx.new_id(), tx.now))
+    store_id, identity, now = yield from read(context, lambda tx: (logcheck.called(tx), tx.new_id(), tx.now))
     locked = Locked(identity, report.verdict.word, reason or summarise(report), now)
     gate = gate_of(context.database)
     yield from ask(Call(lambda: gate.put_up(locked)))
@@ -204,14 +204,14 @@ def _read_head(context: Context) -> str:
 def statement(context: Context, *, reason: str) -> Work[str]:
     """The draft that root is to sign, as JSON text: which lockdown ends, and why."""
     locked = yield from _in_force(context)
-    store_id = yield from read(context, _store_id)
+    store_id = yield from read(context, logcheck.called)
     return statements.draft(store_id, locked, reason=reason).decode()
 
 
 def unlock(context: Context, envelope: str) -> Work[Locked]:
     """End the lockdown by root's signed statement; the row first, the flag last."""
     locked = yield from _in_force(context)
-    store_id, trusted = yield from read(context, lambda tx: (_store_id(tx), statements.roots(tx, context)))
+    store_id, trusted = yield from read(context, lambda tx: (logcheck.called(tx), statements.roots(tx, context)))
     text = statements.check(envelope.encode(), trusted, store_id, locked)
     database = context.database
     yield from ask(
@@ -229,11 +229,3 @@ def _in_force(context: Context) -> Work[Locked]:
     if locked is None:
         raise NotFoundError("the store is not locked")
     return locked
-
-
-_STORE_ID = sql("SELECT value FROM store_facts WHERE key = 'store_id'")
-
-
-def _store_id(tx: Tx) -> str:
-    row = tx.one(_STORE_ID)
-    return str(row[0]) if row else "unknown"

@@ -13,7 +13,7 @@ import os
 from functools import partial
 from typing import Final
 
-from holdfast.db import Call, Read, Tx, Work, Write, ask, sql
+from holdfast.db import Call, Read, Work, Write, ask
 from holdfast.db.effects import Give, Stream, Wait
 from holdfast.errors import ConstraintError, HoldfastError, InvalidInputError, SkillLockedError
 from holdfast.evidence.context import Context
@@ -23,7 +23,7 @@ from holdfast.memory.skills import MAIN
 from holdfast.model.skills import Approval, LoadedSkill, Skill, SkillLockdown, SkillPage, SkillState
 from holdfast.model.times import later
 from holdfast.model.verify import Locked
-from holdfast.upkeep import alarm, notify
+from holdfast.upkeep import alarm, logcheck, notify
 from holdfast.upkeep.notify import Alert
 
 _log = logging.getLogger("holdfast")
@@ -170,7 +170,7 @@ def _respond(context: Context, found: Examined, *, ns: str) -> Work[Skill]:
 def _tell(context: Context, lockdown: SkillLockdown) -> Work[None]:
     """The operator's question and the alerts; best effort, and logged."""
     locked = _as_locked(lockdown)
-    store_id = yield from ask(Read(_store_id))
+    store_id = yield from ask(Read(logcheck.called))
     count = len(lockdown.changes)
     asked: str = yield from ask(Call(partial(alarm.ask, context.database, locked, findings=count, to_do=_STEPS)))
     senders, _ = notify.configured(os.environ)
@@ -182,11 +182,3 @@ def _tell(context: Context, lockdown: SkillLockdown) -> Work[None]:
 def _as_locked(lockdown: SkillLockdown) -> Locked:
     reason = f"the skill {lockdown.path}: {lockdown.reason}"
     return Locked(lockdown.id, "TAMPERED", reason, lockdown.locked_at)
-
-
-_STORE_ID = sql("SELECT value FROM store_facts WHERE key = 'store_id'")
-
-
-def _store_id(tx: Tx) -> str:
-    row = tx.one(_STORE_ID)
-    return str(row[0]) if row else "unknown"

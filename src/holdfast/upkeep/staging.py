@@ -11,7 +11,8 @@ from holdfast.db import Database
 from holdfast.db.sqlite import check_file, copying
 from holdfast.errors import ConflictError, CorruptError, NotFoundError, ProofError
 from holdfast.faces.sync_face import SyncFace
-from holdfast.model.backup import Manifest, Progress
+from holdfast.model.backup import Manifest
+from holdfast.model.progress import Progress
 from holdfast.upkeep import dumps, logcheck, manifest, rows
 from holdfast.upkeep.catalogue import KERNEL
 from holdfast.upkeep.ceremony import Current, Staged

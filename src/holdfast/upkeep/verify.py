@@ -37,11 +37,12 @@ from holdfast.evidence import erasures, keys, log, witness
 from holdfast.evidence.context import Context
 from holdfast.evidence.heads import HighWater
 from holdfast.memory import skills
+from holdfast.model.progress import Progress
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
 from holdfast.runtime import checks as flow_checks
 from holdfast.upkeep import dboms, lockdown, logcheck, memorycheck, rows, schema, services
-from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Progress, on_reader, read
+from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
 _ODD: Final = (AttributeError, KeyError, TypeError, ValueError)

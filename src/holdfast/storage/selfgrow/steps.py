@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from holdfast.crypto import canonical
-from holdfast.db import Tx, sql
+from holdfast.db import Tx, alone, sql
 from holdfast.errors import GrowthStepError, HoldfastError, NotFoundError, RollbackExpiredError, StaleVersionError
 from holdfast.model.selfgrow import GrowthStatus, Proposal, RollbackToken, Seedling
 from holdfast.model.times import later
@@ -124,7 +124,7 @@ def promote(
     before |= {"impl_content": impl_content}
     kept = {name: values.maybe(name, text) for name, text in before.items()}
     handle = rows.seedling(tx, seedling_id).handle
-    values.alone(tx, f"selfgrow:{handle}")
+    alone(tx, f"selfgrow:{handle}")
     if not tx.count(_PROMOTE, id=seedling_id, now=tx.now):
         raise _illegal(rows.proposal(tx, rows.seedling(tx, seedling_id).proposal_id), GrowthStatus.PROMOTED)
     token, until = tx.new_id(), later(tx.now, ROLLBACK_S)
@@ -146,7 +146,7 @@ _ROLL_BACK = sql(
 def rollback(tx: Tx, token_id: str) -> RollbackToken:
     """Undo a promotion within 7 days, the latest of its handle first; the answer says what to put back where."""
     known = _of_token(tx, token_id)
-    values.alone(tx, f"selfgrow:{known.handle}")
+    alone(tx, f"selfgrow:{known.handle}")
     if not tx.count(_ROLL_BACK, token=token_id, now=tx.now):
         raise _no_way_back(tx, known, token_id)
     return rows.token(tx, token_id)
