@@ -3,8 +3,10 @@
 `HOLDFAST_UPDATE_DOCS=1` writes docs/reference/errors.md anew instead of comparing it.
 """
 
+import importlib
 import inspect
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -154,23 +156,31 @@ def test_every_table_is_in_the_format(space: str) -> None:
 
 
 def error_page() -> str:
-    """docs/reference/errors.md, made from errors.py: its sections, and a row for each class."""
+    """docs/reference/errors.md, made from the pages of the tree: their sections, and a row for each class."""
     lines = [
         "# Errors",
         "",
-        "Made from `holdfast/errors.py`; `HOLDFAST_UPDATE_DOCS=1 make docs` writes it anew.",
+        "Made from `holdfast/errors/`; `HOLDFAST_UPDATE_DOCS=1 make docs` writes it anew.",
         "",
         "Every error is a `HoldfastError`. It carries a stable `code`, an HTTP `status`, an `exit_code`, the facts of",
         "the case in `fields`, and what you can do about it in `remedy`. `to_dict()` gives code, message, remedy and",
         "facts, as the command line prints them with `--json`.",
     ]
-    for part in re.split(r"^# --- (.+?) -+$", inspect.getsource(errors), flags=re.MULTILINE):
+    for part in re.split(r"^# --- (.+?) -+$", _pages(), flags=re.MULTILINE):
         if not (classes := re.findall(r"^class (\w+)\((\w+)\)", part, re.MULTILINE)):
             lines += ["", f"## {part.capitalize()}"] if "\n" not in part else []
             continue
         lines += ["", "| error | code | HTTP | exit | what to do |", "|---|---|---|---|---|"]
         lines += [_row(child, parent) for child, parent in classes]
     return "\n".join(lines) + "\n"
+
+
+def _pages() -> str:
+    """The source of all modules of errors, the general ones first."""
+    first = ["root", "ground", "evidence", "decisions"]
+    names = [each.name for each in pkgutil.iter_modules(errors.__path__)]
+    order = first + sorted(set(names) - set(first))
+    return "".join(inspect.getsource(importlib.import_module(f"holdfast.errors.{name}")) for name in order)
 
 
 def _row(child: str, parent: str) -> str:
