@@ -15,7 +15,7 @@ general codec; a property test holds the two equal.
 import re
 from functools import lru_cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from holdfast.crypto import cid as cids
 from holdfast.crypto.cid import CID
@@ -27,16 +27,23 @@ MAX_KEY = 1024
 _PATH = rb"[A-Za-z0-9_~.:-]+/[A-Za-z0-9_~.:-]+"
 _KEY = re.compile(_PATH)
 _KEYS = re.compile(_PATH + rb"(?:\n" + _PATH + rb")*")
+_START = b"\xa2\x61e"
+_NO_ENTRY = b"\xa2\x61e\x80"
 _ENTRY = b"\xa4\x61k"
 _NO_CHILD, _CHILD = b"\x61t\xf6\x61v\xd8\x2a\x58\x25\x00", b"\x61t\xd8\x2a\x58\x25\x00"
 _VALUE = b"\x61v\xd8\x2a\x58\x25\x00"
 _NO_LEFT, _LEFT = b"\x61l\xf6", b"\x61l\xd8\x2a\x58\x25\x00"
 _SUBTREE = rb"(?:\xf6|\xd8\x2a\x58\x25\x00(\x01\x71\x12\x20.{32}))"
-_SHARED = rb"\x61p([\x00-\x17]|\x18[\x18-\xff]|\x19[\x01-\x04].)"
-_TAIL = re.compile(
-    _SHARED + rb"\x61t" + _SUBTREE + rb"\x61v\xd8\x2a\x58\x25\x00(\x01[\x71\x55]\x12\x20.{32})", re.DOTALL
-)
+_NUMBER = rb"([\x00-\x17]|\x18.|\x19..)"
+# No byte of a number is one of a key, so there is one way only to read an entry, and no way back.
+_ENTRIES = re.compile(
+    rb"\xa4\x61k([\x41-\x57]|\x58.|\x59..)([A-Za-z0-9_~.:/-]+)\x61p" + _NUMBER + rb"\x61t" + _SUBTREE
+    + rb"\x61v\xd8\x2a\x58\x25\x00(\x01[\x71\x55]\x12\x20.{32})",
+    re.DOTALL,
+)  # fmt: skip
 _CLOSE = re.compile(rb"\x61l" + _SUBTREE, re.DOTALL)
+_HEADS = [head(2, size) for size in range(MAX_KEY + 1)]
+_NUMBERS = {head(0, number): number for number in range(MAX_KEY + 1)}
 
 
 class Node(NamedTuple):
@@ -97,49 +104,57 @@ def _entry_head(last: str, key: str) -> bytes:
 
 def parse(data: bytes) -> Node:
     """A node from untrusted bytes; FormatError where it is not the one encoding of a well-formed one."""
-    if data[:3] != b"\xa2\x61e" or len(data) > MAX_SIZE:
-        raise FormatError("tree node: not one, or too large", size=len(data))
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    children: list[bytes | None] = [None]
-    try:
-        at = _parse_entries(data, keys, values, children)
-    except IndexError as error:
-        raise FormatError("tree node: cut short", size=len(data)) from error
-    end = _CLOSE.match(data, at)
-    if end is None or end.end() != len(data):
-        raise FormatError("tree node: malformed, or bytes after its end", at=at)
-    children[0] = end[1]
+    keys, values, children, layer = read(data)
+    texts = tuple(b"\n".join(keys).decode("ascii").split("\n")) if keys else ()
     subtrees = tuple([None if raw is None else CID(raw) for raw in children])
-    texts, layer = _check_keys(keys)
     return Node(texts, tuple(cids.trusted(values)), subtrees, layer)
 
 
-def _parse_entries(data: bytes, keys: list[bytes], values: list[bytes], children: list[bytes | None]) -> int:
-    """Read the entries into the lists; where they end."""
-    count, at = _head(data, 3, 0x80)
-    last = b""
-    match = _TAIL.match
-    for _ in range(count):
-        size = data[at + 3] - 0x40
-        start = at + 4
-        if not 0 <= size < 24:
-            size, start = _head(data, at + 3, 0x40)
-        end = start + size
-        tail = match(data, end)
-        if tail is None or data[at : at + 3] != _ENTRY:
-            raise FormatError("tree node: a malformed entry", at=at)
-        prefix, child, value = tail.groups()
-        shared = prefix[0] if len(prefix) == 1 else int.from_bytes(prefix[1:], "big")
-        # to share all it can with the last key and yet be another is what makes it the greater one, too
-        if shared > len(last) or size == 0 or (shared < len(last) and data[start] <= last[shared]):
-            raise FormatError("tree node: keys out of order, or a prefix not shared", at=at)
-        last = last[:shared] + data[start:end]
-        keys.append(last)
-        values.append(value)
-        children.append(child)
-        at = tail.end()
-    return at
+Plain: TypeAlias = tuple[list[bytes], list[bytes], list[bytes | None], int | None]
+"""A node in bytes: its keys, their values, its subtrees, its layer."""
+
+
+def read(data: bytes) -> Plain:
+    """The same, in bytes: for whoever reads whole trees."""
+    if len(data) > MAX_SIZE:
+        raise FormatError("tree node: too large", size=len(data))
+    # Of each entry head and rest of its key, what it shares, subtree, value; and what is before, between and after them.
+    parts = _ENTRIES.split(data)
+    if len(parts) == 1:
+        return _without_keys(data)
+    rests = parts[2::6]
+    if parts[0] != _START + head(4, len(rests)) or any(parts[6:-1:6]):
+        raise FormatError("tree node: not one, or a malformed entry", size=len(data))
+    end = _CLOSE.fullmatch(parts[-1])
+    if end is None:
+        raise FormatError("tree node: malformed, or bytes after its end", size=len(data))
+    keys = _join_keys(parts[1::6], rests, parts[3::6])
+    return keys, parts[5::6], [end[1], *parts[4::6]], _check_keys(keys)
+
+
+def _without_keys(data: bytes) -> Plain:
+    end = _CLOSE.fullmatch(data, len(_NO_ENTRY))
+    if end is None or not data.startswith(_NO_ENTRY):
+        raise FormatError("tree node: not one, or malformed", size=len(data))
+    return [], [], [end[1]], None
+
+
+def _join_keys(heads: list[bytes], rests: list[bytes], shared: list[bytes]) -> list[bytes]:
+    """The keys whose ends, and how much of the last one each shares, stand in the entries."""
+    keys: list[bytes] = []
+    last, size = b"", 0
+    try:
+        for first, rest, raw in zip(heads, rests, shared, strict=True):
+            number = _NUMBERS[raw]
+            # to share all it can with the last key and yet be another is what makes it the greater one, too
+            if _HEADS[len(rest)] != first or number > size or (number < size and rest[0] <= last[number]):
+                raise FormatError("tree node: keys out of order, a prefix not shared, or a wrong length")
+            last = last[:number] + rest
+            size = len(last)
+            keys.append(last)
+    except (IndexError, KeyError) as error:
+        raise FormatError("tree node: a key too long, or a number not in its shortest form") from error
+    return keys
 
 
 def _zeros(digest: bytes) -> int:
@@ -147,10 +162,8 @@ def _zeros(digest: bytes) -> int:
     return 0 if digest[0] > 0x3F else (256 - int.from_bytes(digest, "big").bit_length()) // 2
 
 
-def _check_keys(keys: list[bytes]) -> tuple[tuple[str, ...], int | None]:
-    """Texts and layer of a node's keys, if all are keys of one layer; looked at together, which is faster."""
-    if not keys:
-        return (), None
+def _check_keys(keys: list[bytes]) -> int:
+    """The layer of a node's keys, if all are keys and of one layer; looked at together, which is faster."""
     lines = b"\n".join(keys)
     if not _KEYS.fullmatch(lines) or (len(lines) > MAX_KEY and max(map(len, keys)) > MAX_KEY):
         raise FormatError("tree node: a key that is not collection/record", keys=len(keys))
@@ -158,16 +171,4 @@ def _check_keys(keys: list[bytes]) -> tuple[tuple[str, ...], int | None]:
     layer = _zeros(min(digests))
     if layer and layer != _zeros(max(digests)):  # the smaller the digest, the more zeros
         raise FormatError("tree node: keys of several layers", keys=len(keys))
-    return tuple(lines.decode("ascii").split("\n")), layer
-
-
-def _head(data: bytes, at: int, major: int) -> tuple[int, int]:
-    """The number of a head of a major type, in its shortest form and below 2^16, and where it ends."""
-    number = data[at] - major
-    if 0 <= number < 24:
-        return number, at + 1
-    if number == 24 and data[at + 1] > 23:
-        return data[at + 1], at + 2
-    if number == 25 and data[at + 1] > 0:
-        return data[at + 1] << 8 | data[at + 2], at + 3
-    raise FormatError("tree node: a malformed length", at=at)
+    return layer

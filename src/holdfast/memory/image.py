@@ -11,7 +11,7 @@ Rules:
 """
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import islice
@@ -22,6 +22,7 @@ from holdfast.config import Paths
 from holdfast.content import blocks, disk
 from holdfast.crypto import commit as formats
 from holdfast.crypto import didkey
+from holdfast.crypto.car import Blocks
 from holdfast.crypto.cid import CID
 from holdfast.crypto.keys import PublicKey, Signer
 from holdfast.crypto.mst import EMPTY_ROOT
@@ -283,19 +284,18 @@ def _open(search: _Search, folder: Path, path: Path) -> tuple[Manifest, Line | N
     imagefiles.verify(made, envelope, search.trusted)
     if made.head in search.known:
         return made, None
-    held: Mapping[CID, bytes] = gather(folder, made)
-    return made, check(made, held, search.progress)
+    return made, check(made, gather(folder, made), search.progress)
 
 
-def gather(folder: Path, made: Manifest) -> dict[CID, bytes]:
+def gather(folder: Path, made: Manifest) -> Blocks:
     """All blocks of an image, each hashed."""
-    held: dict[CID, bytes] = {}
+    held: dict[bytes, bytes] = {}
     for part in made.parts:
-        held.update(imagefiles.read_part(folder, part))
-    return held
+        held.update(imagefiles.read_part(folder, part).raw)
+    return Blocks(held)
 
 
-def check(made: Manifest, held: Mapping[CID, bytes], progress: Progress | None = None) -> Line:
+def check(made: Manifest, held: Blocks, progress: Progress | None = None) -> Line:
     """The line of an image, whole and as its manifest says; nothing of the store is needed for it."""
     tell = None if progress is None else lambda done, total: progress("image", done, total)
     line = lines.verify(commits.parse(made.head), held, lambda _: None, progress=tell)

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 from holdfast.content import blocks
 from holdfast.crypto import cid as cids
 from holdfast.crypto import commit as formats
-from holdfast.crypto import didkey, mst, mst_diff
+from holdfast.crypto import didkey, mst_diff, mst_whole
+from holdfast.crypto.car import Blocks
 from holdfast.crypto.cid import CID
 from holdfast.crypto.commit import Commit
 from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
@@ -107,7 +108,7 @@ class Line(NamedTuple):
 
 def verify(
     head: CID,
-    held: Mapping[CID, bytes],
+    held: Blocks,
     here: Get,
     *,
     shallow: bool = False,
@@ -117,7 +118,6 @@ def verify(
 
     A `shallow` one may begin anywhere: it is the export of a single state.
     """
-    notes = _notes(held)
     steps: list[Step] = []
     cid: CID | None = head
     while cid is not None:
@@ -128,11 +128,12 @@ def verify(
             break
         commit = formats.parse(data)
         formats.verify(commit, didkey.parse(commit.did))
-        steps.append(Step(cid, commit, notes[cid][0] if cid in notes else None))
+        steps.append(Step(cid, commit, None))
         cid = commit.prev
     if not steps:
         raise FormatError("the head is no commit of this line", cid=str(head))
-    steps.reverse()
+    notes = _notes(held, {step.cid.raw for step in steps})
+    steps = [step._replace(note=notes[step.cid][0]) if step.cid in notes else step for step in reversed(steps)]
     if any(one.commit.rev >= two.commit.rev for one, two in pairwise(steps)):
         raise FormatError("the commits of the line are not in the order of their revs", head=str(head))
     known = None if cid is None else here(cid)
@@ -142,13 +143,13 @@ def verify(
 
 
 def _walk(
-    held: Mapping[CID, bytes], here: Get, steps: list[Step], before: CID, progress: Callable[[int, int], None] | None
+    held: Blocks, here: Get, steps: list[Step], before: CID, progress: Callable[[int, int], None] | None
 ) -> None:
     """Every tree is complete: its nodes in their places, a block for every key."""
     get = Nodes(lambda cid: held.get(cid) or (EMPTY_BLOCK if cid == EMPTY_ROOT else here(cid)), memory=1 << 16)
     seen = 0
     for step in steps:
-        for values in _values(get, before, step.commit.data):
+        for values in _values(held, get, before, step.commit.data):
             _check_values(held, here, values)
             seen += 1
             if progress is not None and seen % 1000 == 0:
@@ -156,46 +157,39 @@ def _walk(
         before = step.commit.data
 
 
-def _values(get: Nodes, before: CID, root: CID) -> Iterator[tuple[CID, ...]]:
+def _values(held: Blocks, get: Nodes, before: CID, root: CID) -> Iterator[list[bytes]]:
     """The values that a tree has and the one before had not, through every node that is new."""
-    if before == EMPTY_ROOT:  # all of it: half the work of comparing with nothing
-        yield from (node.values for _, node in mst.nodes(get, root))
+    if before == EMPTY_ROOT and root in held:  # all of it: a fraction of the work of comparing with nothing
+        yield from mst_whole.values(held.raw, root)
     else:
-        yield from ((cid,) for cid, is_node in mst_diff.fresh(get, before, root) if not is_node)
+        yield from ([cid.raw] for cid, is_node in mst_diff.fresh(get, before, root) if not is_node)
 
 
-def _check_values(held: Mapping[CID, bytes], here: Get, values: tuple[CID, ...]) -> None:
+def _check_values(held: Blocks, here: Get, values: list[bytes]) -> None:
     """Records are there, with the pieces of their content."""
-    for cid in values:
-        data = held.get(cid)
+    get = held.raw.get
+    for raw in values:
+        data = get(raw) or here(cids.parse(raw))
         if data is None:
-            data = here(cid)
-            if data is None:
-                raise ProofError("a record is missing", cid=str(cid))
-        if LINK in data and cid.raw.startswith(cids.CBOR_PREFIX):
-            for link in checks.needs(cid, data):
+            raise ProofError("a record is missing", cid=str(cids.parse(raw)))
+        if LINK[0] in data and LINK in data and raw.startswith(cids.CBOR_PREFIX):  # one byte is found far sooner
+            for link in checks.needs(cids.parse(raw), data):
                 if link not in held and here(link) is None:
                     raise ProofError("a piece of a record is missing", cid=str(link))
 
 
-def _notes(held: Mapping[CID, bytes]) -> dict[CID, tuple[CID, Note]]:
+def _notes(held: Blocks, wanted: set[bytes]) -> dict[CID, tuple[CID, Note]]:
     """The notes among the blocks, by the commit they are on: each follows its commit."""
     found: dict[CID, tuple[CID, Note]] = {}
-    last: CID | None = None
-    for cid, data in held.items():
-        if last is not None:
+    for commit, after in pairwise(held.raw):
+        if commit in wanted:
             try:
-                about, note = commits.decode_note(data)
+                about, note = commits.decode_note(held.raw[after])
             except HoldfastError:
-                about = None
-            if about == last:
-                found[last] = (cid, note)
-        last = cid if data.startswith(_COMMIT) else None
+                continue
+            if about.raw == commit:
+                found[about] = (cids.parse(after), note)
     return found
-
-
-_COMMIT: Final = b"\xa6cdidx"
-"""How a commit begins: a map of six, its first key `did` with a text of 24 bytes or more."""
 
 
 class Source:
