@@ -41,6 +41,8 @@ def delete(get: Get, root: CID, key: str) -> Tree:
 
 def apply(get: Get, root: CID, changes: Mapping[str, CID | None]) -> Tree:
     """The tree after many changes, None being a deletion; nodes in between are never written."""
+    if root == mst.EMPTY_ROOT and all(changes.values()):
+        return mst.build(sorted((key, value) for key, value in changes.items() if value is not None))
     editor = _Editor(get, root)
     for key, value in changes.items():
         check_key(key)

@@ -7,8 +7,9 @@ Rules:
 - History, index and words follow from the records; reading an object goes through the tree, never through them.
 """
 
+import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.content import blocks
 from holdfast.crypto import mst, mst_diff, mst_edit
@@ -19,8 +20,10 @@ from holdfast.errors import FormatError, InvalidInputError
 from holdfast.memory import records, refs, texts
 from holdfast.memory.records import META, OBJECT, Record
 from holdfast.memory.refs import Ref
+from holdfast.memory.texts import Text
 
 MAIN: Final = "main"
+_ASKED: Final = 500
 
 
 def ref_name(ns: Any) -> str:
@@ -41,6 +44,13 @@ def view(tx: Tx, top: CID) -> "View":
     return View(blocks.getter(tx), top)
 
 
+class Newest(NamedTuple):
+    """The newest version of an object: which one it is in its history, and which it calls itself; 0 for none."""
+
+    n: int = 0
+    version: int = 0
+
+
 class View:
     """A tree to read from, wherever its blocks are; the empty tree needs none."""
 
@@ -49,6 +59,8 @@ class View:
 
     def find(self, key: str) -> CID | None:
         """The block that a key stands for."""
+        if self.root == EMPTY_ROOT:
+            return None
         return mst.find(self.get, self.root, key)
 
     def record(self, cid: CID, key: str | None = None) -> Record:
@@ -80,10 +92,25 @@ class Edit(View):
         self.changes: dict[str, CID | None] = {}
         self.blocks: dict[CID, bytes] = {}
         self.known: dict[CID, Record] = {}
+        self._newest: dict[str, Newest] = {}
 
     def now(self, key: str) -> CID | None:
         """What a key stands for, with what this edit has changed so far."""
         return self.changes[key] if key in self.changes else self.find(key)
+
+    def recall(self, keys: Iterable[str]) -> None:
+        """Look up the newest versions of many objects at once, before each is asked for."""
+        unknown = [key for key in dict.fromkeys(keys) if key not in self._newest]
+        for start in range(0, len(unknown), _ASKED):
+            part = unknown[start : start + _ASKED]
+            self._newest.update(dict.fromkeys(part, Newest()))
+            rows = self.tx.all(_NEWEST, ns=self.ns, keys=json.dumps(part))
+            self._newest.update((key, Newest(n, version)) for key, n, version in rows)
+
+    def newest(self, key: str) -> Newest:
+        """The number of an object's newest version, and the one it has itself."""
+        self.recall([key])
+        return self._newest[key]
 
     def put(self, record: Record) -> CID:
         """Let an object be this record."""
@@ -125,38 +152,39 @@ class Edit(View):
         return made.root
 
     def _write_history(self, changed: Mapping[str, CID | None]) -> None:
-        rows, gone = [], []
+        self.recall(changed)
+        rows: list[dict[str, Any]] = []
+        gone: list[dict[str, Any]] = []
+        found: list[Text] = []
         for key, cid in changed.items():
-            if cid is None:
-                gone.append({"ns": self.ns, "key": key, "cid": None, "version": 0, "at": self.tx.now})
+            n, last = self._newest[key]
+            row: dict[str, Any] = {"ns": self.ns, "key": key, "n": n + 1, "at": self.tx.now}
+            if cid is None:  # keeps the number of the version that went, so that versions go on from there
+                gone.append({**row, "cid": None, "version": last})
+                self._newest[key] = Newest(n + 1, last)
                 continue
             record = self.known.get(cid) or self.record(cid, key)
-            parent = None if record.parent is None else records.key_of(record.parent)
-            rows.append(
-                {
-                    "ns": self.ns,
-                    "key": key,
-                    "cid": str(cid),
-                    "type": record.type,
-                    "parent": parent,
-                    "version": record.version,
-                    "at": self.tx.now,
-                    "body": texts.body(record, self.get),
-                }
-            )
+            row |= {"cid": str(cid), "version": record.version, "type": record.type}
+            row["parent"] = None if record.parent is None else records.key_of(record.parent)
+            rows.append(row)
+            found.append(Text(key, row["cid"], texts.body(record, self.get)))
+            self._newest[key] = Newest(n + 1, record.version)
         self.tx.many(_VERSION, rows + gone)
         self.tx.many(_INDEX, rows)
         self.tx.many(_UNINDEX, gone)
-        self.tx.many(texts.PUT, rows)
-        self.tx.many(texts.REMOVE, gone)
+        texts.put(self.tx, self.ns, found)
+        texts.remove(self.tx, self.ns, [row["key"] for row in gone])
 
 
-# A deletion keeps the number of the version that went, so that versions go on from there.
+_NEWEST = sql(
+    "SELECT v.key, v.n, v.version FROM json_each(:keys) k JOIN object_versions v ON v.ns = :ns AND v.key = k.value"
+    " AND v.n = (SELECT max(m.n) FROM object_versions m WHERE m.ns = :ns AND m.key = k.value)",
+    postgres="SELECT v.key, v.n, v.version FROM json_array_elements_text(CAST(:keys AS JSON)) k JOIN object_versions v"
+    " ON v.ns = :ns AND v.key = k.value"
+    " AND v.n = (SELECT max(m.n) FROM object_versions m WHERE m.ns = :ns AND m.key = k.value)",
+)
 _VERSION = sql(
-    "INSERT INTO object_versions (ns, key, n, cid, version, at) SELECT CAST(:ns AS TEXT), CAST(:key AS TEXT),"
-    " coalesce((SELECT max(n) FROM object_versions WHERE ns = :ns AND key = :key), 0) + 1, CAST(:cid AS TEXT),"
-    " CASE WHEN CAST(:cid AS TEXT) IS NOT NULL THEN CAST(:version AS BIGINT) ELSE coalesce((SELECT v.version FROM"
-    " object_versions v WHERE v.ns = :ns AND v.key = :key ORDER BY v.n DESC LIMIT 1), 0) END, :at"
+    "INSERT INTO object_versions (ns, key, n, cid, version, at) VALUES (:ns, :key, :n, :cid, :version, :at)"
 )
 _INDEX = sql(
     "INSERT INTO object_index (ns, key, type, parent, cid) VALUES (:ns, :key, :type, :parent, :cid)"

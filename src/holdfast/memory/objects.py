@@ -97,6 +97,7 @@ def apply(
     wanted = dict(changes)
     if base is not None:
         wanted = _rebase(edit, wanted, commits.root_of(tx, base, ns=ns), resolve)
+    edit.recall([records.key_of(id) for id in wanted])
     for id, draft in wanted.items():
         settle(edit, id, draft)
     return str(edit.finish())
@@ -146,9 +147,6 @@ def _check_expected(edit: Edit, id: str, key: str, expected: int) -> None:
         )
 
 
-_NEWEST = sql("SELECT n, version FROM object_versions WHERE ns = :ns AND key = :key ORDER BY n DESC LIMIT 1")
-
-
 def _put(edit: Edit, id: str, draft: Any) -> None:
     if not isinstance(draft, Mapping) or not draft.keys() <= _FIELDS:
         raise InvalidInputError(f"an object has {', '.join(sorted(_FIELDS))} and nothing else", id=id)
@@ -169,8 +167,7 @@ def _version(edit: Edit, key: str, cid: CID | None, given: int | None) -> int:
         return given
     if cid in edit.known:  # put twice in one edit: one version
         return edit.known[cid].version
-    row = edit.tx.one(_NEWEST, ns=edit.ns, key=key)
-    return 1 if row is None else max(row) + 1
+    return max(edit.newest(key)) + 1
 
 
 def _same(edit: Edit, now: Record, wanted: Record, version: int | None) -> bool:

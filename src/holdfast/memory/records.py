@@ -25,7 +25,7 @@ from holdfast.content import blocks
 from holdfast.crypto import cid as cids
 from holdfast.crypto import dagcbor_fast
 from holdfast.crypto.cid import CID
-from holdfast.crypto.dagcbor import Value
+from holdfast.crypto.dagcbor import MAX_SIZE, Value, head
 from holdfast.crypto.mst import Get
 from holdfast.crypto.mst_node import MAX_KEY
 from holdfast.errors import FormatError, InvalidInputError
@@ -99,20 +99,40 @@ def encode(record: Record) -> dict[CID, bytes]:
     """The blocks of a record, its own last."""
     made: dict[CID, bytes] = {}
     content = _cut(record.content, made)
-    block = dagcbor_fast.encode(
-        {
-            "v": 1,
-            "id": record.id,
-            "type": record.type,
-            "attributes": lower(record.attributes),
-            "content": lower(record.content) if content is None else content,
-            "parent": record.parent,
-            "children": list(record.children),
-            "version": record.version,
-        }
+    # Put together by hand, in the order of DAG-CBOR: half the time of the codec, and a property test holds them equal.
+    parts = (
+        b"\xa8\x61v\x01\x62id",
+        _encoded(record.id),
+        b"\x64type",
+        _encoded(record.type),
+        b"\x66parent",
+        _encoded(record.parent),
+        b"\x67content",
+        _encoded(lower(record.content) if content is None else content),
+        b"\x67version",
+        _encoded(record.version),
+        b"\x68children",
+        _encoded(list(record.children)),
+        b"\x6aattributes",
+        _encoded(lower(record.attributes)),
     )
+    block = b"".join(parts)
+    if len(block) > MAX_SIZE:
+        raise InvalidInputError("no DAG-CBOR: larger than a block may be", size=len(block), limit=MAX_SIZE)
     made[cids.of(block)] = block
     return made
+
+
+def _encoded(value: Value) -> bytes:
+    """A field, as it stands in its record."""
+    if type(value) is str:
+        raw = _utf8(value)
+        return head(3, len(raw)) + raw
+    if value is None:
+        return b"\xf6"
+    if type(value) is int and 0 <= value < 2**64:
+        return head(0, value)
+    return b"\x80" if value == [] else dagcbor_fast.encode(value)
 
 
 def decode(data: bytes) -> Record:

@@ -18,6 +18,7 @@ from holdfast.errors import InvalidInputError
 from holdfast.memory import objects, texts
 from holdfast.memory.edits import MAIN, Edit
 from holdfast.memory.records import OBJECT
+from holdfast.memory.texts import Text
 from holdfast.model.memory import Object
 
 MOST_WORDS: Final = 64
@@ -63,9 +64,6 @@ def _page(tx: Tx, after: str, ns: str) -> tuple[int, str | None]:
     edit = Edit(tx, ns)  # nobody changes objects meanwhile
     start = OBJECT + after + "\x00" if after else OBJECT
     page = [*islice(mst.walk(edit.get, edit.root, start=start, end=OBJECT + "\x7f"), _PAGE)]
-    rows = [
-        {"ns": ns, "key": key[len(OBJECT) :], "cid": str(cid), "body": texts.body(edit.record(cid), edit.get)}
-        for key, cid in page
-    ]
-    tx.many(texts.PUT, rows)
-    return len(page), rows[-1]["key"] if len(page) == _PAGE else None
+    found = [Text(key[len(OBJECT) :], str(cid), texts.body(edit.record(cid), edit.get)) for key, cid in page]
+    texts.put(tx, ns, found)
+    return len(page), found[-1].key if len(page) == _PAGE else None
