@@ -71,6 +71,19 @@ def getter(tx: Tx) -> Get:
     return lambda cid: find(tx, cid)
 
 
+_FIND_ALL = sql(
+    "SELECT h, data FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:wanted))",
+    postgres="SELECT h, data FROM objects WHERE h IN"
+    " (SELECT decode(value, 'hex') FROM json_array_elements_text(CAST(:wanted AS JSON)))",
+)
+
+
+def find_all(tx: Tx, wanted: Iterable[CID]) -> dict[CID, bytes]:
+    """Those of some blocks that are there, as they are stored, not hashed: a quarter of the price of one by one."""
+    rows = tx.all(_FIND_ALL, wanted=json.dumps([cid.raw.hex() for cid in wanted]))
+    return {CID(raw): data for raw, data in rows}
+
+
 _HELD = sql(
     "SELECT h FROM objects WHERE h IN (SELECT unhex(value) FROM json_each(:wanted))",
     postgres="SELECT h FROM objects WHERE h IN"

@@ -43,11 +43,38 @@ class Fresh(NamedTuple):
 
 def fresh(get: Get, old: CID, new: CID) -> Iterator[Fresh]:
     """The blocks that lead from one tree to another."""
+    if old == mst.EMPTY_ROOT != new:
+        yield from _all(get, new)
+        return
     for step in steps(get, old, new):
         if isinstance(step, CID):
             yield Fresh(step, True)
         elif step.new is not None:
             yield Fresh(step.new, False)
+
+
+def _all(get: Get, root: CID) -> Iterator[Fresh]:
+    """Every block of a tree, as `steps` would give them: nothing is compared with nothing."""
+    node, span = mst.fetch_root(get, root)
+    yield Fresh(root, True)
+    waiting = _opened(node, span)
+    while waiting:
+        cid, below = waiting.pop()
+        yield Fresh(cid, below is not None)
+        if below is not None:
+            waiting += _opened(mst.fetch(get, cid, below), below)
+
+
+def _opened(node: Node, span: Span) -> list[tuple[CID, Span | None]]:
+    """Subtrees, with their places, and values of a node; the first one last."""
+    found: list[tuple[CID, Span | None]] = []
+    for at in range(len(node.keys), -1, -1):
+        if at < len(node.keys):
+            found.append((node.values[at], None))
+        child = node.children[at]
+        if child is not None:
+            found.append((child, span.child(node, at)))
+    return found
 
 
 def steps(get: Get, old: CID, new: CID) -> Iterator[Change | CID]:

@@ -176,11 +176,12 @@ class Edit(View):
         texts.remove(self.tx, self.ns, [row["key"] for row in gone])
 
 
+# A cross join, which SQLite keeps in this order: from each key to its versions, never through all of them.
 _NEWEST = sql(
-    "SELECT v.key, v.n, v.version FROM json_each(:keys) k JOIN object_versions v ON v.ns = :ns AND v.key = k.value"
-    " AND v.n = (SELECT max(m.n) FROM object_versions m WHERE m.ns = :ns AND m.key = k.value)",
-    postgres="SELECT v.key, v.n, v.version FROM json_array_elements_text(CAST(:keys AS JSON)) k JOIN object_versions v"
-    " ON v.ns = :ns AND v.key = k.value"
+    "SELECT v.key, v.n, v.version FROM json_each(:keys) k CROSS JOIN object_versions v WHERE v.ns = :ns"
+    " AND v.key = k.value AND v.n = (SELECT max(m.n) FROM object_versions m WHERE m.ns = :ns AND m.key = k.value)",
+    postgres="SELECT v.key, v.n, v.version FROM json_array_elements_text(CAST(:keys AS JSON)) k CROSS JOIN"
+    " object_versions v WHERE v.ns = :ns AND v.key = k.value"
     " AND v.n = (SELECT max(m.n) FROM object_versions m WHERE m.ns = :ns AND m.key = k.value)",
 )
 _VERSION = sql(

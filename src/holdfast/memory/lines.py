@@ -9,8 +9,8 @@ Rules:
 - Nothing of a line that is not whole is written anywhere.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from holdfast.content import blocks
@@ -27,6 +27,7 @@ from holdfast.memory import checks, commits, records
 from holdfast.memory.commits import Note
 
 LONGEST: Final = 1_000_000
+_AHEAD: Final = 500
 LINK: Final = b"\xd8\x2a"
 """How a link begins in DAG-CBOR: a block without it leads nowhere."""
 
@@ -56,21 +57,41 @@ def back(tx: Tx, head: CID, *, ns: str, until: CID | None = None, most: int = LO
 
 def stream(get: Get, line: list[Step], before: CID = EMPTY_ROOT) -> Iterator[tuple[CID, bytes]]:
     """The blocks of a line whose first commit follows the tree `before`; the same block may come twice."""
-    nodes = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid), memory=256)
+    nodes = _Spying(get)
     for step in line:
         yield step.cid, blocks.held(get, step.cid)
         if step.note is not None:
             yield step.note, blocks.held(get, step.note)
         if step.commit.data == EMPTY_ROOT:
             yield EMPTY_ROOT, EMPTY_BLOCK
-        for cid, is_node in mst_diff.fresh(nodes, before, step.commit.data):
-            if cid == EMPTY_ROOT:
-                continue
-            data = blocks.held(get, cid)
-            yield cid, data
-            if not is_node and LINK in data:
-                yield from _beyond(get, data)
+        fresh = mst_diff.fresh(Nodes(nodes, memory=256), before, step.commit.data)
+        while part := [*islice(fresh, _AHEAD)]:
+            if isinstance(get, Source):
+                get.expect(cid for cid, is_node in part if not is_node)
+            for cid, is_node in part:
+                if cid == EMPTY_ROOT:
+                    continue
+                data = nodes.seen.get(cid) or blocks.held(get, cid)
+                yield cid, data
+                if not is_node and LINK in data:
+                    yield from _beyond(get, data)
+            nodes.seen.clear()
         before = step.commit.data
+
+
+class _Spying:
+    """A `get` that keeps what it gave for nodes, which hash what they are given: nothing is read and hashed twice."""
+
+    def __init__(self, get: Get) -> None:
+        self.get = get
+        self.seen: dict[CID, bytes] = {}
+
+    def __call__(self, cid: CID) -> bytes | None:
+        """See Get."""
+        data = EMPTY_BLOCK if cid == EMPTY_ROOT else self.get(cid)
+        if data is not None:
+            self.seen[cid] = data
+        return data
 
 
 def _beyond(get: Get, data: bytes) -> Iterator[tuple[CID, bytes]]:
@@ -197,6 +218,13 @@ class Source:
 
     tx: Tx
 
+    def __init__(self) -> None:
+        self._ready: dict[CID, bytes] = {}
+
+    def expect(self, wanted: Iterable[CID]) -> None:
+        """Read blocks that will be asked for next, all at once."""
+        self._ready = blocks.find_all(self.tx, wanted)
+
     def __call__(self, cid: CID) -> bytes | None:
         """See Get."""
-        return blocks.find(self.tx, cid)
+        return self._ready.pop(cid, None) or blocks.find(self.tx, cid)
