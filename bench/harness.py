@@ -9,7 +9,8 @@ import gc
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -49,7 +50,7 @@ class Meter:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._stamps: list[float] = []
-        self._begin = self._deadline = self._cpu = 0.0
+        self._begin = self._deadline = self._cpu = self._aside = 0.0
 
     def start(self) -> None:
         """The store is ready, the clock runs."""
@@ -60,12 +61,20 @@ class Meter:
 
     def done(self, units: int = 1) -> bool:
         """Count finished units; False when the time is up. Safe from any thread (one append)."""
-        now = time.perf_counter()
+        now = time.perf_counter() - self._aside
         if units == 1:
             self._stamps.append(now)
         else:
             self._stamps.extend([now] * units)
         return now < self._deadline
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is done within is not measured: it prepares the next unit. For one thread only."""
+        begin, cpu = time.perf_counter(), time.process_time()
+        yield
+        self._aside += time.perf_counter() - begin
+        self._cpu += time.process_time() - cpu
 
     def finish(self) -> "Sample":
         """The rate within the window, and the CPU time of this process per unit."""
@@ -88,7 +97,8 @@ def rate(stamps: Iterable[float], warm: float, deadline: float) -> float:
     Both ends of the window lie at the same place of a commit group, so whole groups are counted.
     """
     ordered = sorted(stamps)
-    first, last = bisect_left(ordered, warm), bisect_left(ordered, deadline)
+    first = bisect_left(ordered, warm)
+    last = max(bisect_left(ordered, deadline), first + 1)  # a unit may be longer than the window
     if last >= len(ordered) or ordered[last] <= ordered[first]:
         raise ValueError("too few units ended within the window: measure longer (--seconds)")
     return (last - first) / (ordered[last] - ordered[first])

@@ -1,8 +1,9 @@
-"""Memory: one object changed, all objects loaded, an image brought up to date.
+"""Memory: built, loaded, opened, changed, compared, and its image brought up to date; with 10,000 objects and more.
 
-Stores of 10,000 and of many objects (`HOLDFAST_BENCH_OBJECTS`, 100,000 unless told) are built once and used by every
-round. `rows` is a table of SQLite with one row an object, synced, without hash, history or log. `pickle` reads a file
-that it believes; `floor` reads the image and hashes it once, the least that anybody pays who wants to verify.
+Stores of 10,000, 100,000 and 1,000,000 objects, up to `HOLDFAST_BENCH_OBJECTS` (100,000 unless told), are built once
+and used by every round; a million take some minutes. Beside them are pickle, JSON, rows of SQLite and `dulwich`;
+`floor` reads the image and hashes it once, the least that anybody pays who wants to verify. What changes objects is not
+part of the dump that follows it.
 """
 
 import atexit
@@ -10,8 +11,9 @@ import hashlib
 import itertools
 import json
 import os
-import pickle
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
@@ -19,47 +21,67 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import apsw
-
+from bench import peers_memory
 from bench.goals import Goal
-from bench.harness import Contestant, Meter, Options, Race, Result, run_race
+from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
 from holdfast import sync
 
 FEW = 10_000
-MANY = int(os.environ.get("HOLDFAST_BENCH_OBJECTS", "100000"))
+_MOST = int(os.environ.get("HOLDFAST_BENCH_OBJECTS", "100000"))
+SIZES = (FEW, *(size for size in (100_000, 1_000_000) if size <= _MOST))
+MANY = SIZES[-1]
 CHANGED = 100
-COMMIT, LOAD, DUMP = "one object, durable", f"load {FEW:,} objects", f"dump after {CHANGED} changes"
-ROWS, PICKLE, FLOOR = f"rows, {FEW:,} @1", "pickle, believed @1", "floor: read and SHA-256 @1"
+BUILD, LOAD, OPEN = f"build, sign and image of {FEW:,} objects", f"load {FEW:,} objects", "lazy open and one object"
+COMMIT, DUMP, DIFF = "one object, durable", f"dump after {CHANGED} changes", f"diff of {CHANGED} changes"
+SPACE = "lazy opens in a GiB of memory"
+PICKLE, FLOOR = "pickle, believed @1", "floor: read and SHA-256 @1"
 
 
 def run(options: Options) -> list[Result]:
     """Every race; PostgreSQL has no part in them."""
     if not options.wants("sqlite"):
         return []
-    commits = [_rows(), _put(FEW), _put(MANY), _snapshot(FEW), _snapshot(MANY)]
-    loads = [_pickle(), _floor(), _verified(), _lazy(FEW), _lazy(MANY)]
+    known = peers_memory.peers()
+    builds = [*(_build_peer(name, keep) for name, keep, _ in known), _build()]
+    loads = [*(_load_peer(name, keep, load) for name, keep, load in known), _floor(), _verified()]
     return [
-        *run_race(Race(COMMIT, commits, (ROWS, f"put, {FEW:,} @1")), options),
+        *run_race(Race(BUILD, builds, (PICKLE,)), options),
         *run_race(Race(LOAD, loads, (PICKLE, FLOOR)), options),
-        *run_race(Race(DUMP, [_dump(FEW), _dump(MANY)], (f"delta, {FEW:,} @1",)), options),
+        *run_race(Race(OPEN, [_lazy(size) for size in SIZES], (f"image, {FEW:,} @1",)), options),
+        *run_race(Race(COMMIT, _commits(), (f"rows, {FEW:,} @1", f"put, {FEW:,} @1")), options),
+        *run_race(Race(DUMP, [_dump(size) for size in SIZES], (f"delta, {FEW:,} @1",)), options),
+        *run_race(Race(DIFF, [_diff(size) for size in SIZES], (f"diff, {FEW:,} @1",)), options),
+        *_space(options),
     ]
 
 
 def goals(options: Options) -> list[Goal]:
-    """What must be reached, and what is aimed at."""
+    """What must be reached, and what is aimed at; a rate a second is the time of one turned round."""
     disk = options.disk
+    few, many = f"{FEW:,} @1", f"{MANY:,} @1"
     return [
-        Goal(f"a put among {MANY:,} objects: 1/1.5 x the rate among {FEW:,}{disk}", COMMIT, f"put, {MANY:,} @1",
-             f"put, {FEW:,} @1", 1 / 1.5),
+        Goal(f"build, sign and image of {FEW:,}: 2.5 a second (400 ms)", BUILD, "image @1", "", 2.5, aim=True),
+        Goal("a verified load: 10 a second (100 ms)", LOAD, "image, verified @1", "", 10),
         Goal("a verified load: 1/4 x the rate of pickle, which verifies nothing", LOAD, "image, verified @1", PICKLE,
              0.25, aim=True),
-        Goal(f"a dump among {MANY:,} objects: 1/2 x the rate among {FEW:,}{disk}", DUMP, f"delta, {MANY:,} @1",
-             f"delta, {FEW:,} @1", 0.5, aim=True),
+        Goal(f"a lazy open of {MANY:,}: 200 a second (5 ms)", OPEN, f"image, {many}", "", 200),
+        Goal(f"memory of a lazy open of {MANY:,}: at most 1.5 x that of {FEW:,}", SPACE, f"image, {many}",
+             f"image, {few}", 1 / 1.5),
+        Goal(f"a put among {MANY:,} objects: 1/1.5 x the rate among {FEW:,}{disk}", COMMIT, f"put, {many}",
+             f"put, {few}", 1 / 1.5),
+        Goal(f"a put among {MANY:,} objects: 333 a second (3 ms){disk}", COMMIT, f"put, {many}", "", 333),
+        Goal(f"a delta among {MANY:,} objects: 20 a second (50 ms){disk}", DUMP, f"delta, {many}", "", 20, aim=True),
+        Goal(f"a delta among {MANY:,} objects: 1/2 x the rate among {FEW:,}{disk}", DUMP, f"delta, {many}",
+             f"delta, {few}", 0.5),
     ]  # fmt: skip
 
 
 def _draft(number: int, turn: int = 0) -> dict[str, Any]:
     return {"type": "note", "content": f"what is known of {number}, {turn}. " * 3, "attributes": {"n": number}}
+
+
+def _drafts(start: int = 0, end: int = FEW) -> dict[str, Any]:
+    return {f"note-{at:07}": _draft(at) for at in range(start, end)}
 
 
 @cache
@@ -68,7 +90,8 @@ def _store(count: int) -> sync.Holdfast:
     home = tempfile.mkdtemp(prefix="bench-")
     store = sync.open(home)
     for start in range(0, count, FEW):
-        store.objects.apply({f"note-{at:07}": _draft(at) for at in range(start, min(count, start + FEW))})
+        progress(f"a store of {count:,} objects: {start:,}")
+        store.objects.apply(_drafts(start, min(count, start + FEW)))
     store.snapshots.create("all of them")
     store.image.dump(_pristine(store))
     atexit.register(shutil.rmtree, home, True)
@@ -82,10 +105,18 @@ def _pristine(store: sync.Holdfast) -> Path:
 
 
 def _loop(name: str, prepare: Callable[[], Callable[[int], Any]]) -> Contestant:
+    return _changing(name, lambda: (lambda _: None, prepare()))
+
+
+def _changing(name: str, prepare: Callable[[], tuple[Callable[[int], Any], Callable[[int], Any]]]) -> Contestant:
+    """A contestant that does something before each unit which is not part of it."""
+
     def sample(meter: Meter) -> None:
-        act = prepare()
+        before, act = prepare()
         meter.start()
         for turn in itertools.count():
+            with meter.aside():
+                before(turn)
             act(turn)
             if not meter.done():
                 return
@@ -95,6 +126,114 @@ def _loop(name: str, prepare: Callable[[], Callable[[int], Any]]) -> Contestant:
 
 def _places(count: int) -> Callable[[int], int]:
     return lambda turn: turn * 7_919 % count
+
+
+# --- all of them -------------------------------------------------------------------------------------------------
+
+
+def _build() -> Contestant:
+    def sample(meter: Meter) -> None:
+        drafts = _drafts()
+        meter.start()
+        going = 2
+        while going:
+            with meter.aside():
+                home = tempfile.mkdtemp(prefix="bench-")
+                store = sync.open(home)
+                store.keys.list()  # a store that is open, with its key
+            store.objects.apply(drafts)
+            store.image.dump()
+            going = max(going - 1, meter.done())  # two at least
+            with meter.aside():
+                store.close()
+                shutil.rmtree(home)
+
+    return Contestant("image", 1, sample)
+
+
+def _build_peer(name: str, keep: peers_memory.Keep) -> Contestant:
+    def sample(meter: Meter) -> None:
+        drafts = _drafts()
+        meter.start()
+        going = 2
+        while going:
+            with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                keep(Path(folder), drafts)
+                going = max(going - 1, meter.done())  # two at least
+
+    return Contestant(name, 1, sample)
+
+
+def _load_peer(name: str, keep: peers_memory.Keep, load: peers_memory.Load) -> Contestant:
+    def prepare() -> Callable[[int], Any]:
+        folder = Path(_store(FEW).context.paths.data) / name.replace(" ", "-")
+        if not folder.exists():
+            folder.mkdir()
+            keep(folder, _drafts())
+        return lambda _: load(folder)
+
+    return _loop(name, prepare)
+
+
+def _floor() -> Contestant:
+    def prepare() -> Callable[[int], Any]:
+        [path] = _pristine(_store(FEW)).glob("*.base.car")
+        return lambda _: hashlib.sha256(path.read_bytes()).digest()
+
+    return _loop("floor: read and SHA-256", prepare)
+
+
+def _verified() -> Contestant:
+    def prepare() -> Callable[[int], Any]:
+        store = _store(FEW)
+        return lambda _: store.image.open(_pristine(store), verify="full").close()
+
+    return _loop("image, verified", prepare)
+
+
+# --- one of them -------------------------------------------------------------------------------------------------
+
+
+def _lazy(count: int) -> Contestant:
+    def prepare() -> Callable[[int], Any]:
+        store = _store(count)
+
+        def act(_: int) -> None:
+            with store.image.open(_pristine(store)) as image:
+                image.get("note-0000001")
+
+        return act
+
+    return _loop(f"image, {count:,}", prepare)
+
+
+_CHILD = """
+import resource, sys
+from holdfast import sync
+with sync.open(sys.argv[1]) as store:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with store.image.open(sys.argv[2]) as image:
+        image.get("note-0000001")
+        print(max(1, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+"""
+
+
+def _space(options: Options) -> list[Result]:
+    """How much memory a lazy open takes, in a process of its own."""
+    if options.race not in SPACE:
+        return []
+    found = []
+    for size in SIZES:
+        store = _store(size)
+        command = [sys.executable, "-c", _CHILD, str(store.context.paths.data), str(_pristine(store))]
+        taken = [int(subprocess.check_output(command)) for _ in range(options.repeats)]
+        found.append(Result(SPACE, f"image, {size:,}", 1, tuple(2**20 / kib for kib in taken)))
+    over = found[0]
+    return [Result(one.race, one.name, 1, one.rates, 0.0, {over.label: one.over(over)}) for one in found]
+
+
+def _commits() -> list[Contestant]:
+    return [_rows(), *map(_put, SIZES), *map(_snapshot, SIZES)]
 
 
 def _put(count: int) -> Contestant:
@@ -122,14 +261,9 @@ def _rows() -> Contestant:
     def sample(meter: Meter) -> None:
         with (
             tempfile.TemporaryDirectory(prefix="bench-") as folder,
-            closing(apsw.Connection(f"{folder}/rows.db")) as connection,
+            closing(peers_memory.open_rows(Path(folder))) as connection,
         ):
-            connection.pragma("journal_mode", "wal")
-            connection.pragma("synchronous", "full")
-            connection.execute("CREATE TABLE notes (id TEXT PRIMARY KEY, data TEXT)")
-            with connection:
-                made = ((f"note-{at:07}", json.dumps(_draft(at))) for at in range(FEW))
-                connection.executemany("INSERT INTO notes VALUES (?, ?)", made)
+            peers_memory.fill_rows(connection, _drafts())
             place = _places(FEW)
             meter.start()
             for turn in itertools.count():
@@ -141,55 +275,33 @@ def _rows() -> Contestant:
     return Contestant(f"rows, {FEW:,}", 1, sample)
 
 
-def _pickle() -> Contestant:
-    def prepare() -> Callable[[int], Any]:
-        path = Path(_store(FEW).context.paths.data) / "all.pickle"
-        path.write_bytes(pickle.dumps({f"note-{at:07}": _draft(at) for at in range(FEW)}))
-        return lambda _: pickle.loads(path.read_bytes())
-
-    return _loop("pickle, believed", prepare)
+# --- a hundred of them -------------------------------------------------------------------------------------------
 
 
-def _floor() -> Contestant:
-    def prepare() -> Callable[[int], Any]:
-        [path] = _pristine(_store(FEW)).glob("*.base.car")
-        return lambda _: hashlib.sha256(path.read_bytes()).digest()
+def _changes(count: int) -> Callable[[int], dict[str, Any]]:
+    place, token = _places(count), os.urandom(4).hex()
 
-    return _loop("floor: read and SHA-256", prepare)
+    def made(turn: int) -> dict[str, Any]:
+        changed = (place(turn * CHANGED + at) for at in range(CHANGED))
+        return {f"note-{at:07}": {"type": "note", "content": f"{token} {turn}"} for at in changed}
 
-
-def _verified() -> Contestant:
-    def prepare() -> Callable[[int], Any]:
-        store = _store(FEW)
-        return lambda _: store.image.open(_pristine(store), verify="full").close()
-
-    return _loop("image, verified", prepare)
-
-
-def _lazy(count: int) -> Contestant:
-    def prepare() -> Callable[[int], Any]:
-        store = _store(count)
-
-        def act(_: int) -> None:
-            with store.image.open(_pristine(store)) as image:
-                image.get("note-0000001")
-
-        return act
-
-    return _loop(f"image, lazily, {count:,}", prepare)
+    return made
 
 
 def _dump(count: int) -> Contestant:
-    def prepare() -> Callable[[int], Any]:
-        store, place = _store(count), _places(count)
-        token = os.urandom(4).hex()
+    def prepare() -> tuple[Callable[[int], Any], Callable[[int], Any]]:
+        store, made = _store(count), _changes(count)
         store.image.dump()
+        return lambda turn: store.objects.apply(made(turn)), lambda _: store.image.dump()
 
-        def act(turn: int) -> None:
-            changed = (place(turn * CHANGED + at) for at in range(CHANGED))
-            store.objects.apply({f"note-{at:07}": {"type": "note", "content": f"{token} {turn}"} for at in changed})
-            store.image.dump()
+    return _changing(f"delta, {count:,}", prepare)
 
-        return act
 
-    return _loop(f"delta, {count:,}", prepare)
+def _diff(count: int) -> Contestant:
+    def prepare() -> Callable[[int], Any]:
+        store = _store(count)
+        before = store.snapshots.create("before")
+        store.objects.apply(_changes(count)(0))
+        return lambda _: store.snapshots.diff(before.cid, limit=1_000)
+
+    return _loop(f"diff, {count:,}", prepare)

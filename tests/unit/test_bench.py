@@ -33,6 +33,24 @@ def test_the_rate_does_not_depend_on_the_order_threads_report_in() -> None:
     assert rate([3.0, 1.0, 2.0, 0.0], warm=0.5, deadline=2.5) == pytest.approx(1)
 
 
+def test_a_unit_may_be_longer_than_the_window() -> None:
+    assert rate([4.0, 8.0, 12.0], warm=0.5, deadline=1.5) == pytest.approx(0.25)
+
+
+def test_what_is_done_aside_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 0.0, 10.0, 11.0, 11.0, 20.0, 22.0, 22.0, 22.0, 24.0])
+    monkeypatch.setattr("bench.harness.time.perf_counter", lambda: next(now))
+    monkeypatch.setattr("bench.harness.time.process_time", lambda: 0.0)
+    meter = Meter(2.0)
+    meter.start()
+    going = True
+    while going:
+        with meter.aside():
+            pass
+        going = meter.done()
+    assert meter.finish().rate == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("stamps", [[], [0.1], [0.1, 0.2], [2.0], [2.0, 2.0]])
 def test_too_few_units_are_an_error_not_a_number(stamps: list[float]) -> None:
     with pytest.raises(ValueError, match="--seconds"):
@@ -80,6 +98,11 @@ def test_goals_are_judged_by_the_median_ratio() -> None:
     met, missed = judge(goals, results)
     assert (met.got, met.met) == (0.8, True)
     assert (missed.got, missed.met) == (0.8, False)
+
+
+def test_a_goal_without_a_peer_is_judged_by_the_rate_itself() -> None:
+    met, missed = judge([Goal("?", "race", "ours @1", "", least) for least in (4, 5)], [result("ours", 2, 4, 6)])
+    assert (met.got, met.met, missed.met) == (4, True, False)
 
 
 def test_a_goal_without_its_contestants_is_neither_met_nor_missed() -> None:
