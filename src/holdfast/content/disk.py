@@ -4,10 +4,12 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
 from holdfast.errors import DiskFullError, ReadOnlyError, UnavailableError
 from holdfast.model.backup import Entry
@@ -27,9 +29,21 @@ def translated(path: Path) -> Iterator[None]:
         raise kind(f"{error.filename or path}: {error.strerror or error}", path=str(path)) from error
 
 
-def read(path: Path, most: int) -> bytes:
-    """A whole file of bounded size."""
-    with path.open("rb") as file:
+def open_file(path: Path) -> BinaryIO:
+    """A regular file, to read from: whatever else is there, a pipe or a device, is an OSError and makes nobody wait."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read(path: Path, most: int, *, regular: bool = False) -> bytes:
+    """A whole file of bounded size; `regular` refuses whatever could make the reader wait."""
+    with open_file(path) if regular else path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, "file too large", str(path))

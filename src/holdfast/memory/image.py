@@ -8,11 +8,13 @@ Rules:
   transaction. Only keys of this store count, or the one that the caller names.
 - A damaged image is renamed `.corrupt-<time>` and the newest good one is loaded; the outcome, and the store's status,
   say so. If none is good that is an error, and what the store holds stays as it is.
+- An image of another namespace, or of a key that does not count here, is none of ours: it is passed over.
+- What was tidied away while somebody looked is not damaged: they look again.
 """
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -33,6 +35,7 @@ from holdfast.errors import (
     ImageCorruptError,
     InvalidInputError,
     NotFoundError,
+    UnavailableError,
     UnknownKeyError,
 )
 from holdfast.evidence import keys
@@ -49,6 +52,7 @@ from holdfast.model.progress import Progress
 KEEP: Final = 3
 _DELTAS: Final = 16
 _PAGE: Final = 2_000
+_TRIES: Final = 5
 
 Verify = Literal["full", "lazy"]
 
@@ -121,8 +125,8 @@ def _dump(wanted: _Wanted) -> Dumped:
     with disk.translated(wanted.folder), disk.locked(wanted.folder / ".lock"):
         last = _last(wanted)
         path = wanted.folder / (wanted.head.rev + MANIFEST)
-        if last is not None and last.head == wanted.head.cid:
-            return Dumped(str(path), last.head, last.rev, "nothing", 0, 0, len(last.parts))
+        if last is not None and (last.head == wanted.head.cid or _covers(wanted, last)):
+            return Dumped(str(wanted.folder / last.name), last.head, last.rev, "nothing", 0, 0, len(last.parts))
         line, kept = _plan(wanted, last)
         kind = "delta" if kept else "base"
         before = commits.parse(last.root) if last is not None and kept else EMPTY_ROOT
@@ -131,7 +135,7 @@ def _dump(wanted: _Wanted) -> Dumped:
         did = didkey.encode(wanted.signer.public)
         made = Manifest(wanted.store_id, wanted.ns, head.cid, head.rev, head.root, did, wanted.now, (*kept, part))
         imagefiles.write_manifest(wanted.folder, made, wanted.signer)
-        imagefiles.tidy(wanted.folder, wanted.keep)
+        imagefiles.tidy(wanted.folder, wanted.keep, made)
         return Dumped(str(path), head.cid, head.rev, kind, part.size, count, len(made.parts))
 
 
@@ -140,8 +144,9 @@ def _last(wanted: _Wanted) -> Manifest | None:
     for path in imagefiles.manifests(wanted.folder):
         try:
             made, envelope = imagefiles.read_manifest(path)
+            imagefiles.check_name(path, made)
             imagefiles.verify(made, envelope, [wanted.signer.public])
-        except (FormatError, NotFoundError, UnknownKeyError):
+        except (FormatError, ImageCorruptError, NotFoundError, UnknownKeyError):
             continue
         files = [wanted.folder / part.name for part in made.parts]
         whole = all(
@@ -150,6 +155,18 @@ def _last(wanted: _Wanted) -> Manifest | None:
         if whole and (made.store_id, made.ns) == (wanted.store_id, wanted.ns):
             return made
     return None
+
+
+def _covers(wanted: _Wanted, last: Manifest) -> bool:
+    """Whether an image goes on from what is wanted: another dump was faster, and took a newer snapshot with it."""
+    if last.rev <= wanted.head.rev:
+        return False
+    head, newer = commits.parse(wanted.head.cid), commits.parse(last.head)
+    try:
+        line = _read(wanted, lambda tx: lines.back(tx, newer, ns=wanted.ns, until=head))
+    except NotFoundError:  # a store that was brought back from an older copy of itself
+        return False
+    return bool(line) and line[0].commit.prev == head
 
 
 def _plan(wanted: _Wanted, last: Manifest | None) -> tuple[list[Step], tuple[Part, ...]]:
@@ -215,7 +232,8 @@ def load(
     place = folder_of(context, path, ns)
     signer = yield from keys.use(context, "memory")
     trusted, now, known, empty = yield from ask(Read(lambda tx: _trusted(tx, did, ns)))
-    search = _Search(place, trusted, now, frozenset(known) if verify == "lazy" else frozenset(), progress)
+    seen = frozenset(known) if verify == "lazy" else frozenset()
+    search = _Search(place, trusted, None if force else ns, now, seen, progress)
     looking: Call[_Found] = Call(lambda: _find(search))
     found = yield from ask(looking)
     if found.manifest is None:
@@ -232,6 +250,7 @@ def load(
 class _Search(NamedTuple):
     place: Path
     trusted: list[PublicKey]
+    ns: str | None
     now: str
     known: frozenset[str]
     progress: Progress | None
@@ -262,29 +281,67 @@ def _trusted(tx: Tx, did: str | None, ns: str) -> tuple[list[PublicKey], str, se
 
 def _find(search: _Search) -> _Found:
     """The newest image that is whole; those that are not are put aside."""
-    single = search.place.is_file()
-    folder = search.place.parent if single else search.place
-    paths = [search.place] if single else imagefiles.manifests(folder)
-    if not paths:
-        raise NotFoundError(f"there is no image in {folder}", path=str(folder))
     aside: list[str] = []
+    for _ in range(_TRIES):
+        with suppress(_GoneError):
+            return _search(search, aside)
+    raise UnavailableError("images come and go faster than they can be read", path=str(search.place))
+
+
+class _GoneError(Exception):
+    """An image was tidied away while it was looked at."""
+
+
+def _search(search: _Search, aside: list[str]) -> _Found:
+    paths, folder = _paths(search.place)
+    strange: HoldfastError | None = None
     for path in paths:
         try:
             with _quiet_collector(), disk.translated(path):
                 made, line = _open(search, folder, path)
-        except (FormatError, ImageCorruptError) as error:
+        except (UnknownKeyError, InvalidInputError) as error:
+            strange = strange or error
+        except (FormatError, ImageCorruptError, NotFoundError) as error:
+            if not path.exists() and path != search.place:
+                raise _GoneError from error
+            if isinstance(error, NotFoundError):
+                raise
             aside.append(f"{_put_aside(path, error, search.now)} ({error})")
-            continue
-        return _Found(path, made, line, aside)
+        else:
+            return _Found(path, made, line, aside)
+    if strange is not None and not aside:
+        raise strange
     return _Found(None, None, None, aside)
 
 
+def _paths(place: Path) -> tuple[list[Path], Path]:
+    """The manifests at a place, the newest first, and their folder."""
+    if place.is_file():
+        return [place], place.parent
+    paths = imagefiles.manifests(place)
+    if not paths:
+        raise NotFoundError(f"there is no image in {place}", path=str(place))
+    return paths, place
+
+
 def _open(search: _Search, folder: Path, path: Path) -> tuple[Manifest, Line | None]:
-    made, envelope = imagefiles.read_manifest(path)
-    imagefiles.verify(made, envelope, search.trusted)
+    made = _manifest(search, path)
     if made.head in search.known:
         return made, None
     return made, check(made, gather(folder, made), search.progress)
+
+
+def _manifest(search: _Search, path: Path) -> Manifest:
+    """A manifest that is signed by somebody who counts, and of the namespace that is asked for."""
+    made, envelope = imagefiles.read_manifest(path)
+    if path != search.place:  # who names a file may call it what they like
+        imagefiles.check_name(path, made)
+    imagefiles.verify(made, envelope, search.trusted)
+    if search.ns not in (None, made.ns):
+        raise InvalidInputError(
+            f"the image is of the namespace {made.ns}, not of {search.ns}: name that one", ns=made.ns, path=str(path)
+        )
+    return made
 
 
 def gather(folder: Path, made: Manifest) -> Blocks:
@@ -342,17 +399,37 @@ def open(
     if verify not in ("full", "lazy"):
         raise InvalidInputError("an image is verified `full` or `lazy`", verify=verify)
     place = folder_of(context, path, ns)
-    trusted, *_ = yield from ask(Read(lambda tx: _trusted(tx, did, ns)))
-    return (yield from ask(Call(lambda: _look(place, trusted, verify))))
+    trusted, now, *_ = yield from ask(Read(lambda tx: _trusted(tx, did, ns)))
+    search = _Search(place, trusted, ns, now, frozenset(), None)
+    return (yield from ask(Call(lambda: _look(search, verify))))
 
 
-def _look(place: Path, trusted: list[PublicKey], verify: Verify) -> Image:
-    folder = place.parent if place.is_file() else place
-    paths = [place] if place.is_file() else imagefiles.manifests(folder)
-    if not paths:
-        raise NotFoundError(f"there is no image in {folder}", path=str(folder))
-    made, envelope = imagefiles.read_manifest(paths[0])
-    imagefiles.verify(made, envelope, trusted)
+def _look(search: _Search, verify: Verify) -> Image:
+    for _ in range(_TRIES):
+        with suppress(_GoneError), disk.translated(search.place):
+            return _look_once(search, verify)
+    raise UnavailableError("images come and go faster than they can be read", path=str(search.place))
+
+
+def _look_once(search: _Search, verify: Verify) -> Image:
+    paths, folder = _paths(search.place)
+    strange: HoldfastError | None = None
+    for path in paths:
+        try:
+            return _shown(folder, _manifest(search, path), verify)
+        except (UnknownKeyError, InvalidInputError) as error:
+            strange = strange or error
+        except (FormatError, ImageCorruptError, NotFoundError) as error:
+            if not path.exists() and path != search.place:
+                raise _GoneError from error
+            if "own" not in error.fields:  # a manifest under another's name hides none that has its own
+                raise
+            strange = strange or error
+    assert strange is not None, "there was at least one"
+    raise strange
+
+
+def _shown(folder: Path, made: Manifest, verify: Verify) -> Image:
     if verify == "full":
         with _quiet_collector():
             held = gather(folder, made)

@@ -8,9 +8,12 @@
 Rules:
 - A file is written beside its place, synced, renamed, and its folder synced: it is there whole, or not at all.
 - The manifest is written last, so that it never names a file that is not there.
-- What no kept manifest names is removed; what is damaged is renamed `.corrupt-<time>` and never removed.
+- What none of the last images names is removed; what is damaged is renamed `.corrupt-<time>` and never removed. What
+  was written last always stays, whatever comes after it by name; images of others are left alone.
+- Nothing but a regular file is read, and nothing of another length than its manifest says.
 """
 
+import errno
 import mmap
 import os
 import re
@@ -20,7 +23,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from holdfast.content import disk
 from holdfast.crypto import canonical, car, didkey, dsse, varint
@@ -125,9 +128,19 @@ def _is_manifest(name: str) -> bool:
 def read_manifest(path: Path) -> tuple[Manifest, dsse.Envelope]:
     """A manifest out of its file."""
     try:
-        return parse(disk.read(path, _MOST_MANIFEST))
+        return parse(disk.read(path, _MOST_MANIFEST, regular=True))
     except FileNotFoundError as error:
         raise NotFoundError(f"there is no image {path}", path=str(path)) from error
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EFBIG, errno.EISDIR, errno.ENXIO):
+            raise ImageCorruptError(f"{path} is no manifest: {error.strerror}", path=str(path)) from error
+        raise
+
+
+def check_name(path: Path, manifest: Manifest) -> None:
+    """Return if a manifest has its own name: an older image must not pass for the newest one."""
+    if path.name != manifest.name:
+        raise ImageCorruptError(f"{path} is the manifest of {manifest.name}", path=str(path), own=manifest.name)
 
 
 # --- CARs --------------------------------------------------------------------------------------------------------
@@ -170,9 +183,11 @@ class Writer:
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self._file.close()
-        with suppress(FileNotFoundError):
-            self._aside.unlink()
+        try:
+            self._file.close()  # on a full disk that fails as well
+        finally:
+            with suppress(FileNotFoundError):
+                self._aside.unlink()
 
 
 def _write_index(path: Path, places: Mapping[bytes, tuple[int, int]], size: int) -> None:
@@ -187,13 +202,27 @@ def _index_path(path: Path) -> Path:
 def read_part(folder: Path, part: Part, limits: car.Limits = car.DEFAULT_LIMITS) -> car.Blocks:
     """All blocks of a CAR, each hashed, if the file is the one the manifest names."""
     path = folder / part.name
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise _lost(path) from error
+    with _open(path, part) as file:
+        data = file.read(part.size + 1)
     if len(data) != part.size or sha256(data).hexdigest() != part.sha256:
         raise ImageCorruptError(f"{path} is not the file its manifest names: damaged or cut", path=str(path))
     return car.load(data, limits).blocks
+
+
+def _open(path: Path, part: Part) -> BinaryIO:
+    """A CAR of the length that its manifest says; what is in it is another matter."""
+    try:
+        file = disk.open_file(path)
+    except FileNotFoundError as error:
+        raise _lost(path) from error
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENXIO):
+            raise ImageCorruptError(f"{path} is no file", path=str(path)) from error
+        raise
+    if os.fstat(file.fileno()).st_size != part.size:
+        file.close()
+        raise ImageCorruptError(f"{path} has another length than its manifest says", path=str(path))
+    return file
 
 
 def _lost(path: Path) -> ImageCorruptError:
@@ -206,16 +235,12 @@ class Lazy:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._stack = ExitStack()
         try:
-            self._parts = [self._open(folder / part.name, part) for part in reversed(manifest.parts)]
+            self._parts = [
+                self._stack.enter_context(_Mapped(folder / part.name, part)) for part in reversed(manifest.parts)
+            ]
         except BaseException:
             self._stack.close()
             raise
-
-    def _open(self, path: Path, part: Part) -> "_Mapped":
-        try:
-            return self._stack.enter_context(_Mapped(path, part))
-        except FileNotFoundError as error:
-            raise _lost(path) from error
 
     def __call__(self, cid: CID) -> bytes | None:
         """A block, hashed; None where no part of the image has it, whatever an index says."""
@@ -239,9 +264,7 @@ class _Mapped:
 
     def __init__(self, path: Path, part: Part) -> None:
         self._path = path
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size != part.size:
-                raise ImageCorruptError(f"{path} has another length than its manifest says", path=str(path))
+        with _open(path, part) as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._size = part.size
         self._use(self._load_index(part.size))
@@ -261,7 +284,7 @@ class _Mapped:
     def _load_index(self, size: int) -> "mmap.mmap | bytes":
         path = _index_path(self._path)
         try:
-            with path.open("rb") as file:
+            with disk.open_file(path) as file:
                 found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError):
             return self._scan(size)
@@ -334,19 +357,33 @@ def write_manifest(folder: Path, manifest: Manifest, signer: Signer) -> Path:
     return path
 
 
-def tidy(folder: Path, keep: int) -> list[str]:
-    """Remove what belongs to none of the newest images; the names of what went."""
-    named: set[str] = set()
-    for path in manifests(folder)[:keep]:
-        named.add(path.name)
-        with suppress(FormatError, NotFoundError):
-            named |= {name for part in read_manifest(path)[0].parts for name in (part.name, part.name + ".idx")}
+def tidy(folder: Path, keep: int, newest: Manifest) -> list[str]:
+    """Remove what belongs to none of the last images of this store and namespace; the names of what went."""
+    named = _names(newest)
+    for path in manifests(folder):
+        if path.name == newest.name:
+            continue
+        try:
+            found, _ = read_manifest(path)
+            check_name(path, found)
+        except (FormatError, ImageCorruptError, NotFoundError):  # damaged: whoever loads it puts it aside
+            named.add(path.name)
+            continue
+        ours = (found.store_id, found.ns) == (newest.store_id, newest.ns)
+        keep -= ours
+        if keep > 0 or not ours:
+            named |= _names(found)
     gone = [path for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name not in named]
     for path in sorted(gone, key=lambda path: not path.name.endswith(MANIFEST)):  # a manifest goes before its files
         with suppress(FileNotFoundError):
             path.unlink()
     disk.sync_folder(folder)
     return [path.name for path in gone]
+
+
+def _names(manifest: Manifest) -> set[str]:
+    """The files of an image."""
+    return {manifest.name, *(name for part in manifest.parts for name in (part.name, part.name + ".idx"))}
 
 
 def put_aside(path: Path, at: str) -> Path:
