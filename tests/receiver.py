@@ -25,6 +25,8 @@ class Receiver:
                     self.send_response(answer)
                     self.end_headers()
 
+            do_GET = do_POST
+
             def log_message(self, format: str, *args: Any) -> None:
                 """Quiet."""
 

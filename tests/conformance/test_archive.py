@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -208,6 +209,48 @@ NODES: dict[str, Any] = {
     "refuses": answering(b'{"Message": "no"}', 500),
     "hangs in the middle": answering(b'{"Root"', wait_s=PATIENCE_S * 3),
 }
+
+
+def dripping(handler: BaseHTTPRequestHandler) -> None:
+    """A byte now and then, for ever."""
+    handler.send_response(200)
+    handler.end_headers()
+    with suppress(OSError):
+        while True:
+            handler.wfile.write(b" ")
+            time.sleep(0.02)
+
+
+def test_a_node_that_never_ends_costs_no_more_than_the_budget(
+    store: sync.Holdfast, serve: Callable[..., Receiver]
+) -> None:
+    node = serve(dripping).url
+    for run in (
+        partial(store.archive.restore, CID, node=node),
+        partial(store.archive.restore, CID, gateway=node),
+        partial(store.archive.push, node=node),
+    ):
+        with pytest.raises(errors.UnreachableError, match="longer"):
+            run(idle_s=PATIENCE_S, budget_s=0.2)
+
+
+def test_a_node_that_lost_what_it_took_is_a_typed_error(store: sync.Holdfast, serve: Callable[..., Receiver]) -> None:
+    missing = answering(b'{"Message": "ipld: could not find bafyreia"}', 500)
+    with pytest.raises(errors.UnreachableError, match="could not find"):
+        store.archive.push(node=serve(answering(b"{}"), missing).url)
+    with pytest.raises(errors.UnreachableError, match="could not find"):
+        store.archive.push(mode="file", node=serve(answering(b'{"Hash": "bafkreiabc"}'), missing).url)
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://a b", "nonsense"])
+def test_an_address_that_is_none_is_a_typed_error(store: sync.Holdfast, url: str) -> None:
+    for run in (
+        partial(store.archive.restore, CID, node=url),
+        partial(store.archive.restore, CID, gateway=url),
+        partial(store.archive.push, node=url),
+    ):
+        with pytest.raises(errors.UnreachableError):
+            run()
 
 
 @pytest.mark.parametrize("name", NODES)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,12 @@ class Hostile(OnMemory):
         return tmp_path / "images"
 
     @pytest.fixture
-    def stranger(self, tmp_path: Path) -> Iterator[Path]:
+    def stranger(self, tmp_path: Path) -> Path:
         """An image of another store."""
         with sync.open(url=":memory:", clock=FrozenClock("2026-06-01T00:00:00Z")) as store:
             fill(store, 1)
             store.image.dump(tmp_path / "stranger")
-        yield tmp_path / "stranger"
+        return tmp_path / "stranger"
 
     def plant(self, stranger: Path, place: Path) -> Path:
         """Put a stranger's manifest among ours, as if it were the newest of all."""

@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
@@ -44,6 +44,30 @@ def node(answer: bytes, *, then_s: float = 0) -> Iterator[Kubo]:
         stopped.set()
         kubo.close()
         server.shutdown(socket.SHUT_RDWR)
+        server.close()
+
+
+@contextmanager
+def dripping(head: bytes, piece: bytes, *, every_s: float) -> Iterator[str]:
+    """A server that never stops, and never lets anybody wait for long."""
+    server = socket.create_server(("127.0.0.1", 0))
+    stopped = threading.Event()
+
+    def serve() -> None:
+        with suppress(OSError):
+            line, _ = server.accept()
+            with line:
+                line.recv(1 << 20)
+                line.sendall(head)
+                while not stopped.wait(every_s):
+                    line.sendall(piece)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+    finally:
+        stopped.set()
         server.close()
 
 
@@ -117,3 +141,36 @@ def test_a_file_is_read_in_pieces_of_the_size_that_is_asked_for() -> None:
         assert [len(cat.read(300)) for _ in range(5)] == [300, 300, 300, 100, 0]
         cat.close()
         cat.close()
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("status", ["200 OK", "500 Internal Server Error"])
+@pytest.mark.timeout(20)
+def test_a_node_that_drips_for_ever_is_a_typed_error_in_time(call: Callable[[Kubo], object], status: str) -> None:
+    """Each byte comes within the patience for one; all of them together never end."""
+    head = f"HTTP/1.1 {status}\r\nconnection: close\r\n\r\n".encode()
+    with (
+        dripping(head, b" ", every_s=0.02) as url,
+        closing(Kubo(url, idle_s=IDLE_S, budget_s=0.2)) as kubo,
+        pytest.raises(UnreachableError, match="longer"),
+    ):
+        call(kubo)
+
+
+@pytest.mark.parametrize("name", ["version", "add", "pin", "dag import", "unpin"])
+@pytest.mark.timeout(30)
+def test_an_answer_without_end_is_a_typed_error_not_all_of_memory(name: str) -> None:
+    head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"
+    with (
+        dripping(head, b" " * (1 << 20), every_s=0) as url,
+        closing(Kubo(url, idle_s=IDLE_S)) as kubo,
+        pytest.raises(UnreachableError, match="too long"),
+    ):
+        CALLS[name](kubo)
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://a b", "nonsense", "http://127.0.0.1:99999", "ftp://host"])
+@pytest.mark.parametrize("name", ["version", "cat"])
+def test_an_address_that_is_none_is_a_typed_error(url: str, name: str) -> None:
+    with pytest.raises(UnreachableError), closing(Kubo(url, idle_s=IDLE_S)) as kubo:
+        CALLS[name](kubo)

@@ -1,14 +1,17 @@
 """A small client of the Kubo RPC, the HTTP interface of an IPFS node.
 
 Rules:
-- Every call ends: 2 s to connect, `idle_s` without a byte; then, and for an answer that is none, a typed error.
+- Every call ends: 2 s to connect, `idle_s` without a byte, `budget_s` altogether if there is one; then, and for an
+  answer that is none or has no end, a typed error.
 - What an answer depends on (CID version, leaves, chunker, hash) is always said, never left to the node.
 - What the node gives is not trusted: callers compare it with a hash they know.
 """
 
 import json
+import math
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import IO, Any, Final
 
 import httpx
@@ -16,6 +19,7 @@ import httpx
 from holdfast.errors import UnreachableError
 
 _CONNECT_S: Final = 2.0
+_MOST_ANSWER: Final = 1 << 24
 _SHAPE: Final = {
     "cid-version": 1,
     "cid-base": "base32",
@@ -31,11 +35,19 @@ _UNPINNED: Final = "not pinned"
 class Kubo:
     """One node; may be shared by threads."""
 
-    def __init__(self, url: str = "http://127.0.0.1:5001", *, token: str | None = None, idle_s: float = 30.0) -> None:
-        self.url = url.rstrip("/")
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:5001",
+        *,
+        token: str | None = None,
+        idle_s: float = 30.0,
+        budget_s: float | None = None,
+    ) -> None:
+        self.url, self._budget_s = url.rstrip("/"), budget_s
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         patience = httpx.Timeout(idle_s, connect=_CONNECT_S)
-        self._client = httpx.Client(base_url=f"{self.url}/api/v0/", headers=headers, timeout=patience)
+        with self._translated():
+            self._client = httpx.Client(base_url=f"{self.url}/api/v0/", headers=headers, timeout=patience)
 
     def version(self) -> str:
         """The version the node says it has."""
@@ -67,14 +79,14 @@ class Kubo:
         return self._stream("cat", cid)
 
     def _stream(self, call: str, cid: str) -> "Cat":
+        until = self._until()
         with self._translated():
             request = self._client.build_request("POST", call, params={"arg": cid})
             answer = self._client.send(request, stream=True)
             if answer.status_code != httpx.codes.OK:
-                answer.read()
-                answer.close()
-                self._refuse(answer)
-        return Cat(self, answer)
+                with closing(answer):
+                    self._refuse(answer.status_code, self._whole(answer, until))
+        return Cat(self, answer, until)
 
     def pin(self, cid: str) -> None:
         """Let the node never forget it."""
@@ -108,40 +120,59 @@ class Kubo:
 
     def _lines(self, call: str, *, files: Any = None, **params: Any) -> list[dict[str, Any]]:
         """One call, and every line of its answer."""
-        with self._translated():
-            answer = self._client.post(call, params=params, files=files)
+        until = self._until()
+        with self._translated(), self._client.stream("POST", call, params=params, files=files) as answer:
+            data = self._whole(answer, until)
             if answer.status_code != httpx.codes.OK:
-                self._refuse(answer)
+                self._refuse(answer.status_code, data)
         try:
-            told = [json.loads(line) for line in answer.text.splitlines() if line.strip()]
+            told = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
         except ValueError as error:
             raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url) from error
         if not all(isinstance(line, dict) for line in told):
             raise UnreachableError(f"{self.url}: {call} gave no object", url=self.url)
         return told
 
-    def _refuse(self, answer: httpx.Response) -> None:
+    def _until(self) -> float:
+        return math.inf if self._budget_s is None else time.monotonic() + self._budget_s
+
+    def check(self, until: float) -> None:
+        """Return if there is time left."""
+        if time.monotonic() > until:
+            raise UnreachableError(f"{self.url}: took longer than {self._budget_s:g} s", url=self.url)
+
+    def _whole(self, answer: httpx.Response, until: float) -> bytes:
+        """An answer of bounded length, in bounded time."""
+        data = bytearray()
+        for piece in answer.iter_bytes():
+            data += piece
+            self.check(until)
+            if len(data) > _MOST_ANSWER:
+                raise UnreachableError(f"{self.url}: an answer that is too long", url=self.url)
+        return bytes(data)
+
+    def _refuse(self, status: int, data: bytes) -> None:
         try:
-            message = str(answer.json()["Message"])
+            message = str(json.loads(data)["Message"])
         except (ValueError, KeyError, TypeError):
-            message = answer.text[:200] or f"status {answer.status_code}"
+            message = data[:200].decode(errors="replace") or f"status {status}"
         if any(word in message for word in _GONE):
             raise FileNotFoundError(message)
-        raise UnreachableError(f"{self.url}: {message}", url=self.url, status=answer.status_code)
+        raise UnreachableError(f"{self.url}: {message}", url=self.url, status=status)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise UnreachableError(f"{self.url}: {str(error) or type(error).__name__}", url=self.url) from error
 
 
 class Cat:
     """A file of a node, read as it comes."""
 
-    def __init__(self, kubo: Kubo, answer: httpx.Response) -> None:
-        self._kubo, self._answer = kubo, answer
+    def __init__(self, kubo: Kubo, answer: httpx.Response, until: float) -> None:
+        self._kubo, self._answer, self._until = kubo, answer, until
         self._pieces = answer.iter_bytes()
         self._rest = b""
 
@@ -153,6 +184,7 @@ class Cat:
             while length < size and (piece := next(self._pieces, b"")):
                 gathered.append(piece)
                 length += len(piece)
+                self._kubo.check(self._until)
         data = b"".join(gathered)
         self._rest = data[size:]
         return data[:size]

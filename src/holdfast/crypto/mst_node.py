@@ -118,7 +118,7 @@ def read(data: bytes) -> Plain:
     """The same, in bytes: for whoever reads whole trees."""
     if len(data) > MAX_SIZE:
         raise FormatError("tree node: too large", size=len(data))
-    # Of each entry head and rest of its key, what it shares, subtree, value; and what is before, between and after them.
+    # Of each entry head and rest of its key, what it shares, subtree, value; with what is before, between and after.
     parts = _ENTRIES.split(data)
     if len(parts) == 1:
         return _without_keys(data)

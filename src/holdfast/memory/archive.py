@@ -82,6 +82,7 @@ def push(
     node: str = NODE,
     token: str | None = None,
     idle_s: float = 30.0,
+    budget_s: float = 600.0,
     ns: str = MAIN,
     progress: Progress | None = None,
 ) -> Work[Archived]:
@@ -94,7 +95,7 @@ def push(
             "a record links to what is not in this store, so no node could have it all: push it as `file`",
             link=str(made.foreign),
         )
-    sent: Call[Archived] = Call(lambda: _send(made, mode, node, token, idle_s))
+    sent: Call[Archived] = Call(lambda: _send(made, mode, Kubo(node, token=token, idle_s=idle_s, budget_s=budget_s)))
     return (yield from ask(sent))
 
 
@@ -162,18 +163,29 @@ def _foreign(found: dict[CID, bytes]) -> CID | None:
     return None
 
 
-def _send(made: _Made, mode: Mode, node: str, token: str | None, idle_s: float) -> Archived:
-    with closing(Kubo(node, token=token, idle_s=idle_s)) as kubo:
-        if mode == "file":
-            name = kubo.add(made.data, pin=True)
-            with closing(kubo.cat(name)) as back:
-                _compare(back, made.data, node, name)
-            return made.said("file", name)
-        for root in kubo.dag_import(made.data):
-            if root != str(made.root):
-                raise UnreachableError(f"{node} took it for {root[:100]}, and it is {made.root}", url=node, cid=root)
-        kubo.pin(str(made.root))  # walks all of it: a node that has not every block fails, or says nothing for too long
-        return made.said("dag")
+def _send(made: _Made, mode: Mode, kubo: Kubo) -> Archived:
+    try:
+        with closing(kubo):
+            return _send_file(made, kubo) if mode == "file" else _send_dag(made, kubo)
+    except FileNotFoundError as error:
+        raise UnreachableError(f"{kubo.url} does not have what it was given: {error}", url=kubo.url) from error
+
+
+def _send_file(made: _Made, kubo: Kubo) -> Archived:
+    name = kubo.add(made.data, pin=True)
+    with closing(kubo.cat(name)) as back:
+        _compare(back, made.data, kubo.url, name)
+    return made.said("file", name)
+
+
+def _send_dag(made: _Made, kubo: Kubo) -> Archived:
+    for root in kubo.dag_import(made.data):
+        if root != str(made.root):
+            raise UnreachableError(
+                f"{kubo.url} took it for {root[:100]}, and it is {made.root}", url=kubo.url, cid=root
+            )
+    kubo.pin(str(made.root))  # walks all of it: a node that has not every block fails, or says nothing for too long
+    return made.said("dag")
 
 
 class _Readable(Protocol):
@@ -252,7 +264,7 @@ class _Wanted(NamedTuple):
 def _fetch(wanted: _Wanted) -> bytes:
     if wanted.gateway is not None:
         return _from_gateway(wanted, wanted.gateway.rstrip("/"))
-    with closing(Kubo(wanted.node, token=wanted.token, idle_s=wanted.idle_s)) as kubo:
+    with closing(Kubo(wanted.node, token=wanted.token, idle_s=wanted.idle_s, budget_s=wanted.budget_s)) as kubo:
         ask_for = kubo.dag_export if wanted.cid.codec == cids.DAG_CBOR else kubo.cat
         try:
             source = ask_for(str(wanted.cid))
@@ -275,9 +287,9 @@ def _from_gateway(wanted: _Wanted, gateway: str) -> bytes:
                 raise NotFoundError(f"{gateway} does not have it", cid=str(wanted.cid))
             if answer.status_code != httpx.codes.OK:
                 raise UnreachableError(f"{gateway}: status {answer.status_code}", url=gateway)
-            pieces = answer.iter_bytes(_CHUNK)
+            pieces = answer.iter_bytes()  # as they come: a page of them might never be full
             return _all(lambda _: next(pieces, b""), wanted, gateway)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise UnreachableError(f"{gateway}: {str(error) or type(error).__name__}", url=gateway) from error
 
 

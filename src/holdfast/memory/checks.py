@@ -71,10 +71,15 @@ def _shown(raw: Any) -> str:
         return repr(raw)[:100]
 
 
-def needs(cid: CID, data: bytes) -> Iterator[CID]:
-    """The blocks without which this one cannot be read."""
-    if not cid.raw.startswith(cids.CBOR_PREFIX):
-        return
+def needs(cid: CID, data: bytes) -> list[CID]:
+    """The blocks without which this one cannot be read; one that others made, and a record links to, needs none."""
+    try:
+        return [*_needs(data)] if cid.raw.startswith(cids.CBOR_PREFIX) else []
+    except FormatError:
+        return []
+
+
+def _needs(data: bytes) -> Iterator[CID]:
     if data.startswith(_NODE):
         node = mst_node.parse(data)
         yield from (child for child in node.children if child is not None)
@@ -82,15 +87,19 @@ def needs(cid: CID, data: bytes) -> Iterator[CID]:
         return
     found = dagcbor_fast.decode(data)
     if not isinstance(found, dict):
-        raise FormatError("a block of no kind that Holdfast writes")
+        return
     if found.keys() == {"c", "h", "n"} and found["h"] != 0 and isinstance(found["c"], list):
         yield from (link for link in found["c"][1::2] if isinstance(link, CID))
     elif len(found) == 1:
-        yield from (link for kind, link in found.items() if kind != "value" and isinstance(link, CID))
+        yield from (link for kind, link in found.items() if kind in _LISTS and isinstance(link, CID))
     elif "sig" in found:
         yield formats.parse(data).data  # what came before it has a row of its own
     elif "content" in found and isinstance(pieces := records.decode(data).content, records.Pieces):
         yield from pieces.links
+
+
+_LISTS: Final = ("list", "text", "bytes")
+"""The kinds of values that are a Merkle list."""
 
 
 # --- snapshots ---------------------------------------------------------------------------------------------------

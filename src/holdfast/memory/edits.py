@@ -184,9 +184,7 @@ _NEWEST = sql(
     " object_versions v WHERE v.ns = :ns AND v.key = k.value"
     " AND v.n = (SELECT max(m.n) FROM object_versions m WHERE m.ns = :ns AND m.key = k.value)",
 )
-_VERSION = sql(
-    "INSERT INTO object_versions (ns, key, n, cid, version, at) VALUES (:ns, :key, :n, :cid, :version, :at)"
-)
+_VERSION = sql("INSERT INTO object_versions (ns, key, n, cid, version, at) VALUES (:ns, :key, :n, :cid, :version, :at)")
 _INDEX = sql(
     "INSERT INTO object_index (ns, key, type, parent, cid) VALUES (:ns, :key, :type, :parent, :cid)"
     " ON CONFLICT (ns, key) DO UPDATE SET type = excluded.type, parent = excluded.parent, cid = excluded.cid"

@@ -22,6 +22,7 @@ from holdfast.crypto import mst_diff, mst_node
 from holdfast.crypto.cid import CID
 from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdfast.db import Call, Database, Read, Tx, Work, Write, ask, sql
+from holdfast.errors import FormatError
 from holdfast.evidence.context import Context
 from holdfast.memory import commits, refs
 from holdfast.memory.lines import Source
@@ -112,22 +113,23 @@ def _look(database: Database, roots: list[CID], progress: Progress | None) -> tu
         page = database.read(lambda tx: blocks.page(tx, after, _PAGE)).result()  # noqa: B023
         for raw, data in page.blocks:
             cid = cids.parse(raw)
-            if cid not in live.blocks and cid != EMPTY_ROOT and _is_ours(cid, data):
-                dead.append(_Dead(cid, len(data), _below(data)))
+            if cid not in live.blocks and cid != EMPTY_ROOT and (below := _below(cid, data)) is not None:
+                dead.append(_Dead(cid, len(data), below))
         if page.last is None:
             return live, dead
         after = page.last
 
 
-def _is_ours(cid: CID, data: bytes) -> bool:
-    """Whether a block is a node, or an object's volatile fields: of nothing else can be said that it is not needed."""
-    return cid.raw.startswith(cids.CBOR_PREFIX) and data.startswith((_NODE, _VOLATILE))
-
-
-def _below(data: bytes) -> tuple[CID, ...]:
-    if not data.startswith(_NODE):
+def _below(cid: CID, data: bytes) -> tuple[CID, ...] | None:
+    """What a node has below it, or an object's volatile fields; None for all else, which may be needed by anybody."""
+    if not cid.raw.startswith(cids.CBOR_PREFIX) or not data.startswith((_NODE, _VOLATILE)):
+        return None
+    if data.startswith(_VOLATILE):
         return ()
-    node = mst_node.parse(data)
+    try:
+        node = mst_node.parse(data)
+    except FormatError:  # it only begins like one: others made it, and a record links to it
+        return None
     return (*(child for child in node.children if child is not None), *node.values)
 
 

@@ -163,9 +163,7 @@ def verify(
     return Line(steps, {at: note for at, (_, note) in notes.items()}, held)
 
 
-def _walk(
-    held: Blocks, here: Get, steps: list[Step], before: CID, progress: Callable[[int, int], None] | None
-) -> None:
+def _walk(held: Blocks, here: Get, steps: list[Step], before: CID, progress: Callable[[int, int], None] | None) -> None:
     """Every tree is complete: its nodes in their places, a block for every key."""
     get = Nodes(lambda cid: held.get(cid) or (EMPTY_BLOCK if cid == EMPTY_ROOT else here(cid)), memory=1 << 16)
     seen = 0

@@ -88,7 +88,7 @@ def test_the_published_atproto_file_is_written_byte_for_byte() -> None:
     data = unpadded(case["car"])
     assert car.dump([cids.parse_text(case["root"])], blocks) == data
     archive = car.load(data)
-    assert (archive.roots, archive.blocks) == ((cids.parse_text(case["root"]),), dict(blocks))
+    assert (archive.roots, dict(archive.blocks)) == ((cids.parse_text(case["root"]),), dict(blocks))
 
 
 @given(st.lists(CIDS, max_size=3), BLOCKS)
