@@ -41,7 +41,7 @@ class Hostile(OnMemory):
                 try:
                     for number in range(8):
                         act(number)
-                except BaseException as error:  # noqa: BLE001 - told below
+                except BaseException as error:
                     failed.append(error)
 
             return threading.Thread(target=run)

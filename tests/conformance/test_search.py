@@ -136,6 +136,15 @@ def test_words_are_letters_and_digits_in_one_case() -> None:
     assert [*texts.words("Straße_7: ÄPFEL!")] == ["strasse", "7", "äpfel"]
 
 
+@given(st.text(st.characters(max_codepoint=127), max_size=80))
+def test_words_in_ascii_are_cut_as_all_others_are(text: str) -> None:
+    assert texts.words(text) == texts.words(f"{text} ä")[:-1]
+
+
+def test_a_word_is_no_longer_than_a_database_takes() -> None:
+    assert [len(word) for word in texts.words("ß" * 400 + " " + "x" * 900)] == [500, 500]
+
+
 def test_all_texts_of_a_record_are_in_its_words() -> None:
     record = Record("id", "type", ["One", {"k": "two"}, 3, None], {"a": {"b": ["Three"]}}, "p", ("c",), 1)
     assert texts.body(record, lambda _: None) == "one two three"

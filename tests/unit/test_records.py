@@ -50,6 +50,32 @@ def test_what_goes_in_comes_out(content: Any, attributes: dict[str, Any]) -> Non
     assert block(records.decode(data)) == data
 
 
+@given(VALUES, st.dictionaries(KEYS, VALUES, max_size=3), st.lists(TEXT, max_size=3), TEXT | st.none())
+def test_a_record_put_together_by_hand_is_what_the_codec_writes(
+    content: Any, attributes: dict[str, Any], children: list[str], parent: str | None
+) -> None:
+    record = made(content=content, attributes=attributes, children=tuple(children), parent=parent, version=2**53 - 1)
+    fields: dict[str, Any] = {
+        "v": 1,
+        **record._asdict(),
+        "content": records.lower(content),
+        "attributes": records.lower(attributes),
+    }
+    assert block(record) == dagcbor.encode({**fields, "children": children})
+
+
+class Text(str):
+    """A text that is not one to DAG-CBOR."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("wrong", [{"id": Text("a")}, {"type": Text("t")}, {"id": "\ud800"}])
+def test_a_field_of_another_kind_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        block(made(**wrong))
+
+
 @given(VALUES)
 def test_no_record_holds_a_float_or_a_large_integer(value: Any) -> None:
     waiting = [dagcbor.decode(dagcbor.encode(records.lower(value)))]

@@ -77,6 +77,12 @@ def test_text_and_bytes_are_two_forms_of_one(cid: CID) -> None:
         cid.raw = b""  # type: ignore[misc]
 
 
+@given(st.binary(min_size=32, max_size=32))
+def test_the_text_is_base32(digest: bytes) -> None:
+    raw = cids.CBOR_PREFIX + digest
+    assert str(cids.parse(raw)) == "b" + base64.b32encode(raw).decode().rstrip("=").lower()
+
+
 def test_version_0_is_read() -> None:
     found = cids.parse_text(V0)
     assert (found.version, found.codec, found.plain) == (0, cids.DAG_PB, False)

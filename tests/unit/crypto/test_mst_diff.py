@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from holdfast.crypto import mst, mst_edit
 from holdfast.crypto.cid import CID
-from holdfast.crypto.mst_diff import Change, diff, fresh
+from holdfast.crypto.mst_diff import Change, diff, fresh, steps
 from tests.fixtures import load
 
 from .blocks import CIDS, ITEMS, TREE_KEYS, leaf
@@ -93,3 +93,11 @@ def test_who_has_the_old_tree_and_what_is_fresh_has_the_new_one(left: dict[str, 
     assert {each.cid for each in found if not each.is_node} >= set(right.values()) - set(left.values())
     if old.root != new.root:
         assert found[0].cid == new.root
+
+
+@given(ITEMS)
+def test_all_that_is_fresh_where_there_was_nothing_comes_in_the_order_of_any_difference(items: dict[str, CID]) -> None:
+    tree = mst.build(sorted(items.items()))
+    get = {**tree.blocks, mst.EMPTY_ROOT: mst.EMPTY_BLOCK}.get
+    found = [step if isinstance(step, CID) else step.new for step in steps(get, mst.EMPTY_ROOT, tree.root)]
+    assert [cid for cid, _ in fresh(get, mst.EMPTY_ROOT, tree.root)] == found
