@@ -152,6 +152,6 @@ def test_an_open_image_outlives_its_files(tmp_path: Path) -> None:
             for number in range(3):
                 store.objects.put("o1", type="t", content=number)
                 store.image.dump(keep=1)
-            assert not (imagefiles.manifests(store.context.paths.images / "main")[0].name == found.manifest.name)
+            assert imagefiles.manifests(store.context.paths.images / "main")[0].name != found.manifest.name
             assert found.get("o1").content == "0 1"
             assert len(found.list(limit=1000).objects) == 60

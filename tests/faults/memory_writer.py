@@ -1,4 +1,4 @@
-"""A process that puts objects, takes snapshots and dumps images as fast as it can; made to be killed.
+"""A process that puts objects, takes snapshots, dumps images, takes archives over and collects garbage; to be killed.
 
 python -m tests.faults.memory_writer HOME NAME
 """
@@ -28,7 +28,19 @@ def _write(home: str, name: str) -> None:
             while True:
                 os.write(1, f"image {store.image.dump(author=name).head}\n".encode())
 
-        threads = [threading.Thread(target=work, daemon=True) for work in (puts, snapshots, images)]
+        def archives() -> None:
+            """Out to a file and back in: by force, since others write meanwhile."""
+            path = f"{home}/{name}.car"
+            while True:
+                store.archive.export_car(path)
+                os.write(1, f"archive {store.archive.import_car(path, force=True, ns='other').head}\n".encode())
+
+        def garbage() -> None:
+            while True:
+                os.write(1, f"garbage {store.retention.gc().blocks}\n".encode())
+
+        store.snapshots.create(name)
+        threads = [threading.Thread(target=work, daemon=True) for work in (puts, snapshots, images, archives, garbage)]
         for thread in threads:
             thread.start()
         threads[0].join()

@@ -1,4 +1,7 @@
-"""kill -9 while objects are put, snapshots taken and images dumped: what was acknowledged is there, and whole."""
+"""kill -9 while objects are put, snapshots taken, images dumped, archives taken over and garbage is collected.
+
+What was acknowledged is there, and whole; nothing half-done is.
+"""
 
 import os
 import random
@@ -20,6 +23,11 @@ def _inspect(home: Path, said: list[str]) -> None:
             assert found.content == found.meta["seen"] == int(id.rpartition("-")[2])
         for cid in (word[1] for word in words if word[0] == "snapshot"):
             assert store.snapshots.get(cid).cid == cid
+        taken = [word[1] for word in words if word[0] == "archive"]
+        if taken:
+            assert store.snapshots.get(taken[-1], ns="other").cid == taken[-1]
+            state = store.objects.list(limit=1000, ns="other").objects
+            assert all(each.content == int(each.id.rpartition("-")[2]) for each in state)
         dumped = [word[1] for word in words if word[0] == "image"]
         if dumped:
             with store.image.open(verify="full") as image:
