@@ -118,7 +118,7 @@ def _changing(name: str, prepare: Callable[[], tuple[Callable[[int], Any], Calla
             with meter.aside():
                 before(turn)
             act(turn)
-            if not meter.done():
+            if not meter.done() and turn:  # two at least
                 return
 
     return Contestant(name, 1, sample)
