@@ -17,7 +17,7 @@ _FULL, _CLOSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (errno.EACCES, errno
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translated(path: Path | str) -> Iterator[None]:
     """Our errors for the system's."""
     try:
         yield
@@ -111,7 +111,7 @@ def files(folder: Path, *, hidden: bool = False) -> list[Path]:
     return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path | str) -> None:
     """Make renames in a folder durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -76,23 +76,26 @@ _ENTER = sql(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where the bytes of a row were put; `born` if that was an object already."""
+    """Where the bytes of a row were put; `born` if that was an object already, `sole` if no other may equal it."""
 
     place: str = DB
     address: str | None = None
     born: str | None = None
+    sole: bool = False
 
     def hold(self, tx: Tx, sha256: str) -> bool:
-        """Make sure that they stay; False if they are doomed."""
+        """Make sure that they stay; False if they are doomed, or not the only ones though they should be."""
         if self.address is None:
             return True
+        if self.sole and tx.one(_SHARED, sha256=sha256, place=self.place) is not None:
+            return False
         if self.born is None:
             return claim(tx, self.place, self.address, sha256) is not None
         return hold(tx, self.place, self.address, self.born)
 
 
 def enter(tx: Tx, key: str, body: Body, content_type: str | None, kept: Kept) -> Change:
-    """Write a key's row; nothing is changed if its bytes are doomed."""
+    """Write a key's row; nothing is changed if its bytes are doomed, or not as they must be."""
     if not kept.hold(tx, body.sha256):
         return False, None
     before = tx.one(_HAS, key=key)
@@ -137,7 +140,13 @@ _SHARED = sql(
 def name(tx: Tx, place: str, sha256: str) -> tuple[str, str | None]:
     """What an object with these bytes is called there already, and since when; else a name that was never used."""
     row = tx.one(_SHARED, sha256=sha256, place=place)
-    return (f"{sha256}-{mark(tx)}{tx.random(4).hex()}", None) if row is None else (row[0], row[1])
+    return (f"{sha256}-{endings(tx, 1)[0]}", None) if row is None else (row[0], row[1])
+
+
+def endings(tx: Tx, count: int) -> list[str]:
+    """What makes a hash a name that was never used: our mark, and digits by chance."""
+    ours = mark(tx)
+    return [f"{ours}{tx.random(4).hex()}" for _ in range(count)]
 
 
 _MARK = sql("SELECT mark FROM blob_facts WHERE one = 1")

@@ -282,8 +282,8 @@ CREATE TABLE vectors (
 CREATE UNIQUE INDEX agent_state_pkey ON membrane.agent_state USING btree (agent_id);
 CREATE UNIQUE INDEX blob_facts_pkey ON membrane.blob_facts USING btree (one);
 CREATE INDEX blob_objects_doomed ON membrane.blob_objects USING btree (doomed_at) WHERE (doomed_at IS NOT NULL);
+CREATE INDEX blob_objects_equal ON membrane.blob_objects USING btree (sha256, place, address);
 CREATE UNIQUE INDEX blob_objects_pkey ON membrane.blob_objects USING btree (place, address);
-CREATE INDEX blob_objects_sha256 ON membrane.blob_objects USING btree (sha256);
 CREATE INDEX blobs_object ON membrane.blobs USING btree (place, address) WHERE (address IS NOT NULL);
 CREATE UNIQUE INDEX blobs_pkey ON membrane.blobs USING btree (key);
 CREATE UNIQUE INDEX cli_session_agents_pkey ON membrane.cli_session_agents USING btree (id);

@@ -23,7 +23,7 @@ CREATE TABLE blob_objects (
 
 CREATE INDEX blob_objects_doomed ON blob_objects (doomed_at) WHERE doomed_at IS NOT NULL;
 
-CREATE INDEX blob_objects_sha256 ON blob_objects (sha256);
+CREATE INDEX blob_objects_equal ON blob_objects (sha256, place, address);
 
 CREATE TABLE blobs (
   key TEXT PRIMARY KEY,
