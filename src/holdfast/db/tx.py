@@ -8,7 +8,7 @@ Rules:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple
@@ -20,6 +20,8 @@ from holdfast.model.times import to_text
 
 Row = tuple[Any, ...]
 Notes = dict[str, list[Any]]
+Refusal = Callable[[str], HoldfastError]
+"""Makes an error; it is told what happened."""
 
 WAKE = "wake"
 KEPT: Final = frozenset({"schema_migrations"})
@@ -80,6 +82,10 @@ class Tx(ABC):
 
         On PostgreSQL it is pipelined: a failure surfaces at the next answer or at the commit.
         """
+
+    @abstractmethod
+    def guard(self, query: Query, refusal: Refusal, /, **params: Any) -> None:
+        """Run a statement that must touch one row, else that refusal is raised; pipelined as `execute` is."""
 
     @abstractmethod
     def count(self, query: Query, /, **params: Any) -> int:

@@ -13,6 +13,7 @@ from holdfast.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Wr
 from holdfast.db.pump import SERIALIZABLE
 from holdfast.db.sql import Query
 from holdfast.db.tx import Refused, Row, Tx
+from holdfast.errors import HoldfastError
 from holdfast.faces.driver import Driver
 from holdfast.faces.loop import LoopBox
 
@@ -34,6 +35,12 @@ class AsyncFace:
     def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
         """Run a reading function on a snapshot that holds everything acknowledged before."""
         return self._box().read(fn)
+
+    def fail(self, error: HoldfastError) -> "asyncio.Future[Any]":
+        """The answer of a call that was refused before anything was asked."""
+        refused: asyncio.Future[Any] = get_running_loop().create_future()
+        refused.set_exception(error)
+        return refused
 
     def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """Start a writing function that runs once, driven from outside; `hear` its end."""
