@@ -140,7 +140,8 @@ def shred(path: Path) -> None:
         with path.open("r+b") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            file.write(bytes(size))
+            for start in range(0, size, _CHUNK):
+                file.write(bytes(min(_CHUNK, size - start)))
             file.flush()
             os.fsync(file.fileno())
         path.unlink()

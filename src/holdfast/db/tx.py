@@ -30,7 +30,8 @@ SHAPED: Final = KEPT | {
     *("agent_state", "dreams", "embedding_metadata", "instances", "prompt_checkpoints", "schema_version", "shapes"),
     *("cli_session_agents", "cli_session_artifacts", "cli_session_events", "cli_sessions"),
     *("self_grow_nursery", "self_grow_proposals", "self_grow_rollback_tokens"),
-    *("blob_facts", "blob_objects", "blobs", "legacy_moves", "upkeep", "vector_facts", "vector_moves", "vectors"),
+    *("blob_facts", "blob_objects", "blobs", "legacy_moves", "service_subjects", "subject_facts", "upkeep"),
+    *("vector_facts", "vector_moves", "vectors"),
 }
 """Tables of the membrane that our migrations made: SQL which is not ours neither alters nor drops them."""
 

@@ -86,6 +86,13 @@ class Files:
         with disk.translated(path), suppress(FileNotFoundError):
             os.unlink(path)
 
+    def erase(self, address: str) -> bool:
+        """See Place. What is overwritten is gone, but for what a copying file system keeps."""
+        path = self._path(address)
+        with disk.translated(path):
+            disk.shred(Path(path))
+        return True
+
     def listed(self, older_than_s: float) -> Iterator[list[str]]:
         """See Place."""
         with disk.translated(self.root):

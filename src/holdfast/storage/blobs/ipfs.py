@@ -48,6 +48,11 @@ class Ipfs:
         """See Place. The node forgets it when it next collects garbage."""
         self._kubo.unpin(address)
 
+    def erase(self, address: str) -> bool:
+        """See Place. Other nodes may have it, and nobody can call it back."""
+        self.remove(address)
+        return False
+
     def listed(self, older_than_s: float) -> Iterator[list[str]]:
         """See Place. What is ours is what the database says."""
         del older_than_s

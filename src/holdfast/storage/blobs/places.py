@@ -54,6 +54,10 @@ class Place(Protocol):
         """Remove the bytes of an address; nothing happens where there are none."""
         ...
 
+    def erase(self, address: str) -> bool:
+        """The same so that nobody reads them again; whether that was in its power."""
+        ...
+
     def listed(self, older_than_s: float) -> Iterator[Sequence[str]]:
         """Every address that is at least that old, in pages."""
         ...

@@ -66,11 +66,11 @@ def page(tx: Tx, after: str, limit: int) -> list[Found]:
 
 _HAS = sql("SELECT place, address FROM blobs WHERE key = :key AND address IS NOT NULL")
 _ENTER = sql(
-    "INSERT INTO blobs (key, size, sha256, content_type, place, address, put_at, data)"
-    " VALUES (:key, :size, :sha256, :content_type, :place, :address, :put_at, :data)"
+    "INSERT INTO blobs (key, size, sha256, content_type, place, address, put_at, data, subject)"
+    " VALUES (:key, :size, :sha256, :content_type, :place, :address, :put_at, :data, :subject)"
     " ON CONFLICT (key) DO UPDATE SET size = excluded.size, sha256 = excluded.sha256,"
     " content_type = excluded.content_type, place = excluded.place, address = excluded.address,"
-    " put_at = excluded.put_at, data = excluded.data"
+    " put_at = excluded.put_at, data = excluded.data, subject = excluded.subject"
 )
 
 
@@ -94,8 +94,8 @@ class Kept:
         return hold(tx, self.place, self.address, self.born)
 
 
-def enter(tx: Tx, key: str, body: Body, content_type: str | None, kept: Kept) -> Change:
-    """Write a key's row; nothing is changed if its bytes are doomed, or not as they must be."""
+def enter(tx: Tx, key: str, body: Body, content_type: str | None, kept: Kept, *, subject: str | None = None) -> Change:
+    """Write a key's row, with the handle of its subject; nothing is changed if its bytes are not as they must be."""
     if not kept.hold(tx, body.sha256):
         return False, None
     before = tx.one(_HAS, key=key)
@@ -109,6 +109,7 @@ def enter(tx: Tx, key: str, body: Body, content_type: str | None, kept: Kept) ->
         address=kept.address,
         put_at=tx.now,
         data=body.data if kept.address is None else None,
+        subject=subject,
     )
     return True, _doomed(tx, before)
 
@@ -120,6 +121,17 @@ def delete(tx: Tx, key: str) -> Change:
     """Remove a key."""
     row = tx.one(_DELETE, key=key)
     return row is not None, _doomed(tx, row)
+
+
+_LABELLED = sql("SELECT key FROM blobs WHERE subject = :handle LIMIT :limit")
+
+
+def delete_labelled(tx: Tx, handle: str, limit: int) -> int:
+    """Remove keys of a subject and doom what they had; how many."""
+    found = tx.all(_LABELLED, handle=handle, limit=limit)
+    for (key,) in found:
+        delete(tx, key)
+    return len(found)
 
 
 def _doomed(tx: Tx, before: Row | None) -> Object | None:

@@ -84,6 +84,11 @@ class S3:
         except FileNotFoundError:
             return
 
+    def erase(self, address: str) -> bool:
+        """See Place. A bucket that keeps versions keeps this one too, which is for its lifecycle rules to end."""
+        self.remove(address)
+        return True
+
     def listed(self, older_than_s: float) -> Iterator[list[str]]:
         """See Place."""
         limit = datetime.fromtimestamp(system_clock() / 1e6 - older_than_s, UTC)

@@ -9,11 +9,12 @@ Rules:
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from holdfast.db import Call, Read, Wait, Work, Write, ask, call
+from holdfast.db import Call, Read, Tx, Wait, Work, Write, ask, call
 from holdfast.errors import BusyError, InvalidInputError
 from holdfast.model.blobs import check_content_type, check_key
+from holdfast.storage import labels
 from holdfast.storage.blobs import rows
 from holdfast.storage.blobs.bodies import Body, Chunks, Data, Intake, puller
 from holdfast.storage.blobs.places import Place
@@ -27,9 +28,11 @@ _ENDINGS: Final = 64
 Enter = partial[rows.Change]
 
 
-def put(shelf: Shelf, key: str, data: Data, content_type: str | None = None) -> Work[str]:
-    """Keep bytes under a key, in the place of what was there; where they lie."""
-    enter = _entry(key, content_type)
+def put(
+    shelf: Shelf, key: str, data: Data, content_type: str | None = None, *, subject: str | None = None
+) -> Work[str]:
+    """Keep bytes under a key, in the place of what was there; where they lie. They go with their `subject`."""
+    enter = _entry(key, content_type, subject)
     if not isinstance(data, Data):
         raise InvalidInputError(f"a blob is bytes, not {type(data).__name__}", field="data")
     data = _flat(data)
@@ -47,9 +50,11 @@ def _flat(data: Data) -> Data:
     return data.tobytes()
 
 
-def open_write(shelf: Shelf, key: str, chunks: Chunks, content_type: str | None = None) -> Work[str]:
+def open_write(
+    shelf: Shelf, key: str, chunks: Chunks, content_type: str | None = None, *, subject: str | None = None
+) -> Work[str]:
     """Keep what arrives in pieces (an iterator, or a binary file), all of it or nothing; where it lies."""
-    enter = _entry(key, content_type)
+    enter = _entry(key, content_type, subject)
     intake, pull = Intake(shelf.inline, shelf.spool), puller(chunks)
     try:
         while (piece := (yield Call(pull))) is not None:
@@ -64,11 +69,18 @@ def open_write(shelf: Shelf, key: str, chunks: Chunks, content_type: str | None 
         intake.drop()
 
 
-def _entry(key: str, content_type: str | None) -> Enter:
+def _entry(key: str, content_type: str | None, subject: str | None) -> Enter:
     """What writes the row of a key, once its bytes are known."""
     check_key(key)
     check_content_type(content_type)
-    return partial(rows.enter, key=key, content_type=content_type)
+    if subject is None:
+        return partial(rows.enter, key=key, content_type=content_type)
+    labels.check(subject)
+
+    def enter(tx: Tx, **known: Any) -> rows.Change:
+        return rows.enter(tx, **known, subject=labels.label(tx, subject))
+
+    return partial(enter, key=key, content_type=content_type)
 
 
 def _inline(shelf: Shelf, body: Body, enter: Enter) -> Work[Kept]:
