@@ -56,13 +56,13 @@ class Store:
         self.context, self._presence, self._courier = context, presence, carrying
         self.paths, self.settings, self.database = context.paths, context.settings, context.database
         self._closed = False
-        self._services: dict[StoresFace, Lazily] = {}
 
     def services(self, face: StoresFace) -> Lazily:
         """What services store over the same home, for one of the faces; nothing is opened before its first use."""
         if self._closed:
             raise ClosedError("the store is closed")
-        return self._services.setdefault(face, Lazily(self.settings, self.paths, face))
+        opened: Lazily = self.context.services.setdefault(face, Lazily(self.settings, self.paths, face))
+        return opened
 
     def status(self) -> Status:
         """Where everything lives, versions and sizes, and what is degraded."""
@@ -109,7 +109,7 @@ class Store:
         if not self._closed:
             self._closed = True
             tidying.at_closing(self.context)
-        for stores in self._services.values():
+        for stores in self.context.services.values():
             stores.close()
         self.context.log.stop()
         self.database.close()

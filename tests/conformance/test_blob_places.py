@@ -15,7 +15,8 @@ import pytest
 
 from holdfast import errors
 from holdfast.db import MEMORY, Row, open_database, sql
-from holdfast.faces import SyncFace
+from holdfast.db.sqlite.files import connect
+from holdfast.faces import AsyncFace, SyncFace
 from holdfast.model.blobs import Swept
 from holdfast.model.verdicts import Verdict
 from holdfast.storage.blobs import Blobs, Place, Shelf, open_place, rows
@@ -210,10 +211,35 @@ def _unreachable(*_: object) -> None:
     raise errors.UnreachableError("the line is dead")
 
 
-class TestFilesOnSqlite(SqliteFiles, PlaceSuite): ...
+class FileSuite(PlaceSuite):
+    """Files, which are kept before equal ones are sought."""
+
+    def test_bytes_that_are_put_again_mend_every_key_that_shares_them(self) -> None:
+        self.blobs.put("a", LARGE)
+        self.alter("a")
+        self.blobs.put("b", LARGE)
+        assert self.blobs.get("a") == LARGE
+        assert len(self.listed()) == 1
+        self.sound()
 
 
-class TestFilesOnPostgres(PostgresFiles, PlaceSuite): ...
+class TestFilesOnSqlite(SqliteFiles, FileSuite):
+    def test_equal_bytes_that_come_at_once_lie_there_once(self) -> None:
+        async def race() -> list[str]:
+            blobs = Blobs(AsyncFace(self.database), self.shelf)
+            return await asyncio.gather(*(blobs.put(f"k{number}", LARGE) for number in range(12)))
+
+        assert len(set(asyncio.run(race()))) == len(self.listed()) == 1
+        self.sound()
+
+    def test_equal_bytes_are_found_without_a_walk_along_all_objects(self) -> None:
+        file = Path(self.database.backend.facts()["path"])
+        with closing(connect(file, busy_s=1)) as connection:
+            [step] = connection.execute(f"EXPLAIN QUERY PLAN {rows._SHARED.sqlite}", ("0" * 64, "files"))
+        assert "(sha256=? AND place=?)" in str(step)
+
+
+class TestFilesOnPostgres(PostgresFiles, FileSuite): ...
 
 
 class TestS3(SqliteS3, PlaceSuite): ...

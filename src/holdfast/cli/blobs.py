@@ -28,10 +28,11 @@ def put(
     key: Key,
     source: Source,
     content_type: Annotated[str | None, typer.Option("--content-type", help="What it is, as HTTP says it.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Whose it is: erased with that person.")] = None,
 ) -> Blob:
     """Keep a file, or stdin, under a key in the place of what was there: all of it or nothing."""
     with storage.opened(call, "blobs") as blobs, storage.reading(source) as (file, total), bar() as tell:
-        blobs.open_write(key, storage.pieces(file, total, tell), content_type)
+        blobs.open_write(key, storage.pieces(file, total, tell), content_type, subject=subject)
         return _found(blobs.stat(key), key)
 
 

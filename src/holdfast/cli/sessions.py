@@ -60,6 +60,7 @@ def start(
     flow_path: Annotated[str | None, typer.Option("--flow-path", help="Of a flow, its file.")] = None,
     budget: Annotated[str, typer.Option("--budget", help="The level of its budget.")] = "medium",
     metadata: Facts = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Whose it is: erased with that person.")] = None,
 ) -> CLISession:
     """Start a session; its id is for all that follows."""
     with _opened(call) as sessions:
@@ -71,6 +72,7 @@ def start(
             flow_path=flow_path,
             budget_level=budget,
             metadata=_facts(metadata),
+            subject=subject,
         )
 
 

@@ -19,7 +19,7 @@ _FULL, _CLOSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (errno.EACCES, errno
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translated(path: Path | str) -> Iterator[None]:
     """Our errors for the system's."""
     try:
         yield
@@ -125,7 +125,7 @@ def files(folder: Path, *, hidden: bool = False) -> list[Path]:
     return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path | str) -> None:
     """Make renames in a folder durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -154,7 +154,8 @@ def shred(path: Path) -> None:
         with path.open("r+b") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            file.write(bytes(size))
+            for start in range(0, size, _CHUNK):
+                file.write(bytes(min(_CHUNK, size - start)))
             file.flush()
             os.fsync(file.fileno())
         path.unlink()

@@ -8,7 +8,7 @@ Rules:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple
@@ -20,6 +20,8 @@ from holdfast.model.times import to_text
 
 Row = tuple[Any, ...]
 Notes = dict[str, list[Any]]
+Refusal = Callable[[str], HoldfastError]
+"""Makes an error; it is told what happened."""
 
 WAKE = "wake"
 KEPT: Final = frozenset({"schema_migrations"})
@@ -28,7 +30,8 @@ SHAPED: Final = KEPT | {
     *("agent_state", "dreams", "embedding_metadata", "instances", "prompt_checkpoints", "schema_version", "shapes"),
     *("cli_session_agents", "cli_session_artifacts", "cli_session_events", "cli_sessions"),
     *("self_grow_nursery", "self_grow_proposals", "self_grow_rollback_tokens"),
-    *("blob_facts", "blob_objects", "blobs", "legacy_moves", "upkeep", "vector_facts", "vector_moves", "vectors"),
+    *("blob_facts", "blob_objects", "blobs", "legacy_moves", "service_subjects", "subject_facts", "upkeep"),
+    *("vector_facts", "vector_moves", "vectors"),
 }
 """Tables of the membrane that our migrations made: SQL which is not ours neither alters nor drops them."""
 
@@ -80,6 +83,10 @@ class Tx(ABC):
 
         On PostgreSQL it is pipelined: a failure surfaces at the next answer or at the commit.
         """
+
+    @abstractmethod
+    def guard(self, query: Query, refusal: Refusal, /, **params: Any) -> None:
+        """Run a statement that must touch one row, else that refusal is raised; pipelined as `execute` is."""
 
     @abstractmethod
     def count(self, query: Query, /, **params: Any) -> int:

@@ -1,7 +1,7 @@
 """What operations need beside their transaction: where things lie, and who signs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.config import Paths, Settings
@@ -27,3 +27,5 @@ class Context:
     embedder: Embedder | None = None
     dimensions: int | None = None
     """How many numbers an intent vector has, where that was said."""
+    services: dict[Any, Any] = field(default_factory=dict)
+    """What services have open over the same home, by face."""

@@ -8,6 +8,7 @@ Rules:
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -53,24 +54,29 @@ _ADD = sql(
 )
 
 
-def record(tx: Tx, kind: str, target: str, *, who: str, removed: list[Removed]) -> Erasure:
-    """Log an erasure: a leaf for each record under its own handle, and one for the erasure itself."""
+def record(
+    tx: Tx, kind: str, target: str, *, who: str, removed: list[Removed], outside: int = 0, due: Iterable[str] = ()
+) -> Erasure:
+    """Log an erasure: a leaf for each record under its own handle, and one for the erasure itself.
+
+    `outside` counts what goes though no leaf covers it, `due` names what is to be removed beside files.
+    """
     handles = sorted(each.leaf_id for each in removed)
     row = {
         "id": tx.new_id(),
         "kind": kind,
         "target": target,
         "who": who,
-        "count": len(removed),
+        "count": len(removed) + outside,
         "leaf_ids": json.dumps(handles),
         "erased_at": tx.now,
     }
     for each in removed:
         leaves.stamp(tx, "erasure", ERASURES, row, leaf_id=each.leaf_id, leaf_ver=each.leaf_ver + 1)
     mark = leaves.stamp(tx, "erasure", ERASURES, row)
-    files = sorted({name for each in removed for name in each.files})
+    files = sorted({*due, *(name for each in removed for name in each.files)})
     tx.execute(_ADD, **row, files=json.dumps(files), **mark._asdict(), expect=1)
-    return _erasure((row["id"], kind, target, who, len(removed), row["leaf_ids"], tx.now, json.dumps(files)))
+    return _erasure((row["id"], kind, target, who, row["count"], row["leaf_ids"], tx.now, json.dumps(files)))
 
 
 _ERASED = sql("SELECT leaf_ids FROM erasures")
@@ -105,34 +111,44 @@ class Due(NamedTuple):
     files: tuple[str, ...]
 
 
-_DUE = sql("SELECT id, files FROM erasures WHERE files <> '[]' ORDER BY id")
+_DUE = sql("SELECT id, target, files FROM erasures WHERE files <> '[]' ORDER BY id")
 _DONE = sql("UPDATE erasures SET files = '[]' WHERE id = :id")
 
 
 def due(tx: Tx) -> list[Due]:
     """What a crash between commit and removal left to do; never a file outside the store's own folders."""
-    found = ((key, _names(files)) for key, files in tx.all(_DUE))
+    found = ((key, _names(target, files)) for key, target, files in tx.all(_DUE))
     return [Due(key, names) for key, names in found if names is not None]
 
 
 def odd(tx: Tx) -> list[str]:
     """Erasures whose list of files Holdfast did not write."""
-    return [str(key) for key, files in tx.all(_DUE) if _names(files) is None]
+    return [str(key) for key, target, files in tx.all(_DUE) if _names(target, files) is None]
 
 
-def _names(text: object) -> tuple[str, ...] | None:
-    """The files of an erasure, relative to the data folder; None where one of them cannot be the store's."""
+_KNOWN = sql("SELECT 1 FROM erasures WHERE kind = 'subject' AND target = :target LIMIT 1")
+
+
+def known(tx: Tx, target: str) -> bool:
+    """Whether the erasure of that subject is recorded."""
+    return tx.one(_KNOWN, target=target) is not None
+
+
+def _names(target: object, text: object) -> tuple[str, ...] | None:
+    """What an erasure has yet to remove, relative to the data folder; None where one of them cannot be the store's."""
     try:
         names = json.loads(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    return tuple(names) if isinstance(names, list) and all(map(_is_ours, names)) else None
+    return tuple(names) if isinstance(names, list) and all(_is_ours(target, name) for name in names) else None
 
 
-def _is_ours(name: object) -> bool:
+def _is_ours(target: object, name: object) -> bool:
     if not isinstance(name, str) or "\0" in name:
         return False
     path = PurePosixPath(name)
+    if path.parts[:1] == ("membrane",):  # a label, and only the one whose erasure this is
+        return name == target
     return len(path.parts) > 1 and path.parts[0] in _FOLDERS and ".." not in path.parts
 
 

@@ -6,7 +6,20 @@ that answers bit by bit (`stream`). A `Noun` declares, once for both, which oper
 
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace, refuse_running_loop
-from holdfast.faces.verbs import Bound, Face, Hears, Noun, Reads, Runs, RunsWith, StreamsWith, Verb, Writes, within
+from holdfast.faces.verbs import (
+    Bound,
+    Face,
+    Hears,
+    Noun,
+    Reads,
+    Runs,
+    RunsWith,
+    StreamsWith,
+    Verb,
+    Writes,
+    WritesWith,
+    within,
+)
 
 __all__ = [
     "AsyncFace",
@@ -21,6 +34,7 @@ __all__ = [
     "SyncFace",
     "Verb",
     "Writes",
+    "WritesWith",
     "refuse_running_loop",
     "within",
 ]

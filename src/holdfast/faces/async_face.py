@@ -13,6 +13,7 @@ from holdfast.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Wr
 from holdfast.db.pump import SERIALIZABLE
 from holdfast.db.sql import Query
 from holdfast.db.tx import Refused, Row, Tx
+from holdfast.errors import HoldfastError
 from holdfast.faces.driver import Driver
 from holdfast.faces.loop import LoopBox
 
@@ -29,13 +30,17 @@ class AsyncFace:
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> "asyncio.Future[T]":
         """Run a function of a transaction; await the answer, which comes once the work is durable."""
-        box = self._boxes.get(get_running_loop()) or self._new_box()
-        return box.write(fn, SERIALIZABLE if serializable else 0)
+        return self._box().write(fn, SERIALIZABLE if serializable else 0)
 
     def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
         """Run a reading function on a snapshot that holds everything acknowledged before."""
-        box = self._boxes.get(get_running_loop()) or self._new_box()
-        return box.read(fn)
+        return self._box().read(fn)
+
+    def fail(self, error: HoldfastError) -> "asyncio.Future[Any]":
+        """The answer of a call that was refused before anything was asked."""
+        refused: asyncio.Future[Any] = get_running_loop().create_future()
+        refused.set_exception(error)
+        return refused
 
     def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """Start a writing function that runs once, driven from outside; `hear` its end."""
@@ -44,6 +49,9 @@ class AsyncFace:
     def hear(self, future: "Future[T]") -> "asyncio.Future[T]":
         """The answer of another thread, to be awaited."""
         return asyncio.wrap_future(future)
+
+    def _box(self) -> LoopBox:
+        return self._boxes.get(get_running_loop()) or self._new_box()
 
     def _new_box(self) -> LoopBox:
         loop = get_running_loop()
@@ -111,7 +119,7 @@ class AsyncFace:
             case Read(fn):
                 return await self.read(fn)
             case Call(call):
-                answer = await (call() if inspect.iscoroutinefunction(call) else asyncio.to_thread(call))
+                answer = await (call() if inspect.iscoroutinefunction(call) else self._box().call(call))
                 return await answer if inspect.isawaitable(answer) else answer
             case Wait(topic):
                 return await self._wait(topic, driver.since, driver.patience(effect))

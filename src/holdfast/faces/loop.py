@@ -4,6 +4,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from holdfast.db.database import Database
@@ -15,6 +17,7 @@ T = TypeVar("T")
 _GLANCE_S = 0.002
 _HAND_OVER_S = 0.0002
 _CREDIT_S = 0.001
+_CALLS = 32
 
 
 def raisable(error: BaseException) -> BaseException:
@@ -35,6 +38,7 @@ class LoopBox:
         self._watching, self._seen, self._pause_s = False, -1, _GLANCE_S
         self._arrived, self._lending = threading.Event(), False
         self._credit_s, self._refilling = _CREDIT_S, False
+        self._pool: ThreadPoolExecutor | None = None
 
     def write(self, fn: Callable[[Tx], Any], flags: int) -> "asyncio.Future[Any]":
         """Queue a writing function; its answer arrives in the future."""
@@ -75,6 +79,15 @@ class LoopBox:
     def _watch(self) -> None:
         self._watching, self._seen = True, self._database.progress
         self.loop.call_later(_GLANCE_S, self._glance)
+
+    def call(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        """Call something that may block, in a thread of this loop; as many at once as wait for disks and networks.
+
+        The loop's own executor has six threads on two cores, and the program may need them.
+        """
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_CALLS, thread_name_prefix="holdfast-call")
+        return self.loop.run_in_executor(self._pool, copy_context().run, fn)
 
     def claim(self, ticket: "asyncio.Future[Any]") -> bool:
         """See Outbox."""

@@ -5,14 +5,14 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from holdfast.db.database import Database
 from holdfast.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Write
 from holdfast.db.pump import Pump
 from holdfast.db.sql import Query
 from holdfast.db.tx import NOTHING, Refused, Row, Tx
-from holdfast.errors import InvalidInputError, NestedCallError, RunningLoopError
+from holdfast.errors import HoldfastError, InvalidInputError, NestedCallError, RunningLoopError
 from holdfast.faces.driver import Driver
 
 S = TypeVar("S")
@@ -42,6 +42,10 @@ class SyncFace:
             return answer
         _refuse_nested(self.database.backend.reader)
         return self.database.read(fn).result()
+
+    def fail(self, error: HoldfastError) -> NoReturn:
+        """The answer of a call that was refused before anything was asked."""
+        raise error
 
     def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """Start a writing function that runs once, driven from outside; `hear` its end."""

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdfast.db.effects import Stream, Work
 from holdfast.db.tx import Refused, Tx
-from holdfast.errors import NamespaceError
+from holdfast.errors import HoldfastError, NamespaceError
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace
 
@@ -127,6 +127,31 @@ class Writes(Verb[P, T]):
         """Each call is a transaction that writes."""
         fn, write = self.scoped(noun), noun._face.write
         return lambda *args, **kwargs: write(lambda tx: fn(tx, *args, **kwargs))
+
+
+class WritesWith(Verb[P, T]):
+    """A verb that writes what is made ready before: a function of what its noun holds that gives one of a transaction.
+
+    What it checks and packs is done once, on the caller's thread, however often the transaction runs.
+    """
+
+    hidden = 1
+
+    def __init__(self, fn: Callable[Concatenate[Any, P], Callable[[Tx], T | Refused]]) -> None:
+        super().__init__(fn)
+
+    def bind(self, noun: Any) -> Callable[..., Any]:
+        """Each call is a transaction that writes."""
+        fn, face = self.scoped(noun), noun._face
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                made = fn(noun.held, *args, **kwargs)
+            except HoldfastError as error:
+                return face.fail(error)
+            return face.write(made)
+
+        return call
 
 
 class Reads(Verb[P, T]):

@@ -1,6 +1,7 @@
 """What was erased."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -8,7 +9,8 @@ from typing import Any
 class Erasure:
     """One erasure: of a subject (`target` is its handle) or of a record (`target` is its table).
 
-    `remains` names older states kept aside on this disk, which the erasure did not reach.
+    `services` says how many of their records went with a subject, which is under no leaf. `remains` names what the
+    erasure did not reach: older states kept aside on this disk, bytes that others have too.
     """
 
     id: str
@@ -20,6 +22,7 @@ class Erasure:
     erased_at: str
     files: tuple[str, ...] = ()
     remains: tuple[str, ...] = ()
+    services: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The erasure as every face prints it: names of files went with them."""
@@ -31,5 +34,6 @@ class Erasure:
             "count": self.count,
             "leaf_ids": list(self.leaf_ids),
             "erased_at": self.erased_at,
+            **({"services": dict(self.services)} if self.services else {}),
             **({"remains": list(self.remains)} if self.remains else {}),
         }

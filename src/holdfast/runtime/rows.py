@@ -9,10 +9,8 @@ Rules:
 """
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Any, Final, TypeVar
 
 from holdfast.crypto import canonical
@@ -20,6 +18,7 @@ from holdfast.db import Query, Row, Tx, sql
 from holdfast.errors import InvalidInputError
 from holdfast.evidence import covered, leaves
 from holdfast.evidence.leaves import Projection
+from holdfast.model import given as checks
 from holdfast.model.times import to_micros, to_text
 
 T = TypeVar("T")
@@ -29,8 +28,6 @@ IMPORTED: Final = "legacy_import"
 """The leaf of a row that was taken over from elsewhere: the log saw it arrive, not happen."""
 BEGINNING: Final = "0001-01-01T00:00:00.000000Z"
 """Before everything, where no moment is given."""
-_MOST_PAGE: Final = 1_000
-_LONGEST_NAME: Final = 500
 _LONGEST_WORDS: Final = 10_000
 
 # --- under the log -----------------------------------------------------------------------------------------------
@@ -83,6 +80,8 @@ def numbered(text: str, table: str) -> Query:
 
 # --- values ------------------------------------------------------------------------------------------------------
 
+name, number, limited = checks.name, checks.number, checks.limited
+
 
 def dump(value: Any) -> str:
     """A value as canonical JSON text; InvalidInputError where it has none."""
@@ -108,13 +107,6 @@ def load(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def name(what: str, text: Any) -> str:
-    """A name somebody chose: not empty, not endless, no control characters."""
-    if not isinstance(text, str) or not text or len(text) > _LONGEST_NAME or not text.isprintable():
-        raise InvalidInputError(f"{what} must be a printable text of 1 to {_LONGEST_NAME} characters", value=str(text))
-    return text
-
-
 def words(error: BaseException) -> str:
     """What an exception says, as a text that every database can keep: it may hold any bytes, and any number."""
     try:
@@ -131,14 +123,6 @@ def one_of(what: str, value: str, allowed: frozenset[str]) -> str:
     return value
 
 
-def number(what: str, value: Any, *, least: float = -inf, most: float = sys.float_info.max) -> float:
-    """A finite number within bounds."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        bounds = "" if least == -inf else f" of at least {least:g}"
-        raise InvalidInputError(f"{what} is a finite number{bounds}", value=str(value))
-    return float(value)
-
-
 def seconds(what: str, value: float, *, least: float = 0.0) -> float:
     """A span of time that a calendar can hold."""
     return number(what, value, least=least, most=3e9)
@@ -150,13 +134,6 @@ def moment(what: str, text: str) -> str:
         return to_text(to_micros(text))
     except (ValueError, TypeError) as error:
         raise InvalidInputError(f"{what}: {error}", value=str(text)) from error
-
-
-def limited(limit: int) -> int:
-    """The size of a page."""
-    if not 1 <= limit <= _MOST_PAGE:
-        raise InvalidInputError(f"a page has 1 to {_MOST_PAGE} rows", limit=limit)
-    return limit
 
 
 def paged(rows: list[Row], limit: int, read: Callable[[Row], T], key: Callable[[T], Any]) -> tuple[tuple[T, ...], Any]:

@@ -4,25 +4,18 @@ What is refused is refused before anything is written. JSON is kept as ASCII, so
 """
 
 import json
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from holdfast.errors import InvalidInputError
+from holdfast.model import given
 
 E = TypeVar("E", bound=StrEnum)
 
-_LONGEST_NAME: Final = 500
 _LONGEST_WORDS: Final = 1_000_000
-_MOST_PAGE: Final = 1_000
 
-
-def name(what: str, text: Any) -> str:
-    """A name somebody chose: not empty, not endless, no control characters."""
-    if not isinstance(text, str) or not text or len(text) > _LONGEST_NAME or not text.isprintable():
-        raise InvalidInputError(f"{what} must be a printable text of 1 to {_LONGEST_NAME} characters", field=what)
-    return text
+name, number, limited = given.name, given.number, given.limited
 
 
 def words(what: str, text: Any, *, most: int = _LONGEST_WORDS) -> str:
@@ -50,26 +43,11 @@ def one_of(what: str, kind: type[E], value: Any) -> E:
         raise InvalidInputError(f"{what} is one of {allowed}, not {value!r}", field=what) from error
 
 
-def number(what: str, value: Any, *, least: float, most: float = sys.float_info.max) -> float:
-    """A finite number within bounds."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        bounds = f"of at least {least:g}" if most == sys.float_info.max else f"from {least:g} to {most:g}"
-        raise InvalidInputError(f"{what} is a finite number {bounds}", field=what)
-    return float(value)
-
-
 def count(what: str, value: Any) -> int:
     """How many there are of something."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise InvalidInputError(f"{what} is a whole number, 0 or more", field=what)
     return value
-
-
-def limited(limit: Any) -> int:
-    """The size of a page."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_PAGE:
-        raise InvalidInputError(f"a page has 1 to {_MOST_PAGE} rows", field="limit")
-    return limit
 
 
 def dump(what: str, value: Any) -> str:

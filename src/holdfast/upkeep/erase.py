@@ -17,29 +17,40 @@ Rules:
 
 import builtins
 import json
+import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from holdfast.config import Paths
 from holdfast.content import disk, sealing
-from holdfast.db import Call, Read, Tx, Work, Write, ask
+from holdfast.db import Call, Read, Tx, Work, Write, ask, call
 from holdfast.db.sqlite import copying
-from holdfast.errors import FormatError, InvalidInputError, NotFoundError
+from holdfast.errors import FormatError, HoldfastError, InvalidInputError, NotFoundError
 from holdfast.evidence import battles, dbomfiles, erasable, erasures, lockdown
 from holdfast.evidence.context import Context
 from holdfast.evidence.erasable import Removed
 from holdfast.evidence.lockdown import gate_of
 from holdfast.model.erasure import Erasure
+from holdfast.upkeep import persons
+from holdfast.upkeep.persons import Person
+
+_log = logging.getLogger("holdfast")
 
 _FILE = "erasures.jsonl"
+_NS = "main"
 
 
 def subject(context: Context, name: str, *, who: str = "operator", ns: str = "main") -> Work[Erasure]:
-    """Erase a person: the key, and every row and file labelled with it."""
-    made = yield from ask(Write(lambda tx: _by_name(tx, name, who=who, ns=ns)))
+    """Erase a person: the key, every row and file labelled with it, and labelled blobs and sessions of services.
+
+    Services know no namespaces: they are looked at where none is given.
+    """
+    served = (yield from call(persons.find, context, name)) if ns == _NS else []
+    made = yield from ask(Write(lambda tx: _by_name(tx, name, served, who=who, ns=ns)))
     remains = yield from finish(context)
-    return replace(made, files=(), remains=remains)
+    went = {kind: sum(each.holds[kind] for each in served) for kind in (served[0].holds if served else ())}
+    return replace(made, files=(), remains=remains, services=went)
 
 
 def record(context: Context, table: str, id: str, *, who: str = "operator") -> Work[Erasure]:
@@ -54,13 +65,19 @@ def list(tx: Tx) -> builtins.list[Erasure]:
     return erasures.history(tx)
 
 
-def _by_name(tx: Tx, name: str, *, who: str, ns: str) -> Erasure:
-    handle = sealing.find(tx, name, ns=ns)
-    if handle is None:
+def _by_name(tx: Tx, name: str, served: Iterable[Person] = (), *, who: str, ns: str) -> Erasure:
+    handle, made = sealing.find(tx, name, ns=ns), builtins.list[Erasure]()
+    if handle is not None and (own := _subject(tx, handle, who=who)) is not None:
+        made.append(own)
+    made += [_served(tx, persons.target(each.handle), sum(each.holds.values()), who=who) for each in served]
+    if not made:
         raise NotFoundError("no such subject is known here (it may be erased already)")
-    made = _subject(tx, handle, who=who)
-    assert made is not None, "a subject that is found has its key yet, or its tombstone"
-    return made
+    return made[0]
+
+
+def _served(tx: Tx, target: str, count: int, *, who: str) -> Erasure:
+    """Record that a label of services goes; what carries it goes after the commit."""
+    return erasures.record(tx, "subject", target, who=_who(who), removed=[], outside=count, due=[target])
 
 
 def _subject(tx: Tx, handle: str, *, who: str) -> Erasure | None:
@@ -98,14 +115,15 @@ def _who(who: str) -> str:
 
 def finish(context: Context) -> Work[tuple[str, ...]]:
     """Remove the files of committed erasures, remember them outside, empty the write-ahead log; what is not reached."""
+    left: builtins.list[str] = []
     for due in (yield from ask(Read(erasures.due))):
-        yield from ask(Call(lambda due=due: _remove(context, due.files)))  # type: ignore[misc]
+        left += yield from ask(Call(lambda due=due: _remove(context, due.files)))  # type: ignore[misc]
         yield from ask(Write(lambda tx, due=due: erasures.done(tx, due.id)))  # type: ignore[misc]
     if context.marks is None:
-        return ()
+        return tuple(left)
     known = yield from ask(Read(erasures.history))
     yield from ask(Call(lambda: remember(context.paths, known)))
-    remains = sorted(str(path) for path in context.paths.data.glob("before-restore-*"))
+    remains = left + sorted(str(path) for path in context.paths.data.glob("before-restore-*"))
     if context.database.dialect == "sqlite":
         file = Path(context.database.backend.facts()["path"])
         if not (yield from ask(Call(lambda: copying.fold(file)))):
@@ -119,18 +137,26 @@ def at_opening(context: Context) -> None:
     if gate_of(database).flag() is not None or database.read(lockdown.current).result() is not None:
         return
     for due in database.read(erasures.due).result():
-        _remove(context, due.files)
+        try:
+            _remove(context, due.files)
+        except HoldfastError as error:
+            if not any(map(persons.is_target, due.files)):
+                raise
+            _log.warning("an erasure in what services store is still to be done: %s", error)
+            continue
         database.write(lambda tx, due=due: erasures.done(tx, due.id), ungated=True).result()  # type: ignore[misc]
 
 
-def _remove(context: Context, names: Iterable[str]) -> None:
-    """Remove files for good, and write anew what other DBOMs of these battles have under their names."""
-    paths = [context.paths.data / name for name in names]
+def _remove(context: Context, names: tuple[str, ...]) -> builtins.list[str]:
+    """Remove what is due for good, and write anew what other DBOMs have under names of files; what was not reached."""
+    left = [each for name in names if persons.is_target(name) for each in persons.erase(context, name)]
+    paths = [context.paths.data / name for name in names if not persons.is_target(name)]
     with disk.translated(context.paths.data):
         for path in paths:
             disk.shred(path)
     for ns, battle_id in dict.fromkeys(each for path in paths for each in dbomfiles.owners(context.paths.dboms, path)):
         battles.file(context, ns, battle_id)
+    return left
 
 
 # --- erasures on their way into a restored store ------------------------------------------------------------------
@@ -168,17 +194,27 @@ def _parse(line: dict[str, object]) -> Erasure:
     if not isinstance(handles, builtins.list):
         raise TypeError("leaf_ids is no list")
     key, kind, target, who, moment = (str(line[name]) for name in ("id", "kind", "target", "who", "erased_at"))
-    return Erasure(key, kind, target, who, len(handles), tuple(map(str, handles)), moment)
+    count = line.get("count", len(handles))
+    if not isinstance(count, int):
+        raise TypeError("count is no number")
+    return Erasure(key, kind, target, who, count, tuple(map(str, handles)), moment)
 
 
 def reapply(tx: Tx, known: Iterable[Erasure]) -> builtins.list[Erasure]:
     """Erase again what was erased after the state in this database; gives what that did."""
     made = []
     for each in known:
-        again = _subject(tx, each.target, who=each.who) if each.kind == "subject" else _again(tx, each)
+        again = _subject_again(tx, each) if each.kind == "subject" else _again(tx, each)
         if again is not None:
             made.append(again)
     return made
+
+
+def _subject_again(tx: Tx, known: Erasure) -> Erasure | None:
+    """A subject of the kernel, or a label of services, which goes at the next opening."""
+    if not persons.is_target(known.target):
+        return _subject(tx, known.target, who=known.who)
+    return None if erasures.known(tx, known.target) else _served(tx, known.target, known.count, who=known.who)
 
 
 def _again(tx: Tx, known: Erasure) -> Erasure | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from holdfast.config import Paths
 from holdfast.content import disk, sealing
-from holdfast.db import MEMORY, open_database
+from holdfast.db import MEMORY, Database, open_database
 from holdfast.db.sqlite import copying
 from holdfast.errors import BusyError, HoldfastError, InvalidInputError, MissingExtraError, NotFoundError
 from holdfast.evidence import erasures as erased
@@ -27,7 +27,7 @@ from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.backup import Ceremony, Restored
 from holdfast.model.erasure import Erasure
-from holdfast.upkeep import catalogue, erase, logcheck, manifest, staging, swap
+from holdfast.upkeep import catalogue, erase, logcheck, manifest, persons, staging, swap
 from holdfast.upkeep.catalogue import KERNEL
 from holdfast.upkeep.ceremony import Current, Held, Staged, hold
 from holdfast.upkeep.staging import DATABASES, FOLDERS, Opened, Wanted
@@ -91,9 +91,7 @@ def _into_files(paths: Paths, source: Path, backup: Opened | None, wanted: Wante
             staging.check_rows(database)
         keys = _keys(paths, folder)
         held = hold(database, keys, staged, current=current, known=_known(paths, current, wanted))
-        _remove(folder, held.erasures)
-        for each in held.erasures:
-            database.write(lambda tx, each=each: erased.done(tx, each.id), ungated=True).result()  # type: ignore[misc]
+        _remove(database, folder, held.erasures)
     finally:
         database.close()
     copying.flatten(folder / KERNEL)
@@ -148,9 +146,7 @@ def _into_server(paths: Paths, url: str, source: Path, backup: Opened, wanted: W
         staged = database.read(lambda tx: staging.judge(logcheck.parts(tx), backup, current, wanted)).result()
         keys = _keys(paths, folder)
         held = hold(database, keys, staged, current=current, known=_known(paths, current, wanted))
-        _remove(folder, held.erasures)
-        for each in held.erasures:
-            database.write(lambda tx, each=each: erased.done(tx, each.id), ungated=True).result()  # type: ignore[misc]
+        _remove(database, folder, held.erasures)
         database.close()
         aside = _aside(paths, held.ceremony)
         schema = aside.lower().replace("-", "_")
@@ -181,10 +177,14 @@ def _known(paths: Paths, current: Current, wanted: Wanted) -> list[Erasure]:
     return list({each.id: each for each in known}.values())
 
 
-def _remove(folder: Path, made: list[Erasure]) -> None:
+def _remove(database: Database, folder: Path, made: list[Erasure]) -> None:
+    """Remove the files of erasures that were made again; a label of services goes when the store is opened."""
+    now = [each for each in made if not persons.is_target(each.target)]
     with disk.translated(folder):
-        for name in {name for each in made for name in each.files}:
+        for name in {name for each in now for name in each.files}:
             disk.shred(folder / name)
+    for each in now:
+        database.write(lambda tx, each=each: erased.done(tx, each.id), ungated=True).result()  # type: ignore[misc]
 
 
 def _aside(paths: Paths, ceremony: Ceremony) -> str:

@@ -13,7 +13,7 @@ from holdfast.db.clock import Clock, Ids, Random
 from holdfast.db.postgres.wire import Wire
 from holdfast.db.sql import Dialect, Query, sql_postgres, statements
 from holdfast.db.topics import short
-from holdfast.db.tx import WAKE, Answer, Row, Tx
+from holdfast.db.tx import WAKE, Answer, Refusal, Row, Tx
 from holdfast.errors import (
     BusyError,
     ConfigError,
@@ -45,6 +45,10 @@ class PostgresTx(Tx):
     def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
         """See Tx."""
         self.wire.send(query, params, expect)
+
+    def guard(self, query: Query, refusal: Refusal, /, **params: Any) -> None:
+        """See Tx."""
+        self.wire.send(query, params, 1, refusal)
 
     def count(self, query: Query, /, **params: Any) -> int:
         """See Tx."""

@@ -9,7 +9,7 @@ from psycopg import Error, pq
 
 from holdfast.db.postgres.text import dump, loader
 from holdfast.db.sql import Query
-from holdfast.db.tx import Row
+from holdfast.db.tx import Refusal, Row
 from holdfast.errors import (
     BusyError,
     ConfigError,
@@ -60,6 +60,7 @@ class _Slot(NamedTuple):
     expect: int | None
     prepares: int | None
     op: int
+    refusal: Refusal = ExpectationError
 
 
 class Wire:
@@ -110,7 +111,13 @@ class Wire:
             slot.op == self.op and slot.query is not None and slot.query.kind != "read" for slot in self._slots
         )
 
-    def send(self, query: Query, params: Mapping[str, Any], expect: int | None = None) -> None:
+    def send(
+        self,
+        query: Query,
+        params: Mapping[str, Any],
+        expect: int | None = None,
+        refusal: Refusal = ExpectationError,
+    ) -> None:
         """Queue a statement, prepared at its first use on this connection."""
         name = b"q%d" % query.number
         values, formats = [], []
@@ -126,7 +133,7 @@ class Wire:
             self._pg.send_query_prepared(name, values, formats)
         except Error as error:
             raise self._lost(error) from error
-        self._slots.append(_Slot(query, expect, None, self.op))
+        self._slots.append(_Slot(query, expect, None, self.op, refusal))
 
     def ask(self, query: Query, params: Mapping[str, Any]) -> None:
         """Queue a statement that is not ours; it is not prepared, and what it changed in settings is undone."""
@@ -208,7 +215,7 @@ class Wire:
         if slot.op == self.op and query.kind != "read":
             self.wrote += self.touched if query.kind == "write" else 1
         if slot.expect is not None and self.touched != slot.expect:
-            return [], ExpectationError(f"{query} touched {self.touched} rows, expected {slot.expect}")
+            return [], slot.refusal(f"{query} touched {self.touched} rows, expected {slot.expect}")
         if not result.ntuples:
             return [], None
         loaders = self._loaders.get(query.number) if query.number >= 0 else None

@@ -11,7 +11,7 @@ import apsw.sqlite_extra
 from holdfast.db.clock import Clock, Random
 from holdfast.db.sql import Dialect, Query, kind_of, numbered, statements
 from holdfast.db.sqlite.guard import allows, lays_a_trap
-from holdfast.db.tx import Answer, Row, Tx
+from holdfast.db.tx import Answer, Refusal, Row, Tx
 from holdfast.errors import (
     BusyError,
     ConstraintError,
@@ -97,6 +97,12 @@ class SqliteTx(Tx):
                 self.schema_touched = True
         elif self._changes() != expect:
             raise self._break(ExpectationError(f"{query} touched {self._changes()} rows, expected {expect}"))
+
+    def guard(self, query: Query, refusal: Refusal, /, **params: Any) -> None:
+        """See Tx."""
+        self.execute(query, **params)
+        if self._changes() != 1:
+            raise self._break(refusal(f"{query} touched {self._changes()} rows, expected 1"))
 
     def count(self, query: Query, /, **params: Any) -> int:
         """See Tx."""

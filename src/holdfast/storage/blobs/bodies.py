@@ -5,8 +5,8 @@ Rules:
 - A temporary file is for the owner only, and gone when its spool is dropped, however the work ended.
 """
 
+import io
 import os
-import tempfile
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from holdfast.content import disk
-from holdfast.db.clock import system_clock
+from holdfast.db.clock import system_clock, system_random
 from holdfast.errors import InvalidInputError
 
 PIECE: Final = 1 << 20
 SPARE: Final = ".holdfast-blob-"
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL
 
 Data = bytes | bytearray | memoryview
 Chunks = AsyncIterable[Data] | Iterable[Data] | IO[bytes]
@@ -28,27 +29,30 @@ Chunks = AsyncIterable[Data] | Iterable[Data] | IO[bytes]
 class Spool:
     """A temporary file that grows; `move` makes it another file, durably."""
 
-    def __init__(self, folder: Path) -> None:
-        self._moved, self._synced = True, False
+    def __init__(self, folder: str) -> None:
+        self._folder, self._moved, self._synced = folder, False, False
         with disk.translated(folder):
-            handle, path = _temporary(folder)
-        self.path, self._file, self._moved = Path(path), os.fdopen(handle, "w+b"), False
+            handle, self._path = _temporary(folder)
+        self._file = io.FileIO(handle, "r+")
 
     def write(self, data: Data) -> None:
         """Add bytes."""
-        with disk.translated(self.path):
-            self._file.write(data)
-        self._synced = False
+        with disk.translated(self._path):
+            self._write(data)
 
     def fill(self, data: Data) -> None:
         """Add bytes and make them durable."""
-        self.write(data)
-        with disk.translated(self.path):
+        with disk.translated(self._path):
+            self._write(data)
             self._sync()
+
+    def _write(self, data: Data) -> None:
+        self._synced, written = False, self._file.write(data)
+        while written < len(data):  # the system takes no more than 2 GiB at once, or less before a disk is full
+            written += self._file.write(memoryview(data)[written:])
 
     def _sync(self) -> None:
         if not self._synced:
-            self._file.flush()
             os.fsync(self._file.fileno())
             self._synced = True
 
@@ -57,30 +61,28 @@ class Spool:
         self._file.seek(0)
         return self._file
 
-    def move(self, target: Path) -> None:
-        """Be that file from now on, in the place of one that is there; what has moved or lost its name is copied."""
-        spool = self
+    def move(self, target: str) -> None:
+        """Be that file from now on, in the place of one that is there; what has lost its name is copied."""
         with disk.translated(target):
+            spool = self
             while not spool._rename(target):
                 spool = self._copy()
-            disk.sync_folder(target.parent)
+            disk.sync_folder(os.path.dirname(target))
 
-    def _rename(self, target: Path) -> bool:
-        if self._moved:
-            return False
+    def _rename(self, target: str) -> bool:
         self._sync()
         try:
-            os.utime(self.path)  # it is as old as its name: a sweep shall not take it for something left behind
-            os.replace(self.path, target)
+            os.utime(self._path)  # it is as old as its name: a sweep shall not take it for something left behind
+            os.replace(self._path, target)
         except FileNotFoundError:
-            if target.parent.is_dir():
+            if os.path.isdir(os.path.dirname(target)):
                 return False
             raise
-        self._moved = True
+        self._path, self._moved = target, True
         return True
 
     def _copy(self) -> "Spool":
-        copy, source = Spool(self.path.parent), self.source()
+        copy, source = Spool(self._folder), self.source()
         while piece := source.read(PIECE):
             copy.write(piece)
         return copy
@@ -92,19 +94,20 @@ class Spool:
         if not self._moved:
             self._moved = True
             with suppress(OSError):
-                self.path.unlink()
+                os.unlink(self._path)
 
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self.drop()
 
 
-def _temporary(folder: Path) -> tuple[int, str]:
+def _temporary(folder: str) -> tuple[int, str]:
+    path = f"{folder}/{SPARE}{system_random(8).hex()}"
     try:
-        return tempfile.mkstemp(prefix=SPARE, dir=folder)
+        return os.open(path, _NEW, 0o600), path
     except FileNotFoundError:
-        disk.make_folder(folder)
-        return tempfile.mkstemp(prefix=SPARE, dir=folder)
+        disk.make_folder(Path(folder))
+        return os.open(path, _NEW, 0o600), path
 
 
 def remove_spools(folder: Path, older_than_s: float) -> int:
@@ -171,12 +174,17 @@ class Intake:
         self._length += len(self._waiting[-1])
         return self._length > max(PIECE, self._inline)
 
+    @property
+    def size(self) -> int:
+        """How many bytes have come."""
+        return self._size + self._length
+
     def flush(self) -> None:
         """Write what has been gathered to the temporary file."""
         self._spool = self._spool or self._open()
-        for piece in self._waiting:
-            self._hash.update(piece)
-            self._spool.write(piece)
+        pieces = b"".join(self._waiting)
+        self._hash.update(pieces)
+        self._spool.write(pieces)
         self._size += self._length
         self._waiting, self._length = [], 0
 

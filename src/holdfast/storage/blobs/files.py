@@ -28,11 +28,11 @@ _ASIDE: Final = 8 << 20
 class Files:
     """A folder of files; see Place."""
 
-    kind, pins = "files", False
+    kind, pins, moves = "files", False, True
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root.expanduser()))
-        self._spools = self.root / ".tmp"
+        self._root, self._spools = str(self.root), f"{self.root}/.tmp"
 
     def take(self, data: Data) -> Body:
         """See Place. The bytes are hashed while they are written."""
@@ -52,7 +52,7 @@ class Files:
         """See Place."""
         assert body.spool is not None
         target = self._path(name)
-        if not target.parent.is_dir():
+        if not os.path.isdir(os.path.dirname(target)):
             self._make_buckets()
         body.spool.move(target)
         return name
@@ -71,7 +71,7 @@ class Files:
         """See Place."""
         path = self._path(address)
         try:
-            return path.open("rb")
+            return open(path, "rb")
         except FileNotFoundError:
             with disk.translated(self.root):
                 self.root.stat()  # an unmounted disk is no missing blob
@@ -84,7 +84,14 @@ class Files:
         """See Place."""
         path = self._path(address)
         with disk.translated(path), suppress(FileNotFoundError):
-            path.unlink()
+            os.unlink(path)
+
+    def erase(self, address: str) -> bool:
+        """See Place. What is overwritten is gone, but for what a copying file system keeps."""
+        path = self._path(address)
+        with disk.translated(path):
+            disk.shred(Path(path))
+        return True
 
     def listed(self, older_than_s: float) -> Iterator[list[str]]:
         """See Place."""
@@ -95,19 +102,19 @@ class Files:
 
     def tidy(self, older_than_s: float) -> int:
         """See Place."""
-        return remove_spools(self._spools, older_than_s)
+        return remove_spools(Path(self._spools), older_than_s)
 
     def where(self, address: str) -> str:
         """See Place."""
-        return str(self._path(address))
+        return self._path(address)
 
     def close(self) -> None:
         """See Place."""
 
-    def _path(self, address: str) -> Path:
+    def _path(self, address: str) -> str:
         if not _NAME.fullmatch(address):
             raise FormatError(f"no address of a blob: {address[:100]!r}", address=address[:100])
-        return self.root / address[:2] / address
+        return f"{self._root}/{address[:2]}/{address}"
 
 
 def _hashed_while(act: Callable[[], None], data: Data) -> str:

@@ -17,7 +17,7 @@ from holdfast.storage.blobs.bodies import Body, Data, Spool, remove_spools
 class Ipfs:
     """A node; see Place."""
 
-    kind, pins = "ipfs", True
+    kind, pins, moves = "ipfs", True, False
 
     def __init__(self, url: str, *, token: str | None = None, idle_s: float = 30.0, spools: Path | None = None) -> None:
         self._kubo = Kubo(url, token=token, idle_s=idle_s)
@@ -29,7 +29,7 @@ class Ipfs:
 
     def spool(self) -> Spool:
         """See Place."""
-        return Spool(self._spools)
+        return Spool(str(self._spools))
 
     def keep(self, body: Body, name: str) -> str:
         """See Place. The address follows from the bytes; it is safe once it is pinned."""
@@ -47,6 +47,11 @@ class Ipfs:
     def remove(self, address: str) -> None:
         """See Place. The node forgets it when it next collects garbage."""
         self._kubo.unpin(address)
+
+    def erase(self, address: str) -> bool:
+        """See Place. Other nodes may have it, and nobody can call it back."""
+        self.remove(address)
+        return False
 
     def listed(self, older_than_s: float) -> Iterator[list[str]]:
         """See Place. What is ours is what the database says."""

@@ -27,6 +27,9 @@ class Place(Protocol):
     pins: bool
     """Whether it cannot list what is ours: then an address is entered first and pinned after."""
 
+    moves: bool
+    """Whether bytes that are there can take another name at once: then they are kept before equal ones are sought."""
+
     def take(self, data: Data) -> Body:
         """Count and hash bytes that are all there; hold what `keep` needs."""
         ...
@@ -49,6 +52,10 @@ class Place(Protocol):
 
     def remove(self, address: str) -> None:
         """Remove the bytes of an address; nothing happens where there are none."""
+        ...
+
+    def erase(self, address: str) -> bool:
+        """The same so that nobody reads them again; whether that was in its power."""
         ...
 
     def listed(self, older_than_s: float) -> Iterator[Sequence[str]]:

@@ -53,6 +53,24 @@ def _remove_bytes(shelf: Shelf, doomed: Object) -> Work[bool]:
     return True
 
 
+def finish(shelf: Shelf) -> Work[list[str]]:
+    """Remove the bytes of everything that is doomed, for good; where those lie that could not be."""
+    now = yield from ask(Read(lambda tx: tx.now))
+    stay: list[str] = []
+    after: Object = ("", "")
+    while left := (yield from ask(Read(partial(rows.left, before=now, after=after, limit=_PAGE)))):
+        for place, address in left:
+            try:
+                gone = yield from call(shelf.at(place).erase, address)
+            except HoldfastError:
+                stay.append(f"{place}:{address}")
+                continue
+            stay += [] if gone else [shelf.at(place).where(address)]
+            yield Write(partial(rows.forget, place=place, address=address))
+        after = left[-1]
+    return stay
+
+
 def sweep(shelf: Shelf, *, older_than_s: float = HOUR_S) -> Work[Swept]:
     """Remove bytes without a key and temporary files, as far as they are at least that old; what was removed."""
     values.number("older_than_s", older_than_s, least=0, most=_LONG_S)

@@ -66,33 +66,36 @@ def page(tx: Tx, after: str, limit: int) -> list[Found]:
 
 _HAS = sql("SELECT place, address FROM blobs WHERE key = :key AND address IS NOT NULL")
 _ENTER = sql(
-    "INSERT INTO blobs (key, size, sha256, content_type, place, address, put_at, data)"
-    " VALUES (:key, :size, :sha256, :content_type, :place, :address, :put_at, :data)"
+    "INSERT INTO blobs (key, size, sha256, content_type, place, address, put_at, data, subject)"
+    " VALUES (:key, :size, :sha256, :content_type, :place, :address, :put_at, :data, :subject)"
     " ON CONFLICT (key) DO UPDATE SET size = excluded.size, sha256 = excluded.sha256,"
     " content_type = excluded.content_type, place = excluded.place, address = excluded.address,"
-    " put_at = excluded.put_at, data = excluded.data"
+    " put_at = excluded.put_at, data = excluded.data, subject = excluded.subject"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Where the bytes of a row were put; `born` if that was an object already."""
+    """Where the bytes of a row were put; `born` if that was an object already, `sole` if no other may equal it."""
 
     place: str = DB
     address: str | None = None
     born: str | None = None
+    sole: bool = False
 
     def hold(self, tx: Tx, sha256: str) -> bool:
-        """Make sure that they stay; False if they are doomed."""
+        """Make sure that they stay; False if they are doomed, or not the only ones though they should be."""
         if self.address is None:
             return True
+        if self.sole and tx.one(_SHARED, sha256=sha256, place=self.place) is not None:
+            return False
         if self.born is None:
             return claim(tx, self.place, self.address, sha256) is not None
         return hold(tx, self.place, self.address, self.born)
 
 
-def enter(tx: Tx, key: str, body: Body, content_type: str | None, kept: Kept) -> Change:
-    """Write a key's row; nothing is changed if its bytes are doomed."""
+def enter(tx: Tx, key: str, body: Body, content_type: str | None, kept: Kept, *, subject: str | None = None) -> Change:
+    """Write a key's row, with the handle of its subject; nothing is changed if its bytes are not as they must be."""
     if not kept.hold(tx, body.sha256):
         return False, None
     before = tx.one(_HAS, key=key)
@@ -106,6 +109,7 @@ def enter(tx: Tx, key: str, body: Body, content_type: str | None, kept: Kept) ->
         address=kept.address,
         put_at=tx.now,
         data=body.data if kept.address is None else None,
+        subject=subject,
     )
     return True, _doomed(tx, before)
 
@@ -117,6 +121,17 @@ def delete(tx: Tx, key: str) -> Change:
     """Remove a key."""
     row = tx.one(_DELETE, key=key)
     return row is not None, _doomed(tx, row)
+
+
+_LABELLED = sql("SELECT key FROM blobs WHERE subject = :handle LIMIT :limit")
+
+
+def delete_labelled(tx: Tx, handle: str, limit: int) -> int:
+    """Remove keys of a subject and doom what they had; how many."""
+    found = tx.all(_LABELLED, handle=handle, limit=limit)
+    for (key,) in found:
+        delete(tx, key)
+    return len(found)
 
 
 def _doomed(tx: Tx, before: Row | None) -> Object | None:
@@ -137,7 +152,13 @@ _SHARED = sql(
 def name(tx: Tx, place: str, sha256: str) -> tuple[str, str | None]:
     """What an object with these bytes is called there already, and since when; else a name that was never used."""
     row = tx.one(_SHARED, sha256=sha256, place=place)
-    return (f"{sha256}-{mark(tx)}{tx.random(4).hex()}", None) if row is None else (row[0], row[1])
+    return (f"{sha256}-{endings(tx, 1)[0]}", None) if row is None else (row[0], row[1])
+
+
+def endings(tx: Tx, count: int) -> list[str]:
+    """What makes a hash a name that was never used: our mark, and digits by chance."""
+    ours = mark(tx)
+    return [f"{ours}{tx.random(4).hex()}" for _ in range(count)]
 
 
 _MARK = sql("SELECT mark FROM blob_facts WHERE one = 1")

@@ -28,7 +28,7 @@ _PATIENCE: Final = timedelta(seconds=30)
 class S3:
     """A bucket, or a part of one; see Place."""
 
-    kind, pins = "s3", False
+    kind, pins, moves = "s3", False, False
 
     def __init__(self, bucket: str, prefix: str = "", *, spools: Path | None = None, **config: Any) -> None:
         self._where = f"s3://{bucket}/{prefix.strip('/') + '/' if prefix else ''}"
@@ -51,7 +51,7 @@ class S3:
 
     def spool(self) -> Spool:
         """See Place."""
-        return Spool(self._spools)
+        return Spool(str(self._spools))
 
     def keep(self, body: Body, name: str) -> str:
         """See Place."""
@@ -83,6 +83,11 @@ class S3:
                 obstore.delete(self._store, _path(address))
         except FileNotFoundError:
             return
+
+    def erase(self, address: str) -> bool:
+        """See Place. A bucket that keeps versions keeps this one too, which is for its lifecycle rules to end."""
+        self.remove(address)
+        return True
 
     def listed(self, older_than_s: float) -> Iterator[list[str]]:
         """See Place."""

@@ -1,6 +1,7 @@
 """What a blob store holds: the places its bytes lie at, and what stays in the database."""
 
 import math
+from collections import deque
 from typing import Final
 
 from holdfast.errors import ConfigError
@@ -15,13 +16,15 @@ INLINE: Final = 32 << 10
 class Shelf:
     """New blobs that are too large for a row go to `place`; those at `others` are still found there.
 
-    Without a place everything stays in the database, as it must in memory.
+    Without a place everything stays in the database, as it must in memory. A shelf belongs to one database.
     """
 
     def __init__(self, place: Place | None = None, *others: Place, inline: int = INLINE) -> None:
         self.place = place
         self.inline: float = math.inf if place is None else inline
         self.places: dict[str, Place] = {each.kind: each for each in (place, *others) if each is not None}
+        self.endings: deque[str] = deque()
+        """What names of new objects shall end in: drawn many at a time."""
 
     def place_for(self, size: int) -> Place | None:
         """Where a new blob of that size goes; None for its row."""

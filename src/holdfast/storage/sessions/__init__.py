@@ -40,8 +40,12 @@ def _start_session(
     flow_path: str | None = None,
     budget_level: str = "medium",
     metadata: Mapping[str, Any] | None = None,
+    subject: str | None = None,
 ) -> Work[CLISession]:
-    """Open a session and log `session_start`; its project is the one given, else that of the service."""
+    """Open a session and log `session_start`; its project is the one given, else that of the service.
+
+    It goes with its `subject`, and so does all that belongs to it.
+    """
     if project_path is not None:
         project = project_of(project_path)
     if project_hash is not None:
@@ -57,6 +61,7 @@ def _start_session(
             flow_path=flow_path,
             budget_level=budget_level,
             metadata=metadata,
+            subject=subject,
         )
     )
     return (yield from ask(opening))

@@ -13,7 +13,7 @@ from holdfast.model.sessions import (
     SessionTimeline,
     SessionType,
 )
-from holdfast.storage import values
+from holdfast.storage import labels, values
 from holdfast.storage.projects import NOWHERE, Project
 from holdfast.storage.sessions import parts, rows
 
@@ -23,8 +23,9 @@ _SOURCE: Final = "cli"
 
 _START = sql(
     "INSERT INTO cli_sessions (id, name, session_type, state, started_at, project_path, project_hash, flow_name,"
-    " flow_path, budget_level, tokens_used, metadata) VALUES (:id, :name, :session_type, 'active', :started_at,"
-    " :project_path, :project_hash, :flow_name, :flow_path, :budget_level, 0, :metadata) ON CONFLICT (id) DO NOTHING"
+    " flow_path, budget_level, tokens_used, metadata, subject) VALUES (:id, :name, :session_type, 'active',"
+    " :started_at, :project_path, :project_hash, :flow_name, :flow_path, :budget_level, 0, :metadata, :subject)"
+    " ON CONFLICT (id) DO NOTHING"
 )
 
 
@@ -38,15 +39,19 @@ def start(
     flow_path: str | None = None,
     budget_level: str = "medium",
     metadata: Mapping[str, Any] | None = None,
+    subject: str | None = None,
 ) -> CLISession:
-    """Open a session and log `session_start`."""
+    """Open a session and log `session_start`; it goes with its subject."""
     kind = values.one_of("session_type", SessionType, session_type)
     row: dict[str, Any] = {"name": values.name("name", name), "session_type": kind.value, "started_at": tx.now}
     row |= {"project_path": project.path, "project_hash": project.hash}
     row |= {"flow_name": values.maybe("flow_name", flow_name), "flow_path": values.maybe("flow_path", flow_path)}
     row |= {"budget_level": values.name("budget_level", budget_level)}
     known, id = values.facts("metadata", metadata), rows.short_id(tx, "cli")
-    while not tx.count(_START, **row, id=id, metadata=known):  # 48 random bits meet again once in a long while
+    whose = None if subject is None else labels.label(tx, subject)
+    while not tx.count(
+        _START, **row, id=id, metadata=known, subject=whose
+    ):  # 48 random bits meet again once in a long while
         id = rows.short_id(tx, "cli")
     _enter(tx, id, "session_start", f"Started {kind} session: {name}")
     state: dict[str, Any] = {"state": SessionState.ACTIVE.value, "ended_at": None, "tokens_used": 0}

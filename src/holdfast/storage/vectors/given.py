@@ -14,18 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import DimensionError, InvalidInputError
+from holdfast.model import jsontext
 
 MOST_RESULTS = 10_000
 LONGEST = 16_384
 _LONGEST_ID = 500
 _DEEPEST = 100
 _KEPT = np.dtype("<f4")
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_dumps = jsontext.encoder(ascii=False)
 
 
 def vector(given: Any, dimensions: int) -> bytes:
     """A vector as it is kept."""
     numbers = _numbers(given, dimensions)
+    if numbers.dtype == _KEPT and 0 < np.dot(numbers, numbers) < np.inf:  # the usual case, in one pass
+        return numbers.tobytes()
     if numbers.dtype != _KEPT:
         with np.errstate(over="ignore", under="ignore"):
             numbers = numbers.astype(_KEPT)
@@ -124,11 +127,11 @@ def _json(field: str, given: Any) -> str:
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
         raise InvalidInputError(f"{field} is an object with text keys", field=field)
     try:
-        text = _ENCODER.encode(dict(given))
+        text = _dumps(given if type(given) is dict else dict(given))
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{field} is no JSON: {error}", field=field) from error
-    if _deep(given):
+    if text.count("{") + text.count("[") > _DEEPEST and _deep(given):
         raise InvalidInputError(f"{field} is nested deeper than {_DEEPEST} levels", field=field)
     return text
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from holdfast.db import Call, Give, Read, Stream, Work, Write, ask
-from holdfast.errors import ConflictError, EmbeddingMismatchError
+from holdfast.db import Call, Give, Read, Stream, Tx, Work, Write, ask
 from holdfast.model.storage import SearchResult, StoredVector
 from holdfast.storage.vectors import embedding, given, rows
 from holdfast.storage.vectors.finding import Finder
@@ -40,9 +39,10 @@ def add(
     id: str,
     vector: Numbers,
     metadata: Mapping[str, Any] | None = None,
-) -> Work[None]:
+) -> Callable[[Tx], None]:
     """Keep a vector under an id, in the place of the one that was there; seen by the next search."""
-    yield from _put(opened, [_checked(opened, id, vector, metadata)])
+    checked, key = _checked(opened, id, vector, metadata), opened.facts.key
+    return lambda tx: rows.put(tx, checked, key=key)
 
 
 def add_many(opened: Opened, items: Iterable[Item]) -> Work[int]:
@@ -66,10 +66,7 @@ def _checked(opened: Opened, id: str, vector: Numbers, metadata: Mapping[str, An
 
 def _put(opened: Opened, vectors: list[Vector]) -> Work[None]:
     key = opened.facts.key
-    try:
-        yield Write(lambda tx: rows.put_all(tx, vectors, key=key))
-    except ConflictError as error:
-        raise EmbeddingMismatchError("the vectors kept here are of another model by now; open them again") from error
+    yield Write(lambda tx: rows.put_all(tx, vectors, key=key))
 
 
 def search(

@@ -142,11 +142,11 @@ def alone(tx: Tx) -> None:
         tx.all(_ALONE)
 
 
-# A key that is not the present one leaves no stamp, which no row may lack; on PostgreSQL there is no row at all.
+# With a key that is not the present one there is no row at all.
 _PUT = sql(
-    "INSERT INTO vectors (change, id, stamp, vector, metadata) VALUES"
-    " (coalesce((SELECT max(change) FROM vectors), 0) + 1, :id, (SELECT :stamp FROM vector_facts WHERE key = :key),"
-    " :vector, :metadata)"
+    "INSERT INTO vectors (change, id, stamp, vector, metadata)"
+    " SELECT coalesce((SELECT max(change) FROM vectors), 0) + 1, :id, :stamp, :vector, :metadata"
+    " FROM vector_facts WHERE key = :key"
     " ON CONFLICT (id) DO UPDATE SET change = excluded.change, stamp = excluded.stamp, vector = excluded.vector,"
     " metadata = excluded.metadata",
     postgres="INSERT INTO vectors (change, id, stamp, vector, metadata)"
@@ -164,18 +164,29 @@ _UNSAY = sql("DELETE FROM embedding_metadata WHERE source_id = :id")
 
 
 def put_all(tx: Tx, vectors: Iterable[Vector], *, key: str) -> None:
-    """Keep vectors, in the place of those that had their ids; a ConflictError if the key is not the present one."""
+    """Keep vectors, in the place of those that had their ids; refused if the key is not the present one."""
     _beside(tx)
     for vector in vectors:
         _put(tx, vector, key)
 
 
+def put(tx: Tx, vector: Vector, *, key: str) -> None:
+    """Keep a vector, in the place of the one that had its id; refused if the key is not the present one."""
+    _beside(tx)
+    _put(tx, vector, key)
+
+
 def _put(tx: Tx, vector: Vector, key: str) -> None:
-    tx.execute(_PUT, id=vector.id, stamp=stamp(tx), vector=vector.vector, metadata=vector.metadata, key=key, expect=1)
-    if vector.content is None:
-        tx.execute(_UNSAY, id=vector.id)
+    id, data, metadata, content = vector
+    tx.guard(_PUT, _past, id=id, stamp=stamp(tx), vector=data, metadata=metadata, key=key)
+    if content is None:
+        tx.execute(_UNSAY, id=id)
     else:
-        tx.execute(_SAY, id=vector.id, now=tx.now, content=vector.content, key=key, expect=1)
+        tx.guard(_SAY, _past, id=id, now=tx.now, content=content, key=key)
+
+
+def _past(_: str) -> EmbeddingMismatchError:
+    return EmbeddingMismatchError("the vectors kept here are of another model by now; open them again")
 
 
 def stamp(tx: Tx) -> int:

@@ -1,6 +1,6 @@
 """`Vectors`: the verbs of a vector store, the same on both faces."""
 
-from holdfast.faces import Face, Noun, RunsWith, StreamsWith
+from holdfast.faces import Face, Noun, RunsWith, StreamsWith, WritesWith
 from holdfast.storage.vectors import operations
 from holdfast.storage.vectors.operations import Opened
 
@@ -8,9 +8,9 @@ from holdfast.storage.vectors.operations import Opened
 class Vectors(Noun[Face]):
     """Vectors by id, found by nearness."""
 
-    add = RunsWith(operations.add)
+    add = WritesWith(operations.add)
     add_many = RunsWith(operations.add_many)
-    upsert = RunsWith(operations.add)
+    upsert = WritesWith(operations.add)
     search = RunsWith(operations.search)
     delete = RunsWith(operations.delete)
     count = RunsWith(operations.count)

@@ -33,8 +33,10 @@ CREATE TABLE blobs (
   address text,
   put_at timestamp with time zone NOT NULL,
   data bytea,
+  subject text,
   CONSTRAINT blobs_pkey PRIMARY KEY (key),
-  CONSTRAINT blobs_place_address_fkey FOREIGN KEY (place, address) REFERENCES blob_objects(place, address)
+  CONSTRAINT blobs_place_address_fkey FOREIGN KEY (place, address) REFERENCES blob_objects(place, address),
+  CONSTRAINT blobs_subject_fkey FOREIGN KEY (subject) REFERENCES service_subjects(handle)
 );
 
 CREATE TABLE cli_session_agents (
@@ -92,7 +94,9 @@ CREATE TABLE cli_sessions (
   budget_level text DEFAULT 'medium'::text,
   tokens_used bigint DEFAULT 0,
   metadata text DEFAULT '{}'::text,
-  CONSTRAINT cli_sessions_pkey PRIMARY KEY (id)
+  subject text,
+  CONSTRAINT cli_sessions_pkey PRIMARY KEY (id),
+  CONSTRAINT cli_sessions_subject_fkey FOREIGN KEY (subject) REFERENCES service_subjects(handle)
 );
 
 CREATE TABLE commit_marks (
@@ -227,6 +231,14 @@ CREATE TABLE self_grow_rollback_tokens (
   CONSTRAINT self_grow_rollback_tokens_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE service_subjects (
+  handle text NOT NULL,
+  name_hash text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT service_subjects_name_hash_key UNIQUE (name_hash),
+  CONSTRAINT service_subjects_pkey PRIMARY KEY (handle)
+);
+
 CREATE TABLE shapes (
   id text NOT NULL,
   shape_type text NOT NULL,
@@ -238,6 +250,13 @@ CREATE TABLE shapes (
   observed_at text NOT NULL,
   embedding_status text DEFAULT 'none'::text,
   CONSTRAINT shapes_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE subject_facts (
+  one integer NOT NULL,
+  secret text NOT NULL,
+  CONSTRAINT subject_facts_one_check CHECK ((one = 1)),
+  CONSTRAINT subject_facts_pkey PRIMARY KEY (one)
 );
 
 CREATE TABLE upkeep (
@@ -282,10 +301,11 @@ CREATE TABLE vectors (
 CREATE UNIQUE INDEX agent_state_pkey ON membrane.agent_state USING btree (agent_id);
 CREATE UNIQUE INDEX blob_facts_pkey ON membrane.blob_facts USING btree (one);
 CREATE INDEX blob_objects_doomed ON membrane.blob_objects USING btree (doomed_at) WHERE (doomed_at IS NOT NULL);
+CREATE INDEX blob_objects_equal ON membrane.blob_objects USING btree (sha256, place, address);
 CREATE UNIQUE INDEX blob_objects_pkey ON membrane.blob_objects USING btree (place, address);
-CREATE INDEX blob_objects_sha256 ON membrane.blob_objects USING btree (sha256);
 CREATE INDEX blobs_object ON membrane.blobs USING btree (place, address) WHERE (address IS NOT NULL);
 CREATE UNIQUE INDEX blobs_pkey ON membrane.blobs USING btree (key);
+CREATE INDEX blobs_subject ON membrane.blobs USING btree (subject) WHERE (subject IS NOT NULL);
 CREATE UNIQUE INDEX cli_session_agents_pkey ON membrane.cli_session_agents USING btree (id);
 CREATE INDEX cli_session_agents_session ON membrane.cli_session_agents USING btree (session_id);
 CREATE UNIQUE INDEX cli_session_artifacts_pkey ON membrane.cli_session_artifacts USING btree (id);
@@ -296,6 +316,7 @@ CREATE UNIQUE INDEX cli_sessions_pkey ON membrane.cli_sessions USING btree (id);
 CREATE INDEX cli_sessions_project ON membrane.cli_sessions USING btree (project_hash, started_at);
 CREATE INDEX cli_sessions_started ON membrane.cli_sessions USING btree (started_at);
 CREATE INDEX cli_sessions_state ON membrane.cli_sessions USING btree (state, started_at);
+CREATE INDEX cli_sessions_subject ON membrane.cli_sessions USING btree (subject) WHERE (subject IS NOT NULL);
 CREATE UNIQUE INDEX commit_marks_pkey ON membrane.commit_marks USING btree (worker);
 CREATE INDEX dreams_dreamed ON membrane.dreams USING btree (dreamed_at);
 CREATE UNIQUE INDEX dreams_pkey ON membrane.dreams USING btree (id);
@@ -318,9 +339,12 @@ CREATE INDEX self_grow_proposals_status ON membrane.self_grow_proposals USING bt
 CREATE INDEX self_grow_rollback_tokens_expires ON membrane.self_grow_rollback_tokens USING btree (expires_at);
 CREATE INDEX self_grow_rollback_tokens_handle ON membrane.self_grow_rollback_tokens USING btree (handle);
 CREATE UNIQUE INDEX self_grow_rollback_tokens_pkey ON membrane.self_grow_rollback_tokens USING btree (id);
+CREATE UNIQUE INDEX service_subjects_name_hash_key ON membrane.service_subjects USING btree (name_hash);
+CREATE UNIQUE INDEX service_subjects_pkey ON membrane.service_subjects USING btree (handle);
 CREATE INDEX shapes_observed ON membrane.shapes USING btree (observed_at);
 CREATE UNIQUE INDEX shapes_pkey ON membrane.shapes USING btree (id);
 CREATE INDEX shapes_project ON membrane.shapes USING btree (project_hash, observed_at);
+CREATE UNIQUE INDEX subject_facts_pkey ON membrane.subject_facts USING btree (one);
 CREATE UNIQUE INDEX upkeep_pkey ON membrane.upkeep USING btree (duty);
 CREATE UNIQUE INDEX vector_facts_pkey ON membrane.vector_facts USING btree (one);
 CREATE UNIQUE INDEX vector_moves_pkey ON membrane.vector_moves USING btree (id);

@@ -23,7 +23,7 @@ CREATE TABLE blob_objects (
 
 CREATE INDEX blob_objects_doomed ON blob_objects (doomed_at) WHERE doomed_at IS NOT NULL;
 
-CREATE INDEX blob_objects_sha256 ON blob_objects (sha256);
+CREATE INDEX blob_objects_equal ON blob_objects (sha256, place, address);
 
 CREATE TABLE blobs (
   key TEXT PRIMARY KEY,
@@ -34,11 +34,13 @@ CREATE TABLE blobs (
   place TEXT NOT NULL,
   address TEXT,
   put_at TEXT NOT NULL,
-  data BLOB,
+  data BLOB, subject TEXT REFERENCES service_subjects (handle),
   FOREIGN KEY (place, address) REFERENCES blob_objects (place, address)
 );
 
 CREATE INDEX blobs_object ON blobs (place, address) WHERE address IS NOT NULL;
+
+CREATE INDEX blobs_subject ON blobs (subject) WHERE subject IS NOT NULL;
 
 CREATE TABLE cli_session_agents (
   id TEXT PRIMARY KEY,
@@ -95,13 +97,15 @@ CREATE TABLE cli_sessions (
   budget_level TEXT DEFAULT 'medium',
   tokens_used INTEGER DEFAULT 0,
   metadata TEXT DEFAULT '{}'
-);
+, subject TEXT REFERENCES service_subjects (handle));
 
 CREATE INDEX cli_sessions_project ON cli_sessions (project_hash, started_at);
 
 CREATE INDEX cli_sessions_started ON cli_sessions (started_at);
 
 CREATE INDEX cli_sessions_state ON cli_sessions (state, started_at);
+
+CREATE INDEX cli_sessions_subject ON cli_sessions (subject) WHERE subject IS NOT NULL;
 
 CREATE TABLE dreams (
   id TEXT PRIMARY KEY,
@@ -224,6 +228,12 @@ CREATE INDEX self_grow_rollback_tokens_expires ON self_grow_rollback_tokens (exp
 
 CREATE INDEX self_grow_rollback_tokens_handle ON self_grow_rollback_tokens (handle);
 
+CREATE TABLE service_subjects (
+  handle TEXT PRIMARY KEY,
+  name_hash TEXT NOT NULL UNIQUE,
+  created_at TEXT NOT NULL
+);
+
 CREATE TABLE shapes (
   id TEXT PRIMARY KEY,
   shape_type TEXT NOT NULL,
@@ -239,6 +249,11 @@ CREATE TABLE shapes (
 CREATE INDEX shapes_observed ON shapes (observed_at);
 
 CREATE INDEX shapes_project ON shapes (project_hash, observed_at);
+
+CREATE TABLE subject_facts (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  secret TEXT NOT NULL
+);
 
 CREATE TABLE upkeep (
   duty TEXT PRIMARY KEY,

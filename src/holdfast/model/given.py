@@ -1,0 +1,41 @@
+"""What every domain is given: names, numbers, sizes of pages. What is refused is refused before anything is written."""
+
+import sys
+from math import inf
+from typing import Any, Final
+
+from holdfast.errors import InvalidInputError
+
+MOST_PAGE: Final = 1_000
+_LONGEST_NAME: Final = 500
+_SHOWN: Final = 100
+
+
+def name(what: str, text: Any) -> str:
+    """A name somebody chose: not empty, not endless, no control characters."""
+    if not isinstance(text, str) or not text or len(text) > _LONGEST_NAME or not text.isprintable():
+        said = f"{what} must be a printable text of 1 to {_LONGEST_NAME} characters"
+        raise InvalidInputError(said, field=what, value=_shown(text))
+    return text
+
+
+def number(what: str, value: Any, *, least: float = -inf, most: float = sys.float_info.max) -> float:
+    """A finite number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        bounds = "" if least == -inf else f" of at least {least:g}"
+        if bounds and most != sys.float_info.max:
+            bounds = f" from {least:g} to {most:g}"
+        raise InvalidInputError(f"{what} is a finite number{bounds}", field=what, value=_shown(value))
+    return float(value)
+
+
+def limited(limit: Any) -> int:
+    """The size of a page."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_PAGE:
+        raise InvalidInputError(f"a page has 1 to {MOST_PAGE} rows", field="limit", value=_shown(limit))
+    return limit
+
+
+def _shown(value: Any) -> str:
+    """As much of it as an error can carry."""
+    return str(value)[:_SHOWN]
