@@ -41,6 +41,9 @@ def put(
     child: Annotated[
         builtins.list[str] | None, typer.Option("--child", help="An object below it; may be repeated.")
     ] = None,
+    subject: Annotated[
+        str | None, typer.Option("--subject", help="The person whose it is: sealed, and gone when they are erased.")
+    ] = None,
     expected_version: Annotated[
         int | None, typer.Option("--expected-version", help="Only over this version; 0: only if there is none.")
     ] = None,
@@ -57,6 +60,7 @@ def put(
             meta=None if meta is None else parsed(meta, "meta", dict),
             parent=parent,
             children=child or [],
+            subject=subject,
             expected_version=expected_version,
             ns=ns,
         )

@@ -8,17 +8,19 @@ Rules:
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
-from holdfast.content import blocks
+from holdfast.content import blocks, sealing
 from holdfast.crypto import mst, mst_diff, mst_edit
 from holdfast.crypto.cid import CID
 from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdfast.db import Tx, sql
 from holdfast.errors import FormatError, InvalidInputError
-from holdfast.memory import records, refs, texts
-from holdfast.memory.records import META, OBJECT, Record
+from holdfast.memory import records, refs, seals, texts
+from holdfast.memory.records import META, OBJECT, Record, Sealed
 from holdfast.memory.refs import Ref
+from holdfast.memory.seals import Open
 
 MAIN: Final = "main"
 
@@ -38,13 +40,14 @@ def root(tx: Tx, ns: str) -> CID:
 
 def view(tx: Tx, top: CID) -> "View":
     """A tree of the store, to read from."""
-    return View(blocks.getter(tx), top)
+    return View(blocks.getter(tx), top, partial(sealing.open, tx))
 
 
 class View:
-    """A tree to read from, wherever its blocks are; the empty tree needs none."""
+    """A tree to read from, wherever its blocks are; the empty tree needs none. `open` unseals what is a subject's."""
 
-    def __init__(self, get: Get, top: CID) -> None:
+    def __init__(self, get: Get, top: CID, open: Open = seals.no_key) -> None:
+        self.open = open
         self.get, self.root = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid)), top
 
     def find(self, key: str) -> CID | None:
@@ -58,6 +61,17 @@ class View:
             raise FormatError("record: of another object than its key says", key=key, id=found.id)
         return found
 
+    def whole(self, record: Record) -> Record:
+        """The record as it was put: its content from its pieces, unsealed."""
+        return seals.opened(records.whole(record, self.get), self.open)
+
+    def holder(self, record: Record) -> str | None:
+        """Whose record it is, by handle; None where it is nobody's."""
+        if record.subject is not None or not records.is_sealed(record.content):
+            return record.subject
+        found = records.whole(record, self.get).content
+        return sealing.subject_of(found.envelope) if isinstance(found, Sealed) else None
+
     def meta(self, key: str) -> dict[str, Any]:
         """The volatile fields of an object, none where it has none."""
         cid = self.find(META + key)
@@ -66,7 +80,7 @@ class View:
         id, meta = records.decode_meta(blocks.held(self.get, cid))
         if records.key_of(id) != key:
             raise FormatError("record: volatile data of another object than its key says", key=key, id=id)
-        return meta
+        return seals.opened_meta(meta, self.open)
 
 
 class Edit(View):
@@ -75,7 +89,8 @@ class Edit(View):
     def __init__(self, tx: Tx, ns: str) -> None:
         self.ns = ns
         self.ref: Ref | None = refs.hold(tx, ref_name(ns))
-        super().__init__(blocks.getter(tx), EMPTY_ROOT if self.ref is None else self.ref.cid)
+        top = EMPTY_ROOT if self.ref is None else self.ref.cid
+        super().__init__(blocks.getter(tx), top, partial(sealing.open, tx))
         self.tx = tx
         self.changes: dict[str, CID | None] = {}
         self.blocks: dict[CID, bytes] = {}
@@ -86,19 +101,19 @@ class Edit(View):
         return self.changes[key] if key in self.changes else self.find(key)
 
     def put(self, record: Record) -> CID:
-        """Let an object be this record."""
-        made = records.encode(record)
+        """Let an object be this record, sealed if it is a subject's."""
+        made = records.encode(seals.close(self.tx, record))
         cid = next(reversed(made))
         self.blocks.update(made)
         self.known[cid] = record
         self.changes[OBJECT + records.key_of(record.id)] = cid
         return cid
 
-    def put_meta(self, id: str, meta: Mapping[str, Any]) -> None:
-        """Let these be an object's volatile fields."""
+    def put_meta(self, id: str, meta: Mapping[str, Any], subject: str | None = None) -> None:
+        """Let these be an object's volatile fields, sealed if it is a subject's."""
         key = META + records.key_of(id)
         if meta:
-            cid, data = records.encode_meta(id, meta)
+            cid, data = records.encode_meta(id, seals.close_meta(self.tx, meta, subject))
             self.blocks[cid] = data
             self.changes[key] = cid
         elif self.now(key) is not None:
@@ -131,6 +146,8 @@ class Edit(View):
                 gone.append({"ns": self.ns, "key": key, "cid": None, "version": 0, "at": self.tx.now})
                 continue
             record = self.known.get(cid) or self.record(cid, key)
+            if (handle := self.holder(record)) is not None:
+                sealing.mark(self.tx, handle, str(cid), "objects")
             parent = None if record.parent is None else records.key_of(record.parent)
             rows.append(
                 {

@@ -28,7 +28,9 @@ def words(text: str) -> Iterator[str]:
 
 
 def body(record: Record, get: Get) -> str:
-    """All words of a record's content and attributes, up to the bound."""
+    """All words of a record's content and attributes, up to the bound; none of what is sealed."""
+    if record.subject is not None or records.is_sealed(record.content):
+        return ""
     whole = records.whole(record, get)
     found: list[str] = []
     size = 0

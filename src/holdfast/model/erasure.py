@@ -1,6 +1,6 @@
 """What was erased."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -8,7 +8,8 @@ from typing import Any
 class Erasure:
     """One erasure: of a subject (`target` is its handle) or of a record (`target` is its table).
 
-    `remains` names older states kept aside on this disk, which the erasure did not reach.
+    `remains` names older states kept aside on this disk, which the erasure did not reach. `sealed` counts what can be
+    read no longer and stands as it is, because proofs need its bytes: versions of `objects`, and `values`.
     """
 
     id: str
@@ -20,6 +21,7 @@ class Erasure:
     erased_at: str
     files: tuple[str, ...] = ()
     remains: tuple[str, ...] = ()
+    sealed: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The erasure as every face prints it: names of files went with them."""
@@ -31,5 +33,6 @@ class Erasure:
             "count": self.count,
             "leaf_ids": list(self.leaf_ids),
             "erased_at": self.erased_at,
+            **({"sealed": dict(self.sealed)} if self.sealed else {}),
             **({"remains": list(self.remains)} if self.remains else {}),
         }

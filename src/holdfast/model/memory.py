@@ -52,6 +52,10 @@ class Object(Plain):
     meta: dict[str, Any]
     cid: str
     ns: str
+    subject: str | None = None
+    """The handle of the person whose it is; None where it is nobody's."""
+    hidden: str | None = None
+    """Why content, attributes and meta are not shown: `erased` with their subject, or `locked`, the key is not here."""
 
 
 @dataclass(frozen=True, slots=True)

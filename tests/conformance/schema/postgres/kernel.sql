@@ -533,6 +533,13 @@ CREATE TABLE schema_migrations (
   CONSTRAINT schema_migrations_pkey PRIMARY KEY (name)
 );
 
+CREATE TABLE sealed_blocks (
+  subject text NOT NULL,
+  cid text NOT NULL,
+  what text NOT NULL,
+  CONSTRAINT sealed_blocks_pkey PRIMARY KEY (subject, cid)
+);
+
 CREATE TABLE skill_approvals (
   id text NOT NULL,
   ns text NOT NULL,
@@ -689,6 +696,7 @@ CREATE UNIQUE INDEX resource_locks_pkey ON kernel.resource_locks USING btree (ns
 CREATE UNIQUE INDEX restores_pkey ON kernel.restores USING btree (n);
 CREATE UNIQUE INDEX saga_dirty_state_pkey ON kernel.saga_dirty_state USING btree (dfid);
 CREATE UNIQUE INDEX schema_migrations_pkey ON kernel.schema_migrations USING btree (name);
+CREATE UNIQUE INDEX sealed_blocks_pkey ON kernel.sealed_blocks USING btree (subject, cid);
 CREATE UNIQUE INDEX skill_approvals_ns_path_n_key ON kernel.skill_approvals USING btree (ns, path, n);
 CREATE UNIQUE INDEX skill_approvals_pkey ON kernel.skill_approvals USING btree (id);
 CREATE UNIQUE INDEX skill_lockdowns_ns_path_against_key ON kernel.skill_lockdowns USING btree (ns, path, against);

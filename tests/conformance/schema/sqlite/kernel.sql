@@ -548,6 +548,13 @@ CREATE TABLE saga_dirty_state (
 
 CREATE TABLE schema_migrations (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);
 
+CREATE TABLE sealed_blocks (
+  subject TEXT NOT NULL,
+  cid TEXT NOT NULL,
+  what TEXT NOT NULL,
+  PRIMARY KEY (subject, cid)
+);
+
 CREATE TABLE skill_approvals (
   id TEXT PRIMARY KEY,
   ns TEXT NOT NULL,
