@@ -5,6 +5,3 @@ CREATE TABLE sealed_blocks (
   what TEXT NOT NULL,
   PRIMARY KEY (subject, cid)
 );
-
--- Words of what was changed or deleted leave the search index at once, not with some later merge of its segments.
---sqlite:INSERT INTO object_search (object_search, rank) VALUES ('secure-delete', 1);
