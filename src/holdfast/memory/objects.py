@@ -20,7 +20,14 @@ from holdfast.content import sealing
 from holdfast.crypto import mst
 from holdfast.crypto.cid import CID
 from holdfast.db import Tx, sql
-from holdfast.errors import ErasedError, InvalidInputError, MergeConflictError, NotFoundError, StaleVersionError
+from holdfast.errors import (
+    ErasedError,
+    InvalidInputError,
+    MergeConflictError,
+    NotFoundError,
+    PrunedError,
+    StaleVersionError,
+)
 from holdfast.memory import commits, edits, records
 from holdfast.memory.edits import MAIN, Edit, View
 from holdfast.memory.records import MAX_INT, OBJECT, Record
@@ -304,7 +311,7 @@ class Family:
 
 
 _HISTORY = sql(
-    "SELECT n, version, cid, at FROM object_versions WHERE ns = :ns AND key = :key AND n < :before"
+    "SELECT n, version, cid, at, pruned_at FROM object_versions WHERE ns = :ns AND key = :key AND n < :before"
     " ORDER BY n DESC LIMIT :limit"
 )
 
@@ -324,6 +331,8 @@ def version(tx: Tx, id: str, n: int, *, ns: str = MAIN) -> Object:
     [found] = history(tx, id, before=n + 1, limit=1, ns=ns) or [None]
     if found is None or found.n != n or found.cid is None:
         raise NotFoundError(f"{id} has no version of that number", id=id, n=n)
+    if found.pruned_at is not None:
+        raise PrunedError(f"version {n} of {id} was pruned", id=id, n=n, pruned_at=found.pruned_at)
     view, cid = view_at(tx, None, ns), commits.parse(found.cid)
     return _shown(view.whole(view.record(cid, records.key_of(id))), cid, {}, ns)
 

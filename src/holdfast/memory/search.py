@@ -14,6 +14,7 @@ from typing import Final
 
 from holdfast.crypto import mst
 from holdfast.db import Tx, Work, Write, ask, sql
+from holdfast.db.sql import sql_sqlite
 from holdfast.errors import InvalidInputError
 from holdfast.memory import objects, texts
 from holdfast.memory.edits import MAIN, Edit
@@ -69,3 +70,27 @@ def _page(tx: Tx, after: str, ns: str) -> tuple[int, str | None]:
     ]
     tx.many(texts.PUT, rows)
     return len(page), rows[-1]["key"] if len(page) == _PAGE else None
+
+
+_SEGMENTS = sql_sqlite("SELECT count(DISTINCT segid) FROM object_search_idx")
+_MERGE = sql_sqlite("INSERT INTO object_search (object_search, rank) VALUES ('merge', :pages)")
+_PAGES: Final = 500
+
+
+def forget() -> Work[None]:
+    """Let words that no object has any more leave the index for good: SQLite keeps them until it merges, which is done.
+
+    A few pages a transaction, so that others get on; PostgreSQL's vacuum does the same by itself.
+    """
+    left = yield from ask(Write(lambda tx: _merge(tx, -_PAGES)))
+    tries = 0
+    while left > 1 and tries < _PAGES:
+        left, tries = (yield from ask(Write(lambda tx: _merge(tx, _PAGES)))), tries + 1
+
+
+def _merge(tx: Tx, pages: int) -> int:
+    if tx.dialect != "sqlite":
+        return 0
+    tx.execute(_MERGE, pages=pages)
+    [(count,)] = tx.all(_SEGMENTS)
+    return int(count)

@@ -74,6 +74,8 @@ class ObjectVersion(Value):
     version: int
     cid: str | None
     at: str
+    pruned_at: str | None = None
+    """When retention let its content go; None where it is there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -448,6 +448,7 @@ CREATE TABLE object_versions (
   cid text,
   version bigint NOT NULL,
   at timestamp with time zone NOT NULL,
+  pruned_at timestamp with time zone,
   CONSTRAINT object_versions_pkey PRIMARY KEY (ns, key, n)
 );
 
@@ -686,6 +687,7 @@ CREATE UNIQUE INDEX object_index_pkey ON kernel.object_index USING btree (ns, ke
 CREATE INDEX idx_object_text_body ON kernel.object_text USING gin (to_tsvector('simple'::regconfig, body));
 CREATE UNIQUE INDEX object_text_ns_key_key ON kernel.object_text USING btree (ns, key);
 CREATE UNIQUE INDEX object_text_pkey ON kernel.object_text USING btree (id);
+CREATE INDEX idx_object_versions_pruned ON kernel.object_versions USING btree (cid) WHERE (pruned_at IS NOT NULL);
 CREATE UNIQUE INDEX object_versions_pkey ON kernel.object_versions USING btree (ns, key, n);
 CREATE UNIQUE INDEX objects_pkey ON kernel.objects USING btree (h);
 CREATE UNIQUE INDEX prunings_pkey ON kernel.prunings USING btree (id);

@@ -473,9 +473,11 @@ CREATE TABLE object_versions (
   n INTEGER NOT NULL,
   cid TEXT,
   version INTEGER NOT NULL,
-  at TEXT NOT NULL,
+  at TEXT NOT NULL, pruned_at TEXT,
   PRIMARY KEY (ns, key, n)
 );
+
+CREATE INDEX idx_object_versions_pruned ON object_versions (cid) WHERE pruned_at IS NOT NULL;
 
 CREATE TABLE objects (
   h BLOB PRIMARY KEY NOT NULL,
