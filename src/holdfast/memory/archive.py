@@ -92,7 +92,7 @@ def push(
     made = yield from _made(context, snapshot, encrypt, history=True, ns=ns, progress=progress)
     if mode == "dag" and made.foreign:
         raise InvalidInputError(
-            "there is a link to what is not in this store (of a record, or to a snapshot that was pruned), so no node"
+            "a record, or a snapshot before one that was pruned, links to what is not in this store, so no node"
             " could have it all: push it as `file`",
             link=str(made.foreign),
         )

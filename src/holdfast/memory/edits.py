@@ -2,7 +2,7 @@
 
 Rules:
 - Every change goes through `Edit.finish`: new blocks, the tree's new root, the ref with its leaf, the history,
-  the index and the words of what changed are written in one transaction, or nothing is.
+  the index, the words and the vectors of what changed are written in one transaction, or nothing is.
 - The tree of a namespace holds `object/<key>` and `meta/<key>`; the same objects give the same root, however they came.
 - History, index and words follow from the records; reading an object goes through the tree, never through them.
 """
@@ -17,7 +17,7 @@ from holdfast.crypto.cid import CID
 from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdfast.db import Tx, sql
 from holdfast.errors import FormatError, InvalidInputError
-from holdfast.memory import records, refs, seals, texts
+from holdfast.memory import objectvectors, records, refs, seals, texts
 from holdfast.memory.records import META, OBJECT, Record, Sealed
 from holdfast.memory.refs import Ref
 from holdfast.memory.seals import Open
@@ -95,6 +95,7 @@ class Edit(View):
         self.changes: dict[str, CID | None] = {}
         self.blocks: dict[CID, bytes] = {}
         self.known: dict[CID, Record] = {}
+        self.metas: dict[CID, Mapping[str, Any]] = {}
 
     def now(self, key: str) -> CID | None:
         """What a key stands for, with what this edit has changed so far."""
@@ -115,6 +116,7 @@ class Edit(View):
         if meta:
             cid, data = records.encode_meta(id, seals.close_meta(self.tx, meta, subject))
             self.blocks[cid] = data
+            self.metas[cid] = meta if subject is None else {}
             self.changes[key] = cid
         elif self.now(key) is not None:
             self.changes[key] = None
@@ -136,6 +138,7 @@ class Edit(View):
         blocks.put(self.tx, {**self.blocks, **made.blocks})
         refs.move(self.tx, ref_name(self.ns), self.ref, made.root, ns=self.ns)
         self._write_history({key[len(OBJECT) :]: cid for key, cid in wanted.items() if key.startswith(OBJECT)})
+        self._write_vectors({key[len(META) :]: cid for key, cid in wanted.items() if key.startswith(META)})
         self.root, self.changes = made.root, {}
         return made.root
 
@@ -166,6 +169,29 @@ class Edit(View):
         self.tx.many(_UNINDEX, gone)
         self.tx.many(texts.PUT, rows)
         self.tx.many(texts.REMOVE, gone)
+
+    def _write_vectors(self, changed: Mapping[str, CID | None]) -> None:
+        rows, gone = [], []
+        for key, cid in changed.items():
+            found = None if cid is None else objectvectors.packed(self._volatile(cid))
+            place = {"ns": self.ns, "key": key}
+            if found is None:
+                gone.append(place)
+            else:
+                rows.append({**place, "cid": str(cid), **found._asdict()})
+        self.tx.many(objectvectors.PUT, rows)
+        self.tx.many(objectvectors.REMOVE, gone)
+
+    def index_vectors(self, keys: Iterable[str]) -> None:
+        """Write the vectors of objects anew, as the tree has them."""
+        self._write_vectors({key: self.find(META + key) for key in keys})
+
+    def _volatile(self, cid: CID) -> Mapping[str, Any]:
+        """Volatile fields that are in the open."""
+        if cid in self.metas:
+            return self.metas[cid]
+        meta = records.decode_meta(blocks.held(self.get, cid))[1]
+        return {} if isinstance(meta, Sealed) else meta
 
 
 # A deletion keeps the number of the version that went, so that versions go on from there.

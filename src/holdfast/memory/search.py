@@ -50,7 +50,7 @@ def search(tx: Tx, text: str, *, limit: int = 20, ns: str = MAIN) -> tuple[Objec
 
 
 def reindex(*, ns: str = MAIN) -> Work[int]:
-    """Write the words of every object anew, for a store that was made before there were any; how many objects."""
+    """Write words and vectors of every object anew, for a store that was made before there were any; how many."""
     count, after = 0, ""
     while True:
         done, last = yield from ask(Write(lambda tx: _page(tx, after, ns)))  # noqa: B023
@@ -69,6 +69,7 @@ def _page(tx: Tx, after: str, ns: str) -> tuple[int, str | None]:
         for key, cid in page
     ]
     tx.many(texts.PUT, rows)
+    edit.index_vectors([row["key"] for row in rows])
     return len(page), rows[-1]["key"] if len(page) == _PAGE else None
 
 

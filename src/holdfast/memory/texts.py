@@ -34,7 +34,7 @@ def body(record: Record, get: Get) -> str:
     whole = records.whole(record, get)
     found: list[str] = []
     size = 0
-    for text in _texts([whole.content, whole.attributes]):
+    for text in texts([whole.content, whole.attributes]):
         for word in words(text):
             size += len(word.encode()) + 1
             if size > MOST_BYTES:
@@ -43,10 +43,11 @@ def body(record: Record, get: Get) -> str:
     return " ".join(found)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a value, maps in the order of their keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
         # By name: a record that is read has its fields in another order than the one that was put.
         for item in (value[name] for name in sorted(value)) if isinstance(value, dict) else value:
-            yield from _texts(item)
+            yield from texts(item)

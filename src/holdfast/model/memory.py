@@ -67,6 +67,14 @@ class ObjectPage(Plain):
 
 
 @dataclass(frozen=True, slots=True)
+class Near(Plain):
+    """An object that was found by its vector; `distance` is one minus the cosine."""
+
+    object: Object
+    distance: float
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectVersion(Value):
     """One write of an object; `cid` is None where it was deleted."""
 

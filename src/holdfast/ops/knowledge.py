@@ -4,7 +4,7 @@ from typing import Generic
 
 from holdfast.content import values
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
-from holdfast.memory import archive, graph, image, lispfiles, objects, search, snapshots, tools
+from holdfast.memory import archive, graph, image, lispfiles, nearest, objects, search, snapshots, tools
 
 
 class Values(Noun[Face]):
@@ -32,6 +32,8 @@ class Objects(Noun[Face]):
     version = Reads(objects.version)
     reindex = Runs(search.reindex)
     search = Reads(search.search)
+    embed = RunsWith(nearest.embed)
+    nearest = RunsWith(nearest.nearest)
 
 
 class Graph(Noun[Face]):

@@ -441,6 +441,15 @@ CREATE TABLE object_text (
   CONSTRAINT object_text_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE object_vectors (
+  ns text NOT NULL,
+  key text NOT NULL,
+  cid text NOT NULL,
+  dimensions bigint NOT NULL,
+  vector bytea NOT NULL,
+  CONSTRAINT object_vectors_pkey PRIMARY KEY (ns, key)
+);
+
 CREATE TABLE object_versions (
   ns text NOT NULL,
   key text NOT NULL,
@@ -687,6 +696,8 @@ CREATE UNIQUE INDEX object_index_pkey ON kernel.object_index USING btree (ns, ke
 CREATE INDEX idx_object_text_body ON kernel.object_text USING gin (to_tsvector('simple'::regconfig, body));
 CREATE UNIQUE INDEX object_text_ns_key_key ON kernel.object_text USING btree (ns, key);
 CREATE UNIQUE INDEX object_text_pkey ON kernel.object_text USING btree (id);
+CREATE INDEX idx_object_vectors_dimensions ON kernel.object_vectors USING btree (ns, dimensions, key);
+CREATE UNIQUE INDEX object_vectors_pkey ON kernel.object_vectors USING btree (ns, key);
 CREATE INDEX idx_object_versions_pruned ON kernel.object_versions USING btree (cid) WHERE (pruned_at IS NOT NULL);
 CREATE UNIQUE INDEX object_versions_pkey ON kernel.object_versions USING btree (ns, key, n);
 CREATE UNIQUE INDEX objects_pkey ON kernel.objects USING btree (h);

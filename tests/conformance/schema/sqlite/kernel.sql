@@ -467,6 +467,17 @@ CREATE TABLE object_text (
   UNIQUE (ns, key)
 );
 
+CREATE TABLE object_vectors (
+  ns TEXT NOT NULL,
+  key TEXT NOT NULL,
+  cid TEXT NOT NULL,
+  dimensions INTEGER NOT NULL,
+  vector BLOB NOT NULL,
+  PRIMARY KEY (ns, key)
+);
+
+CREATE INDEX idx_object_vectors_dimensions ON object_vectors (ns, dimensions, key);
+
 CREATE TABLE object_versions (
   ns TEXT NOT NULL,
   key TEXT NOT NULL,
