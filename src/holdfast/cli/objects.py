@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from holdfast.cli import draw, draw_memory
 from holdfast.cli.bar import bar
@@ -132,10 +133,16 @@ def history(call: Call, id: ObjectId, limit: Limit = 100, ns: Namespace = "main"
         return {"versions": [each.to_dict() for each in store.objects.history(id, limit=limit, ns=ns)]}
 
 
+def _found(value: dict[str, Any]) -> Text:
+    """What was found, with its distance where there is one."""
+    near = ["distance"] if any("distance" in each for each in value["objects"]) else []
+    return draw.rows("objects", "id", "type", "content", "version", *near)(value)
+
+
 @command(
     app,
     example="holdfast objects search 'buy milk' --limit 5",
-    draw=draw.rows("objects", "id", "type", "content", "version", "distance"),
+    draw=_found,
 )
 def search(
     call: Call,

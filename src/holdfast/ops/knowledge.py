@@ -5,6 +5,7 @@ from typing import Generic
 from holdfast.content import values
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
 from holdfast.memory import archive, graph, image, lispfiles, nearest, objects, search, snapshots, tools
+from holdfast.upkeep import heartbeats
 
 
 class Values(Noun[Face]):
@@ -61,6 +62,7 @@ class Image(Noun[Face]):
     dump = RunsWith(image.dump)
     load = RunsWith(image.load)
     open = RunsWith(image.open)
+    beat = RunsWith(heartbeats.beat)
 
 
 class Archive(Noun[Face]):
