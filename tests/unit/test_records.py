@@ -12,9 +12,11 @@ from holdfast import errors
 from holdfast.crypto import cid as cids
 from holdfast.crypto import dagcbor
 from holdfast.crypto.mst_node import check_key
-from holdfast.memory import records
-from holdfast.memory.records import Record
+from holdfast.memory import commits, records
+from holdfast.memory.commits import Note
+from holdfast.memory.records import Record, Sealed
 from holdfast.model.memory import Tagged
+from tests.unit.crypto.blocks import mutants
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 LEAVES = (
@@ -164,6 +166,52 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for read in (records.decode, records.decode_meta):
         with pytest.raises(errors.FormatError):
             read(data)
+
+
+def read_record(data: bytes) -> bytes:
+    found = records.decode(data)
+    return data if isinstance(found.content, records.Pieces) else block(found)
+
+
+def read_meta(data: bytes) -> bytes:
+    return records.encode_meta(*records.decode_meta(data))[1]
+
+
+def read_note(data: bytes) -> bytes:
+    return commits.encode_note(*commits.decode_note(data))[1]
+
+
+def again(data: bytes) -> bytes | None:
+    """What reading and writing makes of a block; None where it is refused."""
+    for read in (read_record, read_meta, read_note):
+        try:
+            return read(data)
+        except errors.FormatError:
+            continue
+    return None
+
+
+def test_mutated_blocks_are_refused_or_say_one_thing_in_one_way() -> None:
+    """Records, sealed ones and ones in pieces, volatile fields, notes: what is read is written as the same bytes."""
+    envelope = b"HFS\x01" + bytes(range(60))
+    rich = {"$odd": 2**80, "f": 0.5, "v": [0.25, 1.5], "deep": [{"x": None, "l": cids.of(b"x")}], "b": b"\x00"}
+    seeds = [
+        block(made(content="text", attributes=rich)),
+        block(made(content=Tagged("symbol", b"KEYWORD:X"), children=("a", "b"), parent="p")),
+        block(made(content="x" * 300_000)),
+        block(made(content=Sealed(envelope))),
+        block(made(content=Sealed(envelope * 6_000))),
+        records.encode_meta("a", {"vector": [0.1, 0.2], "last_sync": 2**64})[1],
+        records.encode_meta("a", Sealed(envelope))[1],
+        commits.encode_note(cids.of(b"c"), Note("ada", "first", "why", cids.of(b"m")))[1],
+    ]
+    assert [again(seed) for seed in seeds] == seeds
+    outcomes = {"read": 0, "refused": 0}
+    for data in mutants(seeds):
+        found = again(data)
+        assert found in (None, data)
+        outcomes["refused" if found is None else "read"] += 1
+    assert min(outcomes.values()) > 300, outcomes
 
 
 # --- long content ------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """`holdfast image`: all that is known, in files that load in an instant."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,6 +34,13 @@ def dump(
     """Write what changed since the last image; takes a snapshot first if anything is in none."""
     with call.open() as store, bar() as tell:
         return store.image.dump(path, keep=keep, ns=ns, progress=tell)
+
+
+@command(app, example="holdfast image beat")
+def beat(call: Call) -> dict[str, Any]:
+    """Write images of every namespace that changed, where the settings say that it is time: for a timer."""
+    with call.open() as store, bar() as tell:
+        return {"images": [each.to_dict() for each in store.image.beat(progress=tell)]}
 
 
 @command(app, example="holdfast image load --verify lazy")

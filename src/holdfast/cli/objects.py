@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from holdfast.cli import draw, draw_memory
 from holdfast.cli.bar import bar
-from holdfast.cli.call import After, Call, Limit, Namespace, command, options
+from holdfast.cli.call import After, Call, Limit, Namespace, command, find_function, options
 from holdfast.cli.storage import parsed
 from holdfast.errors import InvalidInputError
 from holdfast.model.lisp import LispExported
@@ -24,6 +25,9 @@ app = typer.Typer(
 app.callback()(options)
 
 ObjectId = Annotated[str, typer.Argument(metavar="ID", help="The object's id.")]
+EmbedderName = Annotated[
+    str | None, typer.Option("--embedder", metavar="MODULE:FUNCTION", help="From a text to its vector.")
+]
 At = Annotated[str | None, typer.Option("--at", metavar="SNAPSHOT", help="As it was in this snapshot.")]
 
 
@@ -41,6 +45,9 @@ def put(
     child: Annotated[
         builtins.list[str] | None, typer.Option("--child", help="An object below it; may be repeated.")
     ] = None,
+    subject: Annotated[
+        str | None, typer.Option("--subject", help="The person whose it is: sealed, and gone when they are erased.")
+    ] = None,
     expected_version: Annotated[
         int | None, typer.Option("--expected-version", help="Only over this version; 0: only if there is none.")
     ] = None,
@@ -57,6 +64,7 @@ def put(
             meta=None if meta is None else parsed(meta, "meta", dict),
             parent=parent,
             children=child or [],
+            subject=subject,
             expected_version=expected_version,
             ns=ns,
         )
@@ -125,20 +133,56 @@ def history(call: Call, id: ObjectId, limit: Limit = 100, ns: Namespace = "main"
         return {"versions": [each.to_dict() for each in store.objects.history(id, limit=limit, ns=ns)]}
 
 
+def _found(value: dict[str, Any]) -> Text:
+    """What was found, with its distance where there is one."""
+    near = ["distance"] if any("distance" in each for each in value["objects"]) else []
+    return draw.rows("objects", "id", "type", "content", "version", *near)(value)
+
+
 @command(
     app,
     example="holdfast objects search 'buy milk' --limit 5",
-    draw=draw.rows("objects", "id", "type", "content", "version"),
+    draw=_found,
 )
 def search(
     call: Call,
-    text: Annotated[str, typer.Argument(metavar="WORDS", help="Words that an object must have, all of them.")],
+    *,
+    text: Annotated[
+        str | None, typer.Argument(metavar="WORDS", help="Words that an object must have, all of them.")
+    ] = None,
+    like: Annotated[str | None, typer.Option("--like", metavar="TEXT", help="What is nearest to this text.")] = None,
+    near: Annotated[str | None, typer.Option("--near", metavar="ID", help="What is nearest to this object.")] = None,
+    vector: Annotated[
+        str | None, typer.Option("--vector", metavar="JSON", help="What is nearest to this vector.")
+    ] = None,
+    embedder: EmbedderName = None,
     limit: Limit = 20,
     ns: Namespace = "main",
 ) -> dict[str, Any]:
-    """Find objects by the words in their content and attributes, the best first."""
+    """Find objects by words, the best first, or by their vectors (--like, --near, --vector), the nearest first."""
+    given = sum(each is not None for each in (text, like, near, vector))
+    if given != 1:
+        raise InvalidInputError("say what to look for: words, --like, --near or --vector, one of them")
     with call.open() as store:
-        return {"objects": [each.to_dict() for each in store.objects.search(text, limit=limit, ns=ns)]}
+        if text is not None:
+            return {"objects": [each.to_dict() for each in store.objects.search(text, limit=limit, ns=ns)]}
+        asked = None if vector is None else parsed(vector, "vector", builtins.list)
+        known = None if embedder is None else find_function(embedder)
+        found = store.objects.nearest(asked, like=like, near=near, limit=limit, embedder=known, ns=ns)
+        return {"objects": [{**each.object.to_dict(), "distance": each.distance} for each in found]}
+
+
+@command(app, example="holdfast objects embed --embedder my_models:embed")
+def embed(
+    call: Call,
+    embedder: EmbedderName = None,
+    anew: Annotated[bool, typer.Option("--anew", help="Also those that have one: for another model.")] = False,
+    ns: Namespace = "main",
+) -> dict[str, int]:
+    """Give objects a vector of their text, for `search --like`; those that callers gave theirs are left alone."""
+    with call.open() as store:
+        known = None if embedder is None else find_function(embedder)
+        return {"embedded": store.objects.embed(embedder=known, anew=anew, ns=ns)}
 
 
 @command(app, example="holdfast objects reindex")

@@ -25,17 +25,29 @@ class What(StrEnum):
     flows = "flows"
     audit = "audit"
     feedback = "feedback"
+    snapshots = "snapshots"
+    versions = "versions"
 
 
 @command(app, example="holdfast retention prune flows --older-than-days 90 --keep 1000 --dry-run")
 def prune(
     call: Call,
     *,
-    what: Annotated[What, typer.Argument(help="Ended flows with all that hangs on them, or one kind of record.")],
+    what: Annotated[
+        What,
+        typer.Argument(
+            help="Ended flows with all that hangs on them, or one kind of record; snapshots, or versions of objects."
+        ),
+    ],
     older_than_days: Annotated[
         float | None, typer.Option("--older-than-days", help="Only what ended, or was recorded, so long ago.")
     ] = None,
-    keep: Annotated[int | None, typer.Option("--keep", help="Keep so many of each type of flow, the newest.")] = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", help="Keep so many, the newest: of each type of flow, of each object.")
+    ] = None,
+    keep_daily: Annotated[
+        int | None, typer.Option("--keep-daily", help="Of snapshots, keep the last of each of so many days.")
+    ] = None,
     flow_type: Annotated[str | None, typer.Option("--type", help="Only flows of this type.")] = None,
     who: Annotated[str, typer.Option("--who", help="Who prunes; kept with the pruning.")] = "operator",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
@@ -47,6 +59,7 @@ def prune(
             what.value,
             older_than_days=older_than_days,
             keep=keep,
+            keep_daily=keep_daily,
             flow_type=flow_type,
             who=who,
             dry_run=dry_run,
@@ -56,7 +69,7 @@ def prune(
 
 @command(app, example="holdfast retention gc --dry-run")
 def gc(call: Call, dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False) -> Collected:
-    """Remove blocks of memory that nothing leads to any more; history and snapshots stay. `compact` frees the space."""
+    """Remove blocks of memory that nothing leads to any more, and free their space; what was not pruned stays."""
     with call.open() as store, bar() as tell:
         return store.retention.gc(dry_run=dry_run, progress=tell)
 

@@ -148,8 +148,29 @@ _LIVES = sql(
 def check_alive(tx: Tx, handle: str) -> None:
     """ErasedError if the subject was erased since it was labelled: nothing new may carry its handle."""
     row = tx.one(_LIVES, handle=handle)
-    if row is None or row[0] is not None:
+    if row is None:
+        raise NotFoundError("the subject of this content is not known here", subject=handle)
+    if row[0] is not None:
         raise ErasedError("the subject was erased meanwhile", subject=handle)
+
+
+# --- what is sealed ------------------------------------------------------------------------------------------------
+
+_MARK = sql(
+    "INSERT INTO sealed_blocks (subject, cid, what) VALUES (:subject, :cid, :what)"
+    " ON CONFLICT (subject, cid) DO NOTHING"
+)
+_MARKED = sql("SELECT what, count(*) FROM sealed_blocks WHERE subject = :subject GROUP BY what ORDER BY what")
+
+
+def mark(tx: Tx, handle: str, cid: str, what: str) -> None:
+    """Say that a block is sealed for a subject, so that its erasure can tell what became unreadable."""
+    tx.execute(_MARK, subject=handle, cid=cid, what=what)
+
+
+def marked(tx: Tx, handle: str) -> dict[str, int]:
+    """How much is sealed for a subject, by what it is."""
+    return {what: int(count) for what, count in tx.all(_MARKED, subject=handle)}
 
 
 # --- keys on their way into and out of backups -------------------------------------------------------------------

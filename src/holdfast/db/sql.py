@@ -44,10 +44,12 @@ class Query:
 
     def __init__(self, sqlite: str, postgres: str, where: str, number: int) -> None:
         self.sqlite, names = numbered(sqlite, "?")
-        self.postgres, self.names = numbered(postgres, "$")
-        assert not sqlite or set(names) == set(self.names), "both texts take the same parameters"
+        self.postgres, theirs = numbered(postgres, "$")
+        self.names: Final = theirs if postgres else names
+        both = bool(sqlite and postgres)
+        assert not both or set(names) == set(theirs), "both texts take the same parameters"
         self.kind: Final[Kind] = kind_of(sqlite or postgres)
-        assert self.kind == kind_of(postgres), "both texts are of one kind"
+        assert not both or self.kind == kind_of(postgres), "both texts are of one kind"
         self.answers: Final = self.kind != "write" or bool(_RETURNS.search(sqlite))
         self.where: Final = where
         self.number: Final = number
@@ -83,6 +85,11 @@ def sql(text: str, /, *, postgres: str | None = None) -> Query:
 def sql_postgres(text: str, /) -> Query:
     """A query constant that only PostgreSQL is ever asked."""
     return _register("", text)
+
+
+def sql_sqlite(text: str, /) -> Query:
+    """A query constant that only SQLite is ever asked."""
+    return _register(text, "")
 
 
 def _register(sqlite: str, postgres: str) -> Query:

@@ -60,6 +60,7 @@ from holdfast.errors.memory import (
     ImageCorruptError,
     MergeConflictError,
     OlderStateError,
+    PrunedError,
 )
 from holdfast.errors.root import (
     AlreadyExistsError,
@@ -148,6 +149,7 @@ __all__ = [
     "OlderStateError",
     "OutcomeUnknownError",
     "ProofError",
+    "PrunedError",
     "QueryError",
     "ReadLimitError",
     "ReadOnlyError",

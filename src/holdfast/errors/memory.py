@@ -1,7 +1,7 @@
 """What memory raises."""
 
 from holdfast.errors.ground import CorruptError
-from holdfast.errors.root import ConflictError
+from holdfast.errors.root import ConflictError, NotFoundError
 
 # --- memory ------------------------------------------------------------------------------------------------------
 
@@ -16,6 +16,12 @@ class ImageCorruptError(CorruptError):
     """The image is damaged or cut and was put aside; an older good one is used, or dump a new one from the store."""
 
     code = "image.corrupt"
+
+
+class PrunedError(NotFoundError):
+    """Retention let it go: look into an image or an archive that was made before, or keep more next time."""
+
+    code, status = "memory.pruned", 410
 
 
 class OlderStateError(ConflictError):

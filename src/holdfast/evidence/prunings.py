@@ -60,6 +60,14 @@ def _all(tx: Tx) -> Iterator[Mapping[str, list[str]]]:
         yield found
 
 
+_SINCE = sql("SELECT 1 FROM prunings WHERE ns = :ns AND what = :what AND pruned_at >= :moment LIMIT 1")
+
+
+def since(tx: Tx, what: str, moment: str, *, ns: str) -> bool:
+    """Whether any of these were pruned from a moment on."""
+    return tx.one(_SINCE, ns=ns, what=what, moment=moment) is not None
+
+
 _LIST = sql(
     "SELECT id, what, rule, who, count, pruned_at, ns FROM prunings WHERE ns = :ns AND id > :after"
     " ORDER BY id LIMIT :limit"

@@ -2,7 +2,8 @@
 
 Rules:
 - What an archive is called follows from what it holds: the root is `{v, head, notes}`, links to the commit and to a
-  Merkle list of links to notes; without history it is the commit itself, as tools of the AT Protocol expect it.
+  Merkle list of links to notes; without history it is the commit itself, as tools of the AT Protocol expect it. Where
+  older snapshots were pruned, `since` names the commit before the first one that is there.
 - What comes back is believed only as a whole (see lines.py), signed by a memory key of this store or by the key that
   the caller names, and enters in one transaction. Until then nothing here is touched.
 - A node is not trusted: the root it names must be ours, a file it took is read back and compared.
@@ -92,7 +93,8 @@ def push(
     made = yield from _made(context, snapshot, encrypt, history=True, ns=ns, progress=progress)
     if mode == "dag" and made.foreign:
         raise InvalidInputError(
-            "a record links to what is not in this store, so no node could have it all: push it as `file`",
+            "a record, or a snapshot before one that was pruned, links to what is not in this store, so no node"
+            " could have it all: push it as `file`",
             link=str(made.foreign),
         )
     sent: Call[Archived] = Call(lambda: _send(made, mode, Kubo(node, token=token, idle_s=idle_s, budget_s=budget_s)))
@@ -136,7 +138,8 @@ def _build(database: Database, head: Snapshot, history: bool, ns: str, progress:
     root = commits.parse(head.cid)
     if history:
         notes = mlist.build(step.note for step in line if step.note is not None)
-        block = dagcbor.encode({"v": 1, "head": root, "notes": notes.root})
+        since = lines.since(line)  # a text, or nodes would look for what is gone
+        block = dagcbor.encode({"v": 1, "head": root, "notes": notes.root, **({"since": since} if since else {})})
         root = cids.of(block)
         found |= {root: block, **notes.blocks}
     source = Source()
@@ -345,9 +348,9 @@ def _stage(data: bytes, expected: CID | None, trusted: list[PublicKey], progress
         raise FormatError(
             "the CAR has not the one root that was asked for", roots=[str(root) for root in archive.roots]
         )
-    head, notes, alone = _head(archive.roots[0], archive.blocks)
+    head, notes, alone, since = _head(archive.roots[0], archive.blocks)
     tell = None if progress is None else lambda done, total: progress("archive", done, total)
-    line = lines.verify(head, archive.blocks, lambda _: None, shallow=alone, progress=tell)
+    line = lines.verify(head, archive.blocks, lambda _: None, shallow=alone, since=since, progress=tell)
     signed = didkey.parse(line.head.commit.did)
     if signed not in trusted:
         raise UnknownKeyError(
@@ -357,16 +360,16 @@ def _stage(data: bytes, expected: CID | None, trusted: list[PublicKey], progress
     return line._replace(notes={**line.notes, **notes})
 
 
-def _head(root: CID, blocks: Any) -> tuple[CID, dict[CID, Note], bool]:
-    """The commit an archive is of, the notes it names, and whether it stands alone."""
+def _head(root: CID, blocks: Any) -> tuple[CID, dict[CID, Note], bool, CID | None]:
+    """The commit an archive is of, the notes it names, whether it stands alone, and what came before and was pruned."""
     block = blocks.get(root)
     if block is None:
         raise FormatError("the CAR does not have its own root", cid=str(root))
     found = dagcbor.decode(block)
-    if not isinstance(found, dict) or found.keys() != {"v", "head", "notes"}:
-        return root, {}, True
-    head, named = found["head"], found["notes"]
-    if found["v"] != 1 or not isinstance(head, CID) or not isinstance(named, CID):
+    if not isinstance(found, dict) or found.keys() - {"since"} != {"v", "head", "notes"}:
+        return root, {}, True, None
+    head, named, since = found["head"], found["notes"], found.get("since", "")
+    if found["v"] != 1 or not isinstance(head, CID) or not isinstance(named, CID) or not isinstance(since, str):
         raise FormatError("the root of the archive is malformed", cid=str(root))
     notes: dict[CID, Note] = {}
     for link in mlist.walk(blocks.get, named):
@@ -374,4 +377,4 @@ def _head(root: CID, blocks: Any) -> tuple[CID, dict[CID, Note], bool]:
             raise FormatError("the archive lacks a note that it names", cid=str(link))
         about, note = commits.decode_note(blocks[link])
         notes[about] = note
-    return head, notes, False
+    return head, notes, False, cids.parse_text(since) if since else None

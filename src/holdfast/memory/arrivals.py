@@ -45,6 +45,8 @@ def arrive(tx: Tx, line: Line, signer: Signer, note: Note, *, force: bool = Fals
             rev=newest.commit.rev,
             head=None if head is None else str(head),
         )
+    if forward:
+        line = _after(line, head)  # what came before is here, or was pruned here
     count = _put(tx, line)
     if forward:
         added = _follow(tx, line, ns)
@@ -68,6 +70,12 @@ def unsaved(tx: Tx, ns: str) -> bool:
 
 def _continues(line: Line, head: CID | None) -> bool:
     return head is None or head == line.steps[0].commit.prev or any(step.cid == head for step in line.steps)
+
+
+def _after(line: Line, head: CID | None) -> Line:
+    """The commits of a line that are newer than one of them."""
+    known = next((at for at, step in enumerate(line.steps, 1) if step.cid == head), 0)
+    return line._replace(steps=line.steps[known:])
 
 
 def _put(tx: Tx, line: Line) -> int:

@@ -7,6 +7,7 @@ records, which may lead anywhere, are needed by nobody.
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from holdfast.content import blocks
@@ -17,9 +18,9 @@ from holdfast.crypto.cid import CID
 from holdfast.db import Tx, sql
 from holdfast.errors import FormatError, HoldfastError, NotFoundError
 from holdfast.evidence import keys
-from holdfast.memory import commits, edits, records, refs, texts
+from holdfast.memory import commits, edits, objectvectors, records, refs, texts
 from holdfast.memory.edits import View
-from holdfast.memory.records import OBJECT
+from holdfast.memory.records import META, OBJECT
 from holdfast.model.keys import Key
 
 _NODE: Final = b"\xa2\x61e"
@@ -33,7 +34,7 @@ class Flaw(NamedTuple):
     row: str
     what: str
     missing: bool = False
-    """Whether it is only that words were never written: a store may be older than its search."""
+    """Whether it is only that words or vectors were never written: a store may be older than its search."""
 
 
 class Checked(NamedTuple):
@@ -206,6 +207,51 @@ def _words(view: View, cid: CID) -> str | None:
         return texts.body(view.record(cid), view.get)
     except HoldfastError:  # a damaged block: the check of blocks has named it
         return None
+
+
+_VECTORS = sql(
+    "SELECT key, cid, dimensions, vector FROM object_vectors WHERE ns = :ns AND key IN"
+    " (SELECT value FROM json_each(:keys))",
+    postgres="SELECT key, cid, dimensions, vector FROM object_vectors WHERE ns = :ns AND key IN"
+    " (SELECT value FROM json_array_elements_text(CAST(:keys AS JSON)))",
+)
+_VECTOR_ROWS = sql("SELECT key, cid FROM object_vectors WHERE ns = :ns AND key > :after ORDER BY key LIMIT :limit")
+
+
+def vectors(tx: Tx, ns: str, after: str | None) -> Checked:
+    """One page of volatile fields: the vectors that a search compares are theirs."""
+    view = edits.view(tx, edits.root(tx, ns))
+    start = META if after is None else after + "\x00"
+    page = [*islice(mst.walk(view.get, view.root, start=start, end=META + "\x7f"), _PAGE)]
+    held = {row[0]: row[1:] for row in tx.all(_VECTORS, ns=ns, keys=json.dumps([key[len(META) :] for key, _ in page]))}
+    flaws = []
+    for key, cid in page:
+        found, row = _vector(view, cid), held.get(key[len(META) :])
+        if row is None and found is not None:
+            flaws.append(Flaw("object_vectors", key, "a search by vector does not find the object", missing=True))
+        elif row is not None and (found is None or row != (str(cid), *found)):
+            flaws.append(Flaw("object_vectors", key, "a search finds the object by a vector that it has not"))
+    return Checked(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
+
+
+def _vector(view: View, cid: CID) -> objectvectors.Packed | None:
+    try:
+        meta = records.decode_meta(blocks.held(view.get, cid))[1]
+    except HoldfastError:  # a damaged block: the check of blocks has named it
+        return None
+    return None if isinstance(meta, records.Sealed) else objectvectors.packed(meta)
+
+
+def vector_rows(tx: Tx, ns: str, after: str | None) -> Checked:
+    """One page of vectors: the tree has the volatile fields they are of."""
+    view = edits.view(tx, edits.root(tx, ns))
+    rows = tx.all(_VECTOR_ROWS, ns=ns, after=after or "", limit=_PAGE)
+    flaws = [
+        Flaw("object_vectors", key, "there is a vector of an object that has none")
+        for key, cid in rows
+        if str(view.find(META + key)) != cid
+    ]
+    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
 
 
 def index(tx: Tx, ns: str, after: str | None) -> Checked:

@@ -2,24 +2,26 @@
 
 Rules:
 - Every change goes through `Edit.finish`: new blocks, the tree's new root, the ref with its leaf, the history,
-  the index and the words of what changed are written in one transaction, or nothing is.
+  the index, the words and the vectors of what changed are written in one transaction, or nothing is.
 - The tree of a namespace holds `object/<key>` and `meta/<key>`; the same objects give the same root, however they came.
 - History, index and words follow from the records; reading an object goes through the tree, never through them.
 """
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from holdfast.content import blocks
+from holdfast.content import blocks, sealing
 from holdfast.crypto import mst, mst_diff, mst_edit
 from holdfast.crypto.cid import CID
 from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdfast.db import Tx, sql
 from holdfast.errors import FormatError, InvalidInputError
-from holdfast.memory import records, refs, texts
-from holdfast.memory.records import META, OBJECT, Record
+from holdfast.memory import objectvectors, records, refs, seals, texts
+from holdfast.memory.records import META, OBJECT, Record, Sealed
 from holdfast.memory.refs import Ref
+from holdfast.memory.seals import Open
 from holdfast.memory.texts import Text
 
 MAIN: Final = "main"
@@ -41,7 +43,7 @@ def root(tx: Tx, ns: str) -> CID:
 
 def view(tx: Tx, top: CID) -> "View":
     """A tree of the store, to read from."""
-    return View(blocks.getter(tx), top)
+    return View(blocks.getter(tx), top, partial(sealing.open, tx))
 
 
 class Newest(NamedTuple):
@@ -52,9 +54,10 @@ class Newest(NamedTuple):
 
 
 class View:
-    """A tree to read from, wherever its blocks are; the empty tree needs none."""
+    """A tree to read from, wherever its blocks are; the empty tree needs none. `open` unseals what is a subject's."""
 
-    def __init__(self, get: Get, top: CID) -> None:
+    def __init__(self, get: Get, top: CID, open: Open = seals.no_key) -> None:
+        self.open = open
         self.get, self.root = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid)), top
 
     def find(self, key: str) -> CID | None:
@@ -70,6 +73,17 @@ class View:
             raise FormatError("record: of another object than its key says", key=key, id=found.id)
         return found
 
+    def whole(self, record: Record) -> Record:
+        """The record as it was put: its content from its pieces, unsealed."""
+        return seals.opened(records.whole(record, self.get), self.open)
+
+    def holder(self, record: Record) -> str | None:
+        """Whose record it is, by handle; None where it is nobody's."""
+        if record.subject is not None or not records.is_sealed(record.content):
+            return record.subject
+        found = records.whole(record, self.get).content
+        return sealing.subject_of(found.envelope) if isinstance(found, Sealed) else None
+
     def meta(self, key: str) -> dict[str, Any]:
         """The volatile fields of an object, none where it has none."""
         cid = self.find(META + key)
@@ -78,7 +92,7 @@ class View:
         id, meta = records.decode_meta(blocks.held(self.get, cid))
         if records.key_of(id) != key:
             raise FormatError("record: volatile data of another object than its key says", key=key, id=id)
-        return meta
+        return seals.opened_meta(meta, self.open)
 
 
 class Edit(View):
@@ -87,12 +101,14 @@ class Edit(View):
     def __init__(self, tx: Tx, ns: str) -> None:
         self.ns = ns
         self.ref: Ref | None = refs.hold(tx, ref_name(ns))
-        super().__init__(blocks.getter(tx), EMPTY_ROOT if self.ref is None else self.ref.cid)
+        top = EMPTY_ROOT if self.ref is None else self.ref.cid
+        super().__init__(blocks.getter(tx), top, partial(sealing.open, tx))
         self.tx = tx
         self.changes: dict[str, CID | None] = {}
         self.blocks: dict[CID, bytes] = {}
         self.known: dict[CID, Record] = {}
         self._newest: dict[str, Newest] = {}
+        self.metas: dict[CID, Mapping[str, Any]] = {}
 
     def now(self, key: str) -> CID | None:
         """What a key stands for, with what this edit has changed so far."""
@@ -113,20 +129,21 @@ class Edit(View):
         return self._newest[key]
 
     def put(self, record: Record) -> CID:
-        """Let an object be this record."""
-        made = records.encode(record)
+        """Let an object be this record, sealed if it is a subject's."""
+        made = records.encode(seals.close(self.tx, record))
         cid = next(reversed(made))
         self.blocks.update(made)
         self.known[cid] = record
         self.changes[OBJECT + records.key_of(record.id)] = cid
         return cid
 
-    def put_meta(self, id: str, meta: Mapping[str, Any]) -> None:
-        """Let these be an object's volatile fields."""
+    def put_meta(self, id: str, meta: Mapping[str, Any], subject: str | None = None) -> None:
+        """Let these be an object's volatile fields, sealed if it is a subject's."""
         key = META + records.key_of(id)
         if meta:
-            cid, data = records.encode_meta(id, meta)
+            cid, data = records.encode_meta(id, seals.close_meta(self.tx, meta, subject))
             self.blocks[cid] = data
+            self.metas[cid] = meta if subject is None else {}
             self.changes[key] = cid
         elif self.now(key) is not None:
             self.changes[key] = None
@@ -148,6 +165,7 @@ class Edit(View):
         blocks.put(self.tx, {**self.blocks, **made.blocks})
         refs.move(self.tx, ref_name(self.ns), self.ref, made.root, ns=self.ns)
         self._write_history({key[len(OBJECT) :]: cid for key, cid in wanted.items() if key.startswith(OBJECT)})
+        self._write_vectors({key[len(META) :]: cid for key, cid in wanted.items() if key.startswith(META)})
         self.root, self.changes = made.root, {}
         return made.root
 
@@ -164,6 +182,8 @@ class Edit(View):
                 self._newest[key] = Newest(n + 1, last)
                 continue
             record = self.known.get(cid) or self.record(cid, key)
+            if (handle := self.holder(record)) is not None:
+                sealing.mark(self.tx, handle, str(cid), "objects")
             row |= {"cid": str(cid), "version": record.version, "type": record.type}
             row["parent"] = None if record.parent is None else records.key_of(record.parent)
             rows.append(row)
@@ -174,6 +194,29 @@ class Edit(View):
         self.tx.many(_UNINDEX, gone)
         texts.put(self.tx, self.ns, found)
         texts.remove(self.tx, self.ns, [row["key"] for row in gone])
+
+    def _write_vectors(self, changed: Mapping[str, CID | None]) -> None:
+        rows, gone = [], []
+        for key, cid in changed.items():
+            found = None if cid is None else objectvectors.packed(self._volatile(cid))
+            place = {"ns": self.ns, "key": key}
+            if found is None:
+                gone.append(place)
+            else:
+                rows.append({**place, "cid": str(cid), **found._asdict()})
+        self.tx.many(objectvectors.PUT, rows)
+        self.tx.many(objectvectors.REMOVE, gone)
+
+    def index_vectors(self, keys: Iterable[str]) -> None:
+        """Write the vectors of objects anew, as the tree has them."""
+        self._write_vectors({key: self.find(META + key) for key in keys})
+
+    def _volatile(self, cid: CID) -> Mapping[str, Any]:
+        """Volatile fields that are in the open."""
+        if cid in self.metas:
+            return self.metas[cid]
+        meta = records.decode_meta(blocks.held(self.get, cid))[1]
+        return {} if isinstance(meta, Sealed) else meta
 
 
 # A cross join, which SQLite keeps in this order: from each key to its versions, never through all of them.

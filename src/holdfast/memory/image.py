@@ -38,7 +38,7 @@ from holdfast.errors import (
     UnavailableError,
     UnknownKeyError,
 )
-from holdfast.evidence import keys
+from holdfast.evidence import keys, prunings
 from holdfast.evidence.context import Context
 from holdfast.memory import arrivals, commits, edits, imagefiles, lines, records
 from holdfast.memory.commits import Note
@@ -133,7 +133,9 @@ def _dump(wanted: _Wanted) -> Dumped:
         part, count = _write(wanted, line, before, kind)
         head = wanted.head
         did = didkey.encode(wanted.signer.public)
-        made = Manifest(wanted.store_id, wanted.ns, head.cid, head.rev, head.root, did, wanted.now, (*kept, part))
+        since = last.since if last is not None and kept else lines.since(line)
+        parts = (*kept, part)
+        made = Manifest(wanted.store_id, wanted.ns, head.cid, head.rev, head.root, did, wanted.now, parts, since)
         imagefiles.write_manifest(wanted.folder, made, wanted.signer)
         imagefiles.tidy(wanted.folder, wanted.keep, made)
         return Dumped(str(path), head.cid, head.rev, kind, part.size, count, len(made.parts))
@@ -172,7 +174,7 @@ def _covers(wanted: _Wanted, last: Manifest) -> bool:
 def _plan(wanted: _Wanted, last: Manifest | None) -> tuple[list[Step], tuple[Part, ...]]:
     """The commits to write, and the files that stay: none where everything is written anew."""
     head = commits.parse(wanted.head.cid)
-    if last is not None:
+    if last is not None and not _read(wanted, lambda tx: prunings.since(tx, "snapshots", last.made_at, ns=wanted.ns)):
         base, *deltas = last.parts
         until = commits.parse(last.head)
         line = _read(wanted, lambda tx: lines.back(tx, head, ns=wanted.ns, until=until))
@@ -355,7 +357,8 @@ def gather(folder: Path, made: Manifest) -> Blocks:
 def check(made: Manifest, held: Blocks, progress: Progress | None = None) -> Line:
     """The line of an image, whole and as its manifest says; nothing of the store is needed for it."""
     tell = None if progress is None else lambda done, total: progress("image", done, total)
-    line = lines.verify(commits.parse(made.head), held, lambda _: None, progress=tell)
+    since = commits.parse(made.since) if made.since else None
+    line = lines.verify(commits.parse(made.head), held, lambda _: None, since=since, progress=tell)
     newest = line.head.commit
     if (newest.rev, str(newest.data)) != (made.rev, made.root):
         raise FormatError("the manifest is not what its head says", head=made.head)

@@ -63,6 +63,8 @@ class Manifest:
     did: str
     made_at: str
     parts: tuple[Part, ...]
+    since: str = ""
+    """The commit before the first one here, where retention has pruned it; empty where nothing came before."""
 
     @property
     def name(self) -> str:
@@ -76,6 +78,8 @@ class Manifest:
 def encode(manifest: Manifest, signer: Signer) -> bytes:
     """The signed manifest, as it is written."""
     fields: dict[str, Any] = {name: getattr(manifest, name) for name in Manifest.__slots__}
+    if not manifest.since:
+        del fields["since"]
     fields["parts"] = [{name: getattr(part, name) for name in Part.__slots__} for part in manifest.parts]
     payload = canonical.dumps({"v": 1, "t": "holdfast-image", **fields})
     return dsse.encode(dsse.sign(PAYLOAD_TYPE, payload, signer))

@@ -23,7 +23,7 @@ class Image:
         key = records.key_of(id)
         if self._view.find(OBJECT + key) is None:
             raise NotFoundError(f"there is no object {id} in the image", id=id)
-        return objects.read(self._view, key, self.manifest.ns)
+        return objects.read(self._view, key, self.manifest.ns, hidden=False)
 
     def list(self, *, after: str = "", limit: int = 100) -> ObjectPage:
         """The objects of the image, in the order of their keys, a page at a time."""

@@ -44,15 +44,23 @@ _NOTE = sql("SELECT note FROM snapshots WHERE ns = :ns AND cid = :cid")
 
 
 def back(tx: Tx, head: CID, *, ns: str, until: CID | None = None, most: int = LONGEST) -> list[Step]:
-    """The commits from the first (or the one after `until`) to the head, the oldest first."""
+    """The commits from the first (or the one after `until`, or after one that was pruned) to the head, oldest first."""
     found: list[Step] = []
     cid: CID | None = head
     while cid is not None and cid != until and len(found) < most:
-        commit = commits.read(tx, cid)
         row = tx.one(_NOTE, ns=ns, cid=str(cid))
+        if row is None and found:
+            break
+        commit = commits.read(tx, cid)
         found.append(Step(cid, commit, None if row is None else commits.parse(row[0])))
         cid = commit.prev
     return found[::-1]
+
+
+def since(line: list[Step]) -> str:
+    """The commit before a line's first one, which was pruned; empty where nothing came before."""
+    first = line[0].commit.prev
+    return "" if first is None else str(first)
 
 
 def stream(get: Get, line: list[Step], before: CID = EMPTY_ROOT) -> Iterator[tuple[CID, bytes]]:
@@ -133,18 +141,20 @@ def verify(
     here: Get,
     *,
     shallow: bool = False,
+    since: CID | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Line:
     """A line from blocks that are known to be what their CIDs name; `here` is what the store has already.
 
-    A `shallow` one may begin anywhere: it is the export of a single state.
+    A `shallow` one may begin anywhere: it is the export of a single state. `since` is the commit before its first
+    one, which was pruned where the line comes from.
     """
     steps: list[Step] = []
     cid: CID | None = head
     while cid is not None:
         data = held.get(cid)
         if data is None:
-            if here(cid) is None and not (shallow and steps):
+            if here(cid) is None and not (steps and (shallow or cid == since)):
                 raise ProofError("the line of commits is cut: one is missing", cid=str(cid))
             break
         commit = formats.parse(data)
@@ -209,6 +219,10 @@ def _notes(held: Blocks, wanted: set[bytes]) -> dict[CID, tuple[CID, Note]]:
             if about.raw == commit:
                 found[about] = (cids.parse(after), note)
     return found
+
+
+COMMIT: Final = b"\xa6cdidx"
+"""How a commit begins: a map of six, its first key `did` with a text of 24 bytes or more."""
 
 
 class Source:

@@ -7,6 +7,8 @@ Rules:
   rebased onto what is there now; an object that others changed meanwhile goes to `resolve`, or is a MergeConflictError.
 - Nothing is overwritten: every version stays in the history, a deletion is one of them.
 - What is read was hashed, from the root of the tree down.
+- An object that belongs to a subject (see seals.py) stays with it: a put that names none seals as well. One whose
+  subject was erased can be deleted, not changed; to read it is an ErasedError, in lists it is `hidden`.
 """
 
 import builtins
@@ -14,17 +16,25 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
+from holdfast.content import sealing
 from holdfast.crypto import mst
 from holdfast.crypto.cid import CID
 from holdfast.db import Tx, sql
-from holdfast.errors import InvalidInputError, MergeConflictError, NotFoundError, StaleVersionError
+from holdfast.errors import (
+    ErasedError,
+    InvalidInputError,
+    MergeConflictError,
+    NotFoundError,
+    PrunedError,
+    StaleVersionError,
+)
 from holdfast.memory import commits, edits, records
 from holdfast.memory.edits import MAIN, Edit, View
 from holdfast.memory.records import MAX_INT, OBJECT, Record
 from holdfast.model.memory import Object, ObjectPage, ObjectVersion
 
 MOST: Final = 1_000
-_FIELDS: Final = frozenset({"type", "content", "attributes", "parent", "children", "version", "meta"})
+_FIELDS: Final = frozenset({"type", "content", "attributes", "parent", "children", "version", "meta", "subject"})
 
 Draft = Mapping[str, Any]
 """What an object shall be: `type`, and whatever else `put` takes."""
@@ -43,16 +53,20 @@ def put(
     children: Iterable[str] = (),
     version: int | None = None,
     meta: Mapping[str, Any] | None = None,
+    subject: str | None = None,
     expected_version: int | None = None,
     ns: str = MAIN,
 ) -> Object:
-    """Keep an object, whatever it was before; `meta` is what changes all the time, None leaves it as it is."""
+    """Keep an object, whatever it was before; `meta` is what changes all the time, None leaves it as it is.
+
+    `subject` is the person whose it is: content, attributes and meta are sealed, and go when the person is erased.
+    """
     edit = Edit(tx, ns)
     key = records.key_of(id)
     if expected_version is not None:
         _check_expected(edit, id, key, expected_version)
     draft = {"type": type, "content": content, "attributes": attributes, "parent": parent, "children": children}
-    _put(edit, id, {**draft, "version": version, "meta": meta})
+    _put(edit, id, {**draft, "version": version, "meta": meta, "subject": subject})
     edit.finish()
     return read(edit, key, ns)
 
@@ -61,9 +75,10 @@ def annotate(tx: Tx, id: str, meta: Mapping[str, Any], *, ns: str = MAIN) -> Obj
     """Replace the volatile fields of an object; its own record and CID stay."""
     edit = Edit(tx, ns)
     key = records.key_of(id)
-    if edit.find(OBJECT + key) is None:
+    cid = edit.find(OBJECT + key)
+    if cid is None:
         raise _absent(id)
-    edit.put_meta(id, meta)
+    edit.put_meta(id, meta, _kept_by(edit, edit.record(cid, key)))
     edit.finish()
     return read(edit, key, ns)
 
@@ -153,10 +168,26 @@ def _put(edit: Edit, id: str, draft: Any) -> None:
     key = records.key_of(id)
     wanted = _record(id, draft)
     cid = edit.now(OBJECT + key)
-    if cid is None or not _same(edit, edit.known.get(cid) or edit.record(cid, key), wanted, draft.get("version")):
+    now = None if cid is None else edit.known.get(cid) or edit.record(cid, key)
+    if draft.get("subject") is not None:
+        wanted = wanted._replace(subject=sealing.label(edit.tx, draft["subject"], ns=edit.ns))
+    elif now is not None:
+        wanted = wanted._replace(subject=_kept_by(edit, now))
+    meta = draft.get("meta")
+    if meta is None and now is not None and wanted.subject not in (None, edit.holder(now)):
+        meta = read(edit, key, edit.ns).meta  # it gets a subject: what is volatile is sealed with it
+    if now is None or not _same(edit, now, wanted, draft.get("version")):
         edit.put(wanted._replace(version=_version(edit, key, cid, draft.get("version"))))
-    if draft.get("meta") is not None:
-        edit.put_meta(id, draft["meta"])
+    if meta is not None:
+        edit.put_meta(id, meta, wanted.subject)
+
+
+def _kept_by(edit: Edit, now: Record) -> str | None:
+    """Whose an object is and stays, by handle; ErasedError if that subject was erased."""
+    handle = edit.holder(now)
+    if handle is not None:
+        sealing.check_alive(edit.tx, handle)
+    return handle
 
 
 def _version(edit: Edit, key: str, cid: CID | None, given: int | None) -> int:
@@ -172,8 +203,10 @@ def _version(edit: Edit, key: str, cid: CID | None, given: int | None) -> int:
 
 def _same(edit: Edit, now: Record, wanted: Record, version: int | None) -> bool:
     """Whether an object is what was wanted, but for a version that nobody chose."""
+    if edit.holder(now) != wanted.subject:
+        return False
     like = wanted._replace(version=now.version if version is None else version)
-    return next(reversed(records.encode(like))) == next(reversed(records.encode(records.whole(now, edit.get))))
+    return next(reversed(records.encode(like))) == next(reversed(records.encode(edit.whole(now))))
 
 
 def _record(id: str, draft: Draft) -> Record:
@@ -187,6 +220,8 @@ def _record(id: str, draft: Draft) -> Record:
     attributes = draft.get("attributes")
     if not isinstance(attributes, Mapping | None) or not isinstance(draft.get("meta"), Mapping | None):
         raise InvalidInputError("attributes and meta are maps", id=id)
+    if not isinstance(draft.get("subject"), str | None):
+        raise InvalidInputError("a subject is a text", id=id)
     return Record(id, kind, draft.get("content"), dict(attributes or {}), parent, tuple(children), 0)
 
 
@@ -204,7 +239,7 @@ def get(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> Object:
     key = records.key_of(id)
     if view.find(OBJECT + key) is None:
         raise _absent(id)
-    return read(view, key, ns)
+    return read(view, key, ns, hidden=False)
 
 
 def at(tx: Tx, snapshot: str, *, after: str = "", limit: int = 100, ns: str = MAIN) -> ObjectPage:
@@ -273,7 +308,7 @@ class Family:
 
 
 _HISTORY = sql(
-    "SELECT n, version, cid, at FROM object_versions WHERE ns = :ns AND key = :key AND n < :before"
+    "SELECT n, version, cid, at, pruned_at FROM object_versions WHERE ns = :ns AND key = :key AND n < :before"
     " ORDER BY n DESC LIMIT :limit"
 )
 
@@ -293,19 +328,28 @@ def version(tx: Tx, id: str, n: int, *, ns: str = MAIN) -> Object:
     [found] = history(tx, id, before=n + 1, limit=1, ns=ns) or [None]
     if found is None or found.n != n or found.cid is None:
         raise NotFoundError(f"{id} has no version of that number", id=id, n=n)
-    view, key = view_at(tx, None, ns), records.key_of(id)
-    return _shown(view, view.record(commits.parse(found.cid), key), commits.parse(found.cid), {}, ns)
+    if found.pruned_at is not None:
+        raise PrunedError(f"version {n} of {id} was pruned", id=id, n=n, pruned_at=found.pruned_at)
+    view, cid = view_at(tx, None, ns), commits.parse(found.cid)
+    return _shown(view.whole(view.record(cid, records.key_of(id))), cid, {}, ns)
 
 
-def read(view: View, key: str, ns: str) -> Object:
-    """An object of a tree that is known to be there, under its key."""
+def read(view: View, key: str, ns: str, *, hidden: bool = True) -> Object:
+    """An object of a tree that is known to be there, under its key; `hidden`: even one that cannot be opened."""
     cid = view.find(OBJECT + key)
     assert cid is not None, "the caller has found it"
-    return _shown(view, view.record(cid, key), cid, view.meta(key), ns)
+    record = view.record(cid, key)
+    try:
+        return _shown(view.whole(record), cid, view.meta(key), ns)
+    except NotFoundError as error:
+        if not hidden or not records.is_sealed(record.content):
+            raise
+        why = "erased" if isinstance(error, ErasedError) else "locked"
+        closed = record._replace(content=None, subject=view.holder(record))
+        return _shown(closed, cid, {}, ns, hidden=why)
 
 
-def _shown(view: View, record: Record, cid: CID, meta: dict[str, Any], ns: str) -> Object:
-    whole = records.whole(record, view.get)
+def _shown(whole: Record, cid: CID, meta: dict[str, Any], ns: str, hidden: str | None = None) -> Object:
     return Object(
         whole.id,
         whole.type,
@@ -317,6 +361,8 @@ def _shown(view: View, record: Record, cid: CID, meta: dict[str, Any], ns: str) 
         meta,
         str(cid),
         ns,
+        whole.subject,
+        hidden,
     )
 
 

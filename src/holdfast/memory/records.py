@@ -9,6 +9,8 @@ Rules:
   and `{$tag}` for types that only others know.
 - A key that begins with `$` is written with one more `$`, so no data passes for a tag.
 - Text or bytes of more than 256 KiB as content are raw blocks, named by `{$text: [links]}` or `{$blob: [links]}`.
+- Content and attributes of a subject are one envelope (see seals.py) as content, `{$sealed}`, in pieces where it is
+  long; attributes are empty then. Volatile fields are `{$sealed}` likewise.
 - What changes all the time (`last_sync`, a vector) is a record of its own, `{v, id, meta}`, under `meta/<id>`: a
   heartbeat leaves the object's CID as it is.
 - An id that is no tree key is `~` and base32 of its UTF-8; so is one that begins with `~`. One id has one key.
@@ -21,7 +23,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from holdfast.content import blocks
+from holdfast.content import blocks, sealing
 from holdfast.crypto import cid as cids
 from holdfast.crypto import dagcbor_fast
 from holdfast.crypto.cid import CID
@@ -37,14 +39,14 @@ MAX_INT: Final = 2**53 - 1
 PIECE: Final = 2**18
 
 _PLAIN = re.compile(r"(?!~|\.{1,2}$)[A-Za-z0-9_~.:-]+")
-_TAG = re.compile(r"(?!floats?$|int$|text$|blob$)[a-z][a-z0-9-]{0,30}")
+_TAG = re.compile(r"(?!floats?$|int$|text$|blob$|sealed$)[a-z][a-z0-9-]{0,30}")
 _FIELDS = frozenset({"v", "id", "type", "attributes", "content", "parent", "children", "version"})
 _FLOAT = struct.Struct(">d")
 _MAX_DEPTH: Final = 100
 
 
 class Record(NamedTuple):
-    """What a record says; `content` may still be `Pieces`."""
+    """What a record says; `content` may still be `Pieces` or `Sealed`."""
 
     id: str
     type: str
@@ -53,13 +55,21 @@ class Record(NamedTuple):
     parent: str | None
     children: tuple[str, ...]
     version: int
+    subject: str | None = None
+    """Whose it is, by handle, where it was opened or is yet to be sealed; a block has it in its envelope."""
 
 
 class Pieces(NamedTuple):
-    """Long content, cut into raw blocks."""
+    """Long content, cut into raw blocks: `text`, `blob`, or `sealed`."""
 
-    text: bool
+    kind: str
     links: tuple[CID, ...]
+
+
+class Sealed(NamedTuple):
+    """What only the key of its subject opens."""
+
+    envelope: bytes
 
 
 # --- keys --------------------------------------------------------------------------------------------------------
@@ -151,22 +161,25 @@ def decode(data: bytes) -> Record:
     if not isinstance(attributes, dict):
         raise FormatError("record: attributes are no map", id=id)
     content = _pieces(found["content"]) or lift(found["content"])
+    if attributes and is_sealed(content):
+        raise FormatError("record: attributes beside sealed content", id=id)
     return Record(id, kind, content, attributes, parent, tuple(str(child) for child in children), version)
 
 
-def encode_meta(id: str, meta: Mapping[str, Any]) -> tuple[CID, bytes]:
+def encode_meta(id: str, meta: Mapping[str, Any] | Sealed) -> tuple[CID, bytes]:
     """The block of an object's volatile fields."""
-    block = dagcbor_fast.encode({"v": 1, "id": id, "meta": lower(dict(meta))})
+    said: Value = {"$sealed": meta.envelope} if isinstance(meta, Sealed) else lower(dict(meta))
+    block = dagcbor_fast.encode({"v": 1, "id": id, "meta": said})
     return cids.of(block), block
 
 
-def decode_meta(data: bytes) -> tuple[str, dict[str, Any]]:
+def decode_meta(data: bytes) -> tuple[str, dict[str, Any] | Sealed]:
     """Id and volatile fields, from untrusted bytes."""
     found = dagcbor_fast.decode(data)
     if not isinstance(found, dict) or found.keys() != {"v", "id", "meta"} or found["v"] != 1:
         raise FormatError("record: not exactly the three fields of volatile data")
-    id, meta = found["id"], lift(found["meta"])
-    if not isinstance(id, str) or not isinstance(meta, dict):
+    id, meta = found["id"], _envelope(found["meta"]) or lift(found["meta"])
+    if not isinstance(id, str) or not isinstance(meta, dict | Sealed):
         raise FormatError("record: volatile data without an id, or no map")
     return id, meta
 
@@ -177,10 +190,17 @@ def whole(record: Record, get: Get) -> Record:
     if not isinstance(pieces, Pieces):
         return record
     found = b"".join([blocks.held(get, link) for link in pieces.links])
+    if pieces.kind == "sealed":
+        return record._replace(content=_envelope({"$sealed": found}))
     try:
-        return record._replace(content=found.decode() if pieces.text else found)
+        return record._replace(content=found.decode() if pieces.kind == "text" else found)
     except UnicodeDecodeError as error:
         raise FormatError("record: pieces of a text that are not UTF-8", id=record.id) from error
+
+
+def is_sealed(content: Any) -> bool:
+    """Whether content is an envelope, whole or in pieces."""
+    return isinstance(content, Sealed) or (isinstance(content, Pieces) and content.kind == "sealed")
 
 
 def links(data: bytes) -> Iterator[CID]:
@@ -197,30 +217,43 @@ def links(data: bytes) -> Iterator[CID]:
 
 
 def _cut(content: Any, made: dict[CID, bytes]) -> Value:
-    """Long content as links to its pieces, which are added to the blocks; None where it is short."""
-    if type(content) not in (str, bytes) or len(content) <= PIECE // 4:
+    """Long content as links to its pieces, which are added to the blocks; None where it is short and in the open."""
+    name = {str: "$text", bytes: "$blob", Sealed: "$sealed"}.get(type(content))
+    if name is None or (name != "$sealed" and len(content) <= PIECE // 4):
         return None
-    data = _utf8(content) if isinstance(content, str) else content
+    data = _utf8(content) if isinstance(content, str) else content.envelope if name == "$sealed" else content
     if len(data) <= PIECE:
-        return None
+        return {name: data} if name == "$sealed" else None
     cut = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
     named = [cids.of_raw(piece) for piece in cut]
     made.update(zip(named, cut, strict=True))
-    return {"$text" if isinstance(content, str) else "$blob": list(named)}
+    return {name: list(named)}
 
 
-def _pieces(content: Value) -> Pieces | None:
+def _pieces(content: Value) -> Pieces | Sealed | None:
     if not isinstance(content, dict) or len(content) != 1:
         return None
     [(key, named)] = content.items()
-    if key not in ("$text", "$blob"):
+    if key not in ("$text", "$blob", "$sealed"):
         return None
+    if key == "$sealed" and isinstance(named, bytes):
+        return _envelope(content)
     if not isinstance(named, list) or len(named) < 2:
         raise FormatError("record: content in pieces without a list of them")
     found = tuple(link for link in named if isinstance(link, CID) and link.raw.startswith(cids.RAW_PREFIX))
     if len(found) != len(named):
         raise FormatError("record: a piece of content that is no link to raw bytes")
-    return Pieces(key == "$text", found)
+    return Pieces(key[1:], found)
+
+
+def _envelope(value: Value) -> Sealed | None:
+    """An envelope, None where a value is none."""
+    if not isinstance(value, dict) or value.keys() != {"$sealed"}:
+        return None
+    data = value["$sealed"]
+    if not isinstance(data, bytes) or not sealing.is_sealed(data):
+        raise FormatError("record: sealed, but no envelope")
+    return Sealed(data)
 
 
 def _utf8(text: str) -> bytes:

@@ -14,6 +14,7 @@ from typing import Final
 
 from holdfast.crypto import mst
 from holdfast.db import Tx, Work, Write, ask, sql
+from holdfast.db.sql import sql_sqlite
 from holdfast.errors import InvalidInputError
 from holdfast.memory import objects, texts
 from holdfast.memory.edits import MAIN, Edit
@@ -50,7 +51,7 @@ def search(tx: Tx, text: str, *, limit: int = 20, ns: str = MAIN) -> tuple[Objec
 
 
 def reindex(*, ns: str = MAIN) -> Work[int]:
-    """Write the words of every object anew, for a store that was made before there were any; how many objects."""
+    """Write words and vectors of every object anew, for a store that was made before there were any; how many."""
     count, after = 0, ""
     while True:
         done, last = yield from ask(Write(lambda tx: _page(tx, after, ns)))  # noqa: B023
@@ -66,4 +67,29 @@ def _page(tx: Tx, after: str, ns: str) -> tuple[int, str | None]:
     page = [*islice(mst.walk(edit.get, edit.root, start=start, end=OBJECT + "\x7f"), _PAGE)]
     found = [Text(key[len(OBJECT) :], str(cid), texts.body(edit.record(cid), edit.get)) for key, cid in page]
     texts.put(tx, ns, found)
+    edit.index_vectors([each.key for each in found])
     return len(page), found[-1].key if len(page) == _PAGE else None
+
+
+_SEGMENTS = sql_sqlite("SELECT count(DISTINCT segid) FROM object_search_idx")
+_MERGE = sql_sqlite("INSERT INTO object_search (object_search, rank) VALUES ('merge', :pages)")
+_PAGES: Final = 500
+
+
+def forget() -> Work[None]:
+    """Let words that no object has any more leave the index for good: SQLite keeps them until it merges, which is done.
+
+    A few pages a transaction, so that others get on; PostgreSQL's vacuum does the same by itself.
+    """
+    left = yield from ask(Write(lambda tx: _merge(tx, -_PAGES)))
+    tries = 0
+    while left > 1 and tries < _PAGES:
+        left, tries = (yield from ask(Write(lambda tx: _merge(tx, _PAGES)))), tries + 1
+
+
+def _merge(tx: Tx, pages: int) -> int:
+    if tx.dialect != "sqlite":
+        return 0
+    tx.execute(_MERGE, pages=pages)
+    [(count,)] = tx.all(_SEGMENTS)
+    return int(count)

@@ -21,14 +21,14 @@ from holdfast.crypto.cid import CID
 from holdfast.crypto.mst import EMPTY_ROOT
 from holdfast.crypto.mst_diff import Change
 from holdfast.db import Tx, Work, Write, ask, sql
-from holdfast.errors import InvalidInputError, MergeConflictError
+from holdfast.errors import InvalidInputError, MergeConflictError, NotFoundError
 from holdfast.evidence import keys
 from holdfast.evidence.context import Context
 from holdfast.memory import arrivals, commits, edits, objects, records
 from holdfast.memory.commits import NEWEST, Note
 from holdfast.memory.edits import MAIN, Edit, View
 from holdfast.memory.objects import MOST
-from holdfast.memory.records import META, OBJECT
+from holdfast.memory.records import META, OBJECT, Record
 from holdfast.model.memory import Diff, Difference, Object, Snapshot, SnapshotPage
 
 WORK: Final = "work"
@@ -109,7 +109,7 @@ def _difference(left: View, right: View, key: str, ns: str) -> Difference:
 
 
 def _facts(found: Object | None) -> dict[str, Any]:
-    names = ("type", "parent", "children", "attributes", "content", "version", "meta")
+    names = ("type", "parent", "children", "attributes", "content", "version", "meta", "subject")
     return {} if found is None else {name: getattr(found, name) for name in names}
 
 
@@ -198,7 +198,17 @@ def _clashes(edit: Edit, theirs: Change) -> bool:
     if here is None or theirs.new is None or not theirs.key.startswith(OBJECT):
         return True
     ours, other = edit.record(here), edit.record(theirs.new)
+    if records.is_sealed(ours.content) and records.is_sealed(other.content):
+        ours, other = _opened(edit, ours), _opened(edit, other)  # the same, sealed twice, has two envelopes
     return ours != other._replace(version=ours.version)
+
+
+def _opened(edit: Edit, record: Record) -> Record:
+    """A sealed record as it was put; where it cannot be opened, as it is."""
+    try:
+        return edit.whole(record)
+    except NotFoundError:
+        return record
 
 
 def _is_newer(edit: Edit, theirs: Change) -> bool:

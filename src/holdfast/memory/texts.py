@@ -70,9 +70,11 @@ def words(text: str) -> list[str]:
 
 
 def body(record: Record, get: Get) -> str:
-    """All words of a record's content and attributes, up to the bound."""
+    """All words of a record's content and attributes, up to the bound; none of what is sealed."""
+    if record.subject is not None or records.is_sealed(record.content):
+        return ""
     whole = records.whole(record, get)
-    found = [*_texts([whole.content, whole.attributes])]
+    found = [*texts([whole.content, whole.attributes])]
     if sum(map(len, found)) <= MOST_BYTES // 16:  # whatever its letters become in lower case and UTF-8
         return " ".join(words("\n".join(found)))
     return " ".join(_bounded(found))
@@ -90,10 +92,11 @@ def _bounded(texts: list[str]) -> Iterator[str]:
             yield word
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a value, maps in the order of their keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
         # By name: a record that is read has its fields in another order than the one that was put.
         for item in (value[name] for name in sorted(value)) if isinstance(value, dict) else value:
-            yield from _texts(item)
+            yield from texts(item)

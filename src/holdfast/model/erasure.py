@@ -10,7 +10,8 @@ class Erasure:
     """One erasure: of a subject (`target` is its handle) or of a record (`target` is its table).
 
     `services` says how many of their records went with a subject, which is under no leaf. `remains` names what the
-    erasure did not reach: older states kept aside on this disk, bytes that others have too.
+    erasure did not reach: older states kept aside on this disk, bytes that others have too. `sealed` counts what can be
+    read no longer and stands as it is, because proofs need its bytes: versions of `objects`, and `values`.
     """
 
     id: str
@@ -23,6 +24,7 @@ class Erasure:
     files: tuple[str, ...] = ()
     remains: tuple[str, ...] = ()
     services: Mapping[str, int] = field(default_factory=dict)
+    sealed: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The erasure as every face prints it: names of files went with them."""
@@ -35,5 +37,6 @@ class Erasure:
             "leaf_ids": list(self.leaf_ids),
             "erased_at": self.erased_at,
             **({"services": dict(self.services)} if self.services else {}),
+            **({"sealed": dict(self.sealed)} if self.sealed else {}),
             **({"remains": list(self.remains)} if self.remains else {}),
         }

@@ -52,6 +52,10 @@ class Object(Plain):
     meta: dict[str, Any]
     cid: str
     ns: str
+    subject: str | None = None
+    """The handle of the person whose it is; None where it is nobody's."""
+    hidden: str | None = None
+    """Why content, attributes and meta are not shown: `erased` with their subject, or `locked`, the key is not here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,14 @@ class ObjectPage(Plain):
 
 
 @dataclass(frozen=True, slots=True)
+class Near(Plain):
+    """An object that was found by its vector; `distance` is one minus the cosine."""
+
+    object: Object
+    distance: float
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectVersion(Value):
     """One write of an object; `cid` is None where it was deleted."""
 
@@ -70,6 +82,8 @@ class ObjectVersion(Value):
     version: int
     cid: str | None
     at: str
+    pruned_at: str | None = None
+    """When retention let its content go; None where it is there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What retention removed, and the space it gave back."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.model.value import Value
 
@@ -13,8 +13,10 @@ class Cut:
     flow_type: str | None
     before: str
     """What is newer stays."""
-    newest: tuple[str, str] | int | None
-    """The newest that goes by number, as its age or id; None where that does not count."""
+    newest: tuple[str, str] | int | str | None
+    """The newest that goes by number, as its age, id or rev (of versions: how many stay); None: that does not count."""
+    daily: str | None = None
+    """From this moment on the last of each day stays; None where that does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Batch:
     count: int
     handles: Mapping[str, tuple[str, ...]]
     after: str | None
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """Rows that have no leaf of their own, by table."""
 
 
 @dataclass(frozen=True, slots=True)

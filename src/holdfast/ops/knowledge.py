@@ -4,7 +4,8 @@ from typing import Generic
 
 from holdfast.content import values
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
-from holdfast.memory import archive, graph, image, lispfiles, objects, search, snapshots, tools
+from holdfast.memory import archive, graph, image, lispfiles, nearest, objects, search, snapshots, tools
+from holdfast.upkeep import heartbeats
 
 
 class Values(Noun[Face]):
@@ -32,6 +33,8 @@ class Objects(Noun[Face]):
     version = Reads(objects.version)
     reindex = Runs(search.reindex)
     search = Reads(search.search)
+    embed = RunsWith(nearest.embed)
+    nearest = RunsWith(nearest.nearest)
 
 
 class Graph(Noun[Face]):
@@ -59,6 +62,7 @@ class Image(Noun[Face]):
     dump = RunsWith(image.dump)
     load = RunsWith(image.load)
     open = RunsWith(image.open)
+    beat = RunsWith(heartbeats.beat)
 
 
 class Archive(Noun[Face]):

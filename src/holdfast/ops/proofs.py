@@ -4,7 +4,6 @@ from typing import Generic
 
 from holdfast.evidence import audit, battles, dbom, keys, log, trust, witness
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
-from holdfast.memory import garbage
 from holdfast.upkeep import backup, bundle, erase, lockdown, retention, spread, verify
 from holdfast.upkeep.importers import dir, green_agent, kept
 
@@ -50,7 +49,7 @@ class Retention(Noun[Face]):
     """What has had its time, removed; every proof stays whole."""
 
     prune = RunsWith(retention.prune)
-    gc = RunsWith(garbage.collect)
+    gc = RunsWith(retention.gc)
     compact = RunsWith(retention.compact)
     list = Reads(retention.list)
 

@@ -10,6 +10,8 @@ Rules:
   back, and a failing one ends nothing: it is a warning, and tried again.
 - What nobody else does is done by one of the instances, once a day: telemetry grows old as its settings say, blobs are
   swept, rollback tokens expire. Stores in memory are left alone: they end with their process.
+- Whatever else a process wants done at every heartbeat (`also`: images of a store's memory) is done beside these, and
+  fails alone.
 - Shutdown leaves no task behind, says that the instance has ended, and closes what bootstrap opened; it may be called
   twice.
 """
@@ -18,10 +20,10 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final
 
 from holdfast.config import find_project
@@ -49,8 +51,12 @@ async def bootstrap(
     project: str | os.PathLike[str] | None = None,
     heartbeat_s: float = HEARTBEAT_S,
     stale_s: float = instances.STALE_S,
+    also: Mapping[str, Work] = MappingProxyType({}),
 ) -> "Lifecycle":
-    """Begin to use a storage, the given one or that of the settings, for a project, given or the one we stand in."""
+    """Begin to use a storage, the given one or that of the settings, for a project, given or the one we stand in.
+
+    `also` names what else is done at every heartbeat: `{"images": store.image.beat}`.
+    """
     values.number("heartbeat_s", heartbeat_s, least=0.001, most=DAY_S)
     values.number("stale_s", stale_s, least=0.001, most=_LONG_S)
     opened = storage or await StorageProvider.from_config()
@@ -66,7 +72,7 @@ async def bootstrap(
         if storage is None:
             await opened.close()
         raise
-    life.begin(heartbeat_s)
+    life.begin(heartbeat_s, also)
     return life
 
 
@@ -120,13 +126,13 @@ class Lifecycle:
             f"first run: this storage is new; its data lives in {', '.join(made)}, its settings in {paths.config_file}"
         )
 
-    def begin(self, every_s: float) -> None:
+    def begin(self, every_s: float, also: Mapping[str, Work] = MappingProxyType({})) -> None:
         """Start to be heard, and to look after what is due."""
-        for name, work in (("heartbeat", self.beat), ("upkeep", self.tend)):
-            task = asyncio.create_task(self._every(every_s, work), name=f"holdfast {name} {self.instance.id}")
+        for name, work in {"heartbeat": self.beat, "upkeep": self.tend, **also}.items():
+            task = asyncio.create_task(self._every(every_s, name, work), name=f"holdfast {name} {self.instance.id}")
             self._tasks.append(task)
 
-    async def _every(self, seconds: float, work: Work) -> None:
+    async def _every(self, seconds: float, name: str, work: Work) -> None:
         while True:
             await asyncio.sleep(seconds)
             try:
@@ -134,7 +140,7 @@ class Lifecycle:
             except InstanceStoppedError:
                 return
             except Exception as error:
-                _log.warning("%s of instance %s failed: %s", work.__name__, self.instance.id, error)
+                _log.warning("%s of instance %s failed: %s", name, self.instance.id, error)
 
     async def beat(self) -> tuple[Instance, ...]:
         """Say that this instance is alive; the others that were found to be stale."""

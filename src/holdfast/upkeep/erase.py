@@ -3,6 +3,8 @@
 Rules:
 - Erasing a subject destroys its key, so that whatever was sealed with it is unreadable in every copy that has no key of
   its own, and removes every row labelled with it: content, salt, DBOM file and all.
+- Objects and values that were sealed stay as envelopes nobody can open: their CIDs stand in trees, signatures and
+  proofs. `Erasure.sealed` says how many.
 - What stays is leaves: one of type `erasure` under each record's handle, one for the erasure itself.
 - Bytes are gone from every file of the store when the call returns: `secure_delete`, files overwritten, the
   write-ahead log emptied. `Erasure.remains` names what could not be reached: older states kept aside by a restore, a
@@ -62,7 +64,12 @@ def record(context: Context, table: str, id: str, *, who: str = "operator") -> W
 
 def list(tx: Tx) -> builtins.list[Erasure]:
     """Every erasure, oldest first."""
-    return erasures.history(tx)
+    return [_with_sealed(tx, each) for each in erasures.history(tx)]
+
+
+def _with_sealed(tx: Tx, made: Erasure) -> Erasure:
+    """The erasure, and how much became unreadable with the key."""
+    return replace(made, sealed=sealing.marked(tx, made.target)) if made.kind == "subject" else made
 
 
 def _by_name(tx: Tx, name: str, served: Iterable[Person] = (), *, who: str, ns: str) -> Erasure:
@@ -72,7 +79,7 @@ def _by_name(tx: Tx, name: str, served: Iterable[Person] = (), *, who: str, ns: 
     made += [_served(tx, persons.target(each.handle), sum(each.holds.values()), who=who) for each in served]
     if not made:
         raise NotFoundError("no such subject is known here (it may be erased already)")
-    return made[0]
+    return _with_sealed(tx, made[0])
 
 
 def _served(tx: Tx, target: str, count: int, *, who: str) -> Erasure:

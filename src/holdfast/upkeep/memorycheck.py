@@ -11,7 +11,7 @@ from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding
 from holdfast.upkeep.findings import RESTORE, Findings, Holds, read
 
-_MISSING: Final = "the words of some objects, which were never written: `holdfast objects reindex` does"
+_MISSING: Final = "words or vectors of some objects, which were never written: `holdfast objects reindex` does"
 
 
 def check(context: Holds, found: Findings) -> Work[None]:
@@ -24,6 +24,8 @@ def check(context: Holds, found: Findings) -> Work[None]:
     for ns in spaces:
         yield from _pages(context, found, "objects", partial(checks.tree, ns=ns))
         yield from _pages(context, found, "indexed objects", partial(checks.index, ns=ns))
+        yield from _pages(context, found, "volatile fields", partial(checks.vectors, ns=ns))
+        yield from _pages(context, found, "vectors of objects", partial(checks.vector_rows, ns=ns))
 
 
 def _pages(context: Holds, found: Findings, what: str, check: Callable[..., Checked]) -> Work[None]:

@@ -3,6 +3,7 @@
 Rules:
 - Each batch is one transaction: rows gone, and a pruning in the log that names them; a crash leaves whole batches.
 - Log leaves stay, so every proof holds, and `verify` answers VALID.
+- Of memory, snapshots and versions are let go first, then their blocks as garbage, where nothing else leads to them.
 - A dry run counts by the same queries and changes nothing.
 - Space goes back in small transactions too, so that writers get on. PostgreSQL keeps the room for new rows and gives
   back what is free at the end of a table; `VACUUM FULL`, which locks it, is the server's own business.
@@ -14,8 +15,13 @@ from functools import partial
 
 from holdfast.crypto import canonical
 from holdfast.db import Call, Read, Tx, Work, Write, ask
+from holdfast.errors import InvalidInputError
 from holdfast.evidence import prunings
 from holdfast.evidence.context import Context
+from holdfast.memory import garbage
+from holdfast.memory import retention as memory
+from holdfast.model.memory import Collected
+from holdfast.model.progress import Progress
 from holdfast.model.retention import Batch, Compacted, Cut, Pruned, Pruning
 from holdfast.runtime import retention, rows
 from holdfast.runtime.rows import MAIN
@@ -27,15 +33,28 @@ def prune(
     *,
     older_than_days: float | None = None,
     keep: int | None = None,
+    keep_daily: int | None = None,
     flow_type: str | None = None,
     who: str = "operator",
     dry_run: bool = False,
     ns: str = MAIN,
 ) -> Work[Pruned]:
-    """Remove "flows" that have ended, "audit" or "feedback", older than so many days and beyond the newest `keep`."""
+    """Remove "flows" that have ended, "audit", "feedback", "snapshots", or "versions" of objects.
+
+    What goes is older than so many days and beyond the newest `keep`; of snapshots the last of each of `keep_daily`
+    days stays as well.
+    """
     rows.name("who", who)
-    limits = {"older_than_days": older_than_days, "keep": keep, "flow_type": flow_type}
-    cuts = yield from ask(Read(lambda tx: retention.cuts(tx, what, ns=ns, **limits)))  # type: ignore[arg-type]
+    rows.one_of("what", what, retention.KINDS | memory.KINDS)
+    if what in memory.KINDS:
+        if flow_type is not None:
+            raise InvalidInputError("memory has no types of flows", flow_type=flow_type)
+        draw = partial(memory.cuts, keep_daily=keep_daily)
+    elif keep_daily is not None:
+        raise InvalidInputError("only snapshots are kept by the day", what=what)
+    else:
+        draw = partial(retention.cuts, flow_type=flow_type)
+    cuts = yield from ask(Read(lambda tx: draw(tx, what, older_than_days=older_than_days, keep=keep, ns=ns)))
     count, records = 0, Counter[str]()
     for cut in cuts:
         after: str | None = ""
@@ -44,17 +63,30 @@ def prune(
             done = yield from ask(Read(act) if dry_run else Write(act))
             count, after = count + done.count, done.after
             records.update({table: len(handles) for table, handles in done.handles.items()})
+            records.update(done.counted)
     space = Compacted(None, None) if dry_run or not count else (yield from compact(context))
     found = {table: records[table] for table in sorted(records)}
     return Pruned(what, dry_run, count, found, space.bytes_before, space.bytes_after, ns)
 
 
 def _batch(tx: Tx, *, what: str, cut: Cut, after: str, who: str, dry_run: bool, ns: str) -> Batch:
-    done = retention.batch(tx, what, cut, after=after, remove=not dry_run, ns=ns)
-    if done.count and not dry_run:
+    if what in memory.KINDS:
+        done = memory.batch(tx, what, cut, remove=not dry_run, ns=ns)
+        rule = {"before": cut.before, "daily": cut.daily, "newest": cut.newest}
+    else:
+        done = retention.batch(tx, what, cut, after=after, remove=not dry_run, ns=ns)
         rule = {"before": cut.before, "flow_type": cut.flow_type, "newest": cut.newest}
+    if done.count and not dry_run:
         text = canonical.dumps(rule).decode()
         prunings.record(tx, what, done.handles, rule=text, who=who, count=done.count, ns=ns)
+    return done
+
+
+def gc(context: Context, *, dry_run: bool = False, progress: Progress | None = None) -> Work[Collected]:
+    """Remove blocks of memory that nothing leads to any more, and give their space back; `dry_run` only counts them."""
+    done = yield from garbage.collect(context, dry_run=dry_run, progress=progress)
+    if done.blocks and not dry_run:
+        yield from compact(context)
     return done
 
 

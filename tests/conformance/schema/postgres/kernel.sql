@@ -441,6 +441,15 @@ CREATE TABLE object_text (
   CONSTRAINT object_text_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE object_vectors (
+  ns text NOT NULL,
+  key text NOT NULL,
+  cid text NOT NULL,
+  dimensions bigint NOT NULL,
+  vector bytea NOT NULL,
+  CONSTRAINT object_vectors_pkey PRIMARY KEY (ns, key)
+);
+
 CREATE TABLE object_versions (
   ns text NOT NULL,
   key text NOT NULL,
@@ -448,6 +457,7 @@ CREATE TABLE object_versions (
   cid text,
   version bigint NOT NULL,
   at timestamp with time zone NOT NULL,
+  pruned_at timestamp with time zone,
   CONSTRAINT object_versions_pkey PRIMARY KEY (ns, key, n)
 );
 
@@ -531,6 +541,13 @@ CREATE TABLE schema_migrations (
   leaf_ver bigint,
   leaf_salt bytea,
   CONSTRAINT schema_migrations_pkey PRIMARY KEY (name)
+);
+
+CREATE TABLE sealed_blocks (
+  subject text NOT NULL,
+  cid text NOT NULL,
+  what text NOT NULL,
+  CONSTRAINT sealed_blocks_pkey PRIMARY KEY (subject, cid)
 );
 
 CREATE TABLE skill_approvals (
@@ -679,6 +696,9 @@ CREATE UNIQUE INDEX object_index_pkey ON kernel.object_index USING btree (ns, ke
 CREATE INDEX idx_object_text_body ON kernel.object_text USING gin (to_tsvector('simple'::regconfig, body));
 CREATE UNIQUE INDEX object_text_ns_key_key ON kernel.object_text USING btree (ns, key);
 CREATE UNIQUE INDEX object_text_pkey ON kernel.object_text USING btree (id);
+CREATE INDEX idx_object_vectors_dimensions ON kernel.object_vectors USING btree (ns, dimensions, key);
+CREATE UNIQUE INDEX object_vectors_pkey ON kernel.object_vectors USING btree (ns, key);
+CREATE INDEX idx_object_versions_pruned ON kernel.object_versions USING btree (cid) WHERE (pruned_at IS NOT NULL);
 CREATE UNIQUE INDEX object_versions_pkey ON kernel.object_versions USING btree (ns, key, n);
 CREATE UNIQUE INDEX objects_pkey ON kernel.objects USING btree (h);
 CREATE UNIQUE INDEX prunings_pkey ON kernel.prunings USING btree (id);
@@ -689,6 +709,7 @@ CREATE UNIQUE INDEX resource_locks_pkey ON kernel.resource_locks USING btree (ns
 CREATE UNIQUE INDEX restores_pkey ON kernel.restores USING btree (n);
 CREATE UNIQUE INDEX saga_dirty_state_pkey ON kernel.saga_dirty_state USING btree (dfid);
 CREATE UNIQUE INDEX schema_migrations_pkey ON kernel.schema_migrations USING btree (name);
+CREATE UNIQUE INDEX sealed_blocks_pkey ON kernel.sealed_blocks USING btree (subject, cid);
 CREATE UNIQUE INDEX skill_approvals_ns_path_n_key ON kernel.skill_approvals USING btree (ns, path, n);
 CREATE UNIQUE INDEX skill_approvals_pkey ON kernel.skill_approvals USING btree (id);
 CREATE UNIQUE INDEX skill_lockdowns_ns_path_against_key ON kernel.skill_lockdowns USING btree (ns, path, against);

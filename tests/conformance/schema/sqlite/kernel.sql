@@ -467,15 +467,28 @@ CREATE TABLE object_text (
   UNIQUE (ns, key)
 );
 
+CREATE TABLE object_vectors (
+  ns TEXT NOT NULL,
+  key TEXT NOT NULL,
+  cid TEXT NOT NULL,
+  dimensions INTEGER NOT NULL,
+  vector BLOB NOT NULL,
+  PRIMARY KEY (ns, key)
+);
+
+CREATE INDEX idx_object_vectors_dimensions ON object_vectors (ns, dimensions, key);
+
 CREATE TABLE object_versions (
   ns TEXT NOT NULL,
   key TEXT NOT NULL,
   n INTEGER NOT NULL,
   cid TEXT,
   version INTEGER NOT NULL,
-  at TEXT NOT NULL,
+  at TEXT NOT NULL, pruned_at TEXT,
   PRIMARY KEY (ns, key, n)
 );
+
+CREATE INDEX idx_object_versions_pruned ON object_versions (cid) WHERE pruned_at IS NOT NULL;
 
 CREATE TABLE objects (
   h BLOB PRIMARY KEY NOT NULL,
@@ -547,6 +560,13 @@ CREATE TABLE saga_dirty_state (
 );
 
 CREATE TABLE schema_migrations (name TEXT PRIMARY KEY, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL, leaf_id TEXT, leaf_ver INTEGER, leaf_salt BLOB);
+
+CREATE TABLE sealed_blocks (
+  subject TEXT NOT NULL,
+  cid TEXT NOT NULL,
+  what TEXT NOT NULL,
+  PRIMARY KEY (subject, cid)
+);
 
 CREATE TABLE skill_approvals (
   id TEXT PRIMARY KEY,

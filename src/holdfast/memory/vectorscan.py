@@ -1,0 +1,43 @@
+"""The nearest of many vectors, seen a page at a time; needs numpy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.db import Row
+from holdfast.errors import InvalidInputError
+from holdfast.storage.vectors import given, ranking
+from holdfast.storage.vectors.rows import Kept
+
+
+class Best:
+    """The nearest so far; what is near is compared once more in 64 bits."""
+
+    def __init__(self, unit: NDArray[np.float64], limit: int) -> None:
+        self.unit, self.limit, self.dimensions = unit, limit, len(unit)
+        self._found: list[Kept] = []
+
+    def add(self, page: Sequence[Row]) -> None:
+        """Look at some more vectors, by key."""
+        rows = [*self._found, *(Kept(key, 0, vector, "{}") for key, vector in page)]
+        ranked = ranking.rank(rows, self.unit, self.limit)
+        known = {row.id: row for row in rows}
+        self._found = [known[each.id] for each in ranked]
+
+    def ranked(self) -> list[tuple[str, float]]:
+        """Keys and distances, nearest first, equals by key."""
+        return [(each.id, each.distance) for each in ranking.rank(self._found, self.unit, self.limit)]
+
+
+def best(asked: Any, limit: int) -> Best | None:
+    """A search for the nearest to a vector; None for one of zeros, which has no direction."""
+    try:
+        numbers = np.asarray(asked)
+    except ValueError as error:
+        raise InvalidInputError(f"a vector is a sequence of numbers: {error}") from error
+    if numbers.ndim != 1 or not 1 <= len(numbers) <= given.LONGEST:
+        raise InvalidInputError(f"a vector is a sequence of 1 to {given.LONGEST:,} numbers")
+    unit = given.query(numbers, len(numbers))
+    return None if unit is None else Best(unit, limit)
