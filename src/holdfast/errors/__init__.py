@@ -60,6 +60,8 @@ from holdfast.errors.memory import (
     ImageCorruptError,
     MergeConflictError,
     OlderStateError,
+    StaleWriterError,
+    ThreadDeletedError,
 )
 from holdfast.errors.root import (
     AlreadyExistsError,
@@ -159,7 +161,9 @@ __all__ = [
     "SessionEndedError",
     "SkillLockedError",
     "StaleVersionError",
+    "StaleWriterError",
     "StorageBusyError",
+    "ThreadDeletedError",
     "UnavailableError",
     "UnknownKeyError",
     "UnknownOutcomeError",

@@ -1,7 +1,7 @@
 """What memory raises."""
 
 from holdfast.errors.ground import CorruptError
-from holdfast.errors.root import ConflictError
+from holdfast.errors.root import ConflictError, ErasedError
 
 # --- memory ------------------------------------------------------------------------------------------------------
 
@@ -22,3 +22,15 @@ class OlderStateError(ConflictError):
     """That state is older than, or beside, the one that is here: load it by force only if that is really meant."""
 
     code = "memory.older"
+
+
+class ThreadDeletedError(ErasedError):
+    """The thread was deleted, and what is still written for its old life stays out; begin it anew without a parent."""
+
+    code = "thread.deleted"
+
+
+class StaleWriterError(ConflictError):
+    """Another run has taken the thread over since this one read it: read its newest checkpoint and go on from there."""
+
+    code = "thread.stale_writer"
