@@ -186,6 +186,13 @@ class Threads(OnMemory):
         assert [each.facts for each in sound.threads.list(status="interrupted").threads] == [{"user": "eve"}]
         assert sound.threads.list(facts={"user": "eve"}, status="active").threads == ()
 
+    def test_what_tasks_wrote_first_says_what_the_status_is(self, sound: sync.Holdfast) -> None:
+        sound.threads.put_writes("t", "a", "task", [(-3, "interrupt", 1)], status="interrupted")
+        sound.threads.put("t", {}, checkpoint_id="a")
+        assert sound.threads.show("t").status == "interrupted"
+        sound.threads.put("t", {}, checkpoint_id="b", parent_id="a")
+        assert sound.threads.show("t").status == "active"
+
     def test_namespaces_do_not_see_each_other(self, sound: sync.Holdfast) -> None:
         sound.threads.put("t", {"c": 1}, ns="one")
         sound.threads.put("t", {"c": 2}, ns="two")

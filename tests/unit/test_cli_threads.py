@@ -48,3 +48,24 @@ def test_a_thread_is_copied_pruned_and_deleted() -> None:
     assert answer("threads", "delete", "chat")["threads"] == 1
     assert answer("threads", "delete", "chat")["threads"] == 0
     run("threads", "prune", code=2)
+
+
+def test_an_official_file_is_imported(tmp_path: Path) -> None:
+    saver = pytest.importorskip("langgraph.checkpoint.sqlite").SqliteSaver
+    with saver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as official:
+        made = {
+            "v": 1,
+            "id": "1",
+            "ts": "",
+            "channel_values": {"a": 1},
+            "channel_versions": {"a": 1},
+            "versions_seen": {},
+        }
+        config = {"configurable": {"thread_id": "theirs", "checkpoint_ns": ""}}
+        official.put_writes(official.put(config, made, {"source": "input"}, {"a": 1}), [("a", 2)], "task")
+    words = ("import", "langgraph", "checkpoints.sqlite", "--ns", "taken")
+    assert answer(*words, "--dry-run")["checkpoints"] == 1
+    done = answer(*words)
+    assert (done["threads"], done["checkpoints"], done["writes"], done["deleted"]) == (1, 1, 1, [])
+    assert answer("threads", "show", "theirs", "--ns", "taken")["checkpoints"] == 1
+    run("import", "langgraph", "none.sqlite", code=3)

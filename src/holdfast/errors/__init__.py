@@ -59,9 +59,11 @@ from holdfast.errors.ground import (
 from holdfast.errors.memory import (
     ImageCorruptError,
     MergeConflictError,
+    NotSealedError,
     OlderStateError,
     StaleWriterError,
     ThreadDeletedError,
+    UnsafeTypeError,
 )
 from holdfast.errors.root import (
     AlreadyExistsError,
@@ -147,6 +149,7 @@ __all__ = [
     "NestedCallError",
     "NewerStoreError",
     "NotFoundError",
+    "NotSealedError",
     "OlderStateError",
     "OutcomeUnknownError",
     "ProofError",
@@ -168,6 +171,7 @@ __all__ = [
     "UnknownKeyError",
     "UnknownOutcomeError",
     "UnreachableError",
+    "UnsafeTypeError",
     "VersionMismatchError",
     "WriterDeadError",
     "WrongColourError",

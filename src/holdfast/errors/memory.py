@@ -1,5 +1,6 @@
 """What memory raises."""
 
+from holdfast.errors.evidence import FormatError
 from holdfast.errors.ground import CorruptError
 from holdfast.errors.root import ConflictError, ErasedError
 
@@ -34,3 +35,15 @@ class StaleWriterError(ConflictError):
     """Another run has taken the thread over since this one read it: read its newest checkpoint and go on from there."""
 
     code = "thread.stale_writer"
+
+
+class UnsafeTypeError(FormatError):
+    """The stored value names a type that may not be made here: allow the type by name if it is yours."""
+
+    code = "thread.type_refused"
+
+
+class NotSealedError(FormatError):
+    """A row is in clear where only sealed ones are read, or was sealed with another key, or was changed."""
+
+    code = "thread.not_sealed"

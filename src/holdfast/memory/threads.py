@@ -41,6 +41,8 @@ class Held(NamedTuple):
     facts: str
     deleted_at: str | None
     dead_id: str
+    status: str
+    status_of: str
 
 
 class _Parent(NamedTuple):
@@ -116,7 +118,8 @@ def put(
     space.flush()
     row = {"parent_id": parent_id, "run_id": run_id, "metadata": text, "state": blob, "h": h, "now": tx.now}
     tx.execute(_ADD, **line, checkpoint_id=new, epoch=epoch, **row, expect=1)
-    touch(tx, thread, ns, status, facts)
+    # What tasks wrote may have come first, and with it that the run waits, or failed, at this very checkpoint.
+    touch(tx, thread, ns, thread.status if thread.status_of == new else status, facts, about=new)
     return Kept(new, stale or tip not in (None, parent_id, new), h.hex())
 
 
@@ -218,7 +221,9 @@ def _seen(seen: str | None, checkpoint_ns: str) -> tuple[int, str | None]:
     return (int(epoch), token) if of == checkpoint_ns else (0, None)
 
 
-_FIND = sql("SELECT n, facts, deleted_at, dead_id FROM threads WHERE ns = :ns AND thread_id = :thread_id")
+_FIND = sql(
+    "SELECT n, facts, deleted_at, dead_id, status, status_of FROM threads WHERE ns = :ns AND thread_id = :thread_id"
+)
 _NEW = sql(
     "INSERT INTO threads (ns, thread_id, status, facts, created_at, updated_at)"
     " VALUES (:ns, :thread_id, 'active', '{}', :now, :now) RETURNING n"
@@ -238,7 +243,7 @@ def _hold(tx: Tx, thread_id: str, ns: str, *, late: str | None, anew: bool) -> H
     if thread is None:
         row = tx.one(_NEW, ns=ns, thread_id=thread_id, now=tx.now)
         assert row is not None, "an insert that returns its number"
-        return Held(row[0], "{}", None, "")
+        return Held(row[0], "{}", None, "", "active", "")
     if (late is not None and late <= thread.dead_id) or (thread.deleted_at is not None and not anew):
         raise ThreadDeletedError("the thread was deleted meanwhile", thread_id=thread_id, checkpoint_id=late)
     if thread.deleted_at is not None:
@@ -260,18 +265,20 @@ def find(tx: Tx, thread_id: str, ns: str) -> Held | None:
     return None if row is None else Held(*row)
 
 
-_TOUCH = sql("UPDATE threads SET updated_at = :now, status = :status WHERE n = :n")
+_TOUCH = sql("UPDATE threads SET updated_at = :now, status = :status, status_of = :about WHERE n = :n")
 _TELL = sql("UPDATE threads SET facts = :facts WHERE n = :n")
 _UNFACT = sql("DELETE FROM thread_facts WHERE thread = :n")
 _FACT = sql("INSERT INTO thread_facts (ns, key, value, thread) VALUES (:ns, :key, :value, :n)")
 
 
-def touch(tx: Tx, thread: Held, ns: str, status: str | None, facts: Mapping[str, Any] | None) -> None:
+def touch(
+    tx: Tx, thread: Held, ns: str, status: str | None, facts: Mapping[str, Any] | None, *, about: str = ""
+) -> None:
     """Bring the index up to date."""
     if status is not None:
         if status not in STATUSES:
             raise InvalidInputError(f"a status is one of {', '.join(sorted(STATUSES))}", status=str(status))
-        tx.execute(_TOUCH, n=thread.n, now=tx.now, status=status, expect=1)
+        tx.execute(_TOUCH, n=thread.n, now=tx.now, status=status, about=about, expect=1)
     if facts is None or (text := spelled(facts, "facts")) == thread.facts:
         return
     tx.execute(_TELL, n=thread.n, facts=text, expect=1)
@@ -323,7 +330,7 @@ def put_writes(
     space.flush()
     tx.many(_REWRITE if replace else _WRITE, rows)
     if status is not None:
-        touch(tx, thread, ns, status, None)
+        touch(tx, thread, ns, status, None, about=late)
 
 
 # --- reading -----------------------------------------------------------------------------------------------------

@@ -197,12 +197,10 @@ def _cid(digest: Digest) -> CID:
 def _grown(space: Space, run: Run, before: Ref | None) -> Listed:
     """The reference of a list; what it has in common with the one before is not written again."""
     wanted = run.digests
-    if not all(type(each) is bytes and len(each) == _HASH for each in wanted):
-        raise InvalidInputError("the elements of a list are named by their SHA-256")
     known: tuple[Digest, ...] = hashes(space, before) if isinstance(before, Listed) else ()
     size = len(wanted) - len(wanted) % STEP
     same = wanted[: len(known)] == known
-    _elements(space, run, wanted[len(known) :] if same else tuple({*wanted}.difference(known)))
+    _elements(space, run, wanted[len(known) :] if same else {*wanted}.difference(known))
     made: mlist.List | None = None
     root: Digest | None = None
     closed = before.size if isinstance(before, Listed) else 0
@@ -224,6 +222,8 @@ def _elements(space: Space, run: Run, wanted: Iterable[Digest]) -> None:
     """Write elements that the list before did not have."""
     absent = []
     for digest in wanted:
+        if type(digest) is not bytes or len(digest) != _HASH:
+            raise InvalidInputError("the elements of a list are named by their SHA-256")
         data = run.data.get(digest)
         if data is None:
             absent.append(digest)

@@ -147,3 +147,15 @@ class ThreadsPruned(Value):
     bytes_before: int | None
     bytes_after: int | None
     ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadsImported(Value):
+    """What was taken over from another checkpointer; `deleted` are threads that were deleted here and stay so."""
+
+    source: str
+    threads: int
+    checkpoints: int
+    writes: int
+    deleted: list[str]
+    dry_run: bool

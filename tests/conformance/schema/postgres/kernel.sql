@@ -671,6 +671,7 @@ CREATE TABLE threads (
   ns text NOT NULL,
   thread_id text NOT NULL,
   status text NOT NULL,
+  status_of text NOT NULL DEFAULT ''::text,
   facts text NOT NULL,
   created_at timestamp with time zone NOT NULL,
   updated_at timestamp with time zone NOT NULL,

@@ -683,6 +683,7 @@ CREATE TABLE threads (
   ns TEXT NOT NULL,
   thread_id TEXT NOT NULL,
   status TEXT NOT NULL,
+  status_of TEXT NOT NULL DEFAULT '',
   facts TEXT NOT NULL,
   created_at TEXT NOT NULL,
   updated_at TEXT NOT NULL,

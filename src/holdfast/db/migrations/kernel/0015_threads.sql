@@ -1,10 +1,11 @@
 -- Threads: runs and conversations of agent frameworks. A deleted one stays as a tombstone: `dead_id` is the largest id of
--- a checkpoint it had, so that what comes late is known for what it is.
+-- a checkpoint it had, so that what comes late is known for what it is. `status_of` is the checkpoint the status is about.
 CREATE TABLE threads (
   n @serial,
   ns TEXT NOT NULL,
   thread_id TEXT NOT NULL,
   status TEXT NOT NULL,
+  status_of TEXT NOT NULL DEFAULT '',
   facts TEXT NOT NULL,
   created_at @time NOT NULL,
   updated_at @time NOT NULL,
