@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdfast.db import Tx, sql
 from holdfast.errors import HoldfastError
-from holdfast.memory import threads, threadvalues
+from holdfast.memory import threadstates, threadvalues
 from holdfast.memory.checks import Checked, Flaw
 from holdfast.memory.threadvalues import Digest, Listed, Ref, Space
 
@@ -46,10 +46,10 @@ def checkpoints(tx: Tx, after: int | None) -> Checked:
     flaws, walked = [], _Walked(tx)
     for n, thread, checkpoint_ns, *ids, metadata, state, h in rows:
         try:
-            if threads.row_hash(checkpoint_ns, (ids[0], ids[1], ids[2]), metadata, state) != h:
+            if threadstates.row_hash(checkpoint_ns, (ids[0], ids[1], ids[2]), metadata, state) != h:
                 what = "a checkpoint is damaged or was edited"
             else:
-                what = walked.lacks(thread, threads.decode(state).refs.values())
+                what = walked.lacks(thread, threadstates.decode(state).refs.values())
         except (HoldfastError, TypeError) as error:
             what = f"a checkpoint cannot be read: {error}"
         if what:
@@ -72,7 +72,7 @@ def writes(tx: Tx, after: tuple[Any, ...] | None) -> Checked:
     flaws, walked = [], _Walked(tx)
     for *key, value in rows:
         try:
-            what = walked.lacks(key[0], [threads.ref_of(value)])
+            what = walked.lacks(key[0], [threadstates.decode_ref(value)])
         except (HoldfastError, TypeError) as error:
             what = f"what a task wrote cannot be read: {error}"
         if what:

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.db import Row, Tx, sql
 from holdfast.errors import InvalidInputError, NotFoundError
-from holdfast.memory import threads
+from holdfast.memory import threads, threadstates
 from holdfast.memory.edits import MAIN
 from holdfast.model.threads import Thread, ThreadPage
 
@@ -51,7 +51,7 @@ def list(
         raise InvalidInputError("after is the `next` of the page before", after=after)
     given: dict[str, Any] = {"ns": ns, "before": before or _NEVER, "at": at, "n": int(number), "limit": limit}
     if facts:
-        wanted = threads.spelled({key: threads.spelled(item) for key, item in facts.items()})
+        wanted = threadstates.spelled({key: threadstates.spelled(item) for key, item in facts.items()})
         rows = tx.all(_OF_FACTS, **given, facts=wanted, wanted=len(facts), status=status)
     elif status is not None:
         rows = tx.all(_OF_STATUS, **given, status=status)

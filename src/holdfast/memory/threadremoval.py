@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.db import Tx, sql
 from holdfast.errors import InvalidInputError, NotFoundError
 from holdfast.evidence import prunings
-from holdfast.memory import threads, threadvalues
+from holdfast.memory import threads, threadstates, threadvalues
 from holdfast.memory.edits import MAIN
 from holdfast.memory.threadvalues import Digest, Ref, Space
 from holdfast.model.threads import ThreadsRemoved
@@ -62,7 +62,7 @@ def delete(tx: Tx, thread_id: str, *, who: str = "operator", dry_run: bool = Fal
 def _log(tx: Tx, rule: dict[str, Any], count: int, who: str, ns: str) -> None:
     if not who.strip() or len(who) > 200:
         raise InvalidInputError("who is a text that is not empty, 200 characters at most", who=who[:100])
-    prunings.record(tx, _WHAT, {}, rule=threads.spelled(rule), who=who, count=count, ns=ns)
+    prunings.record(tx, _WHAT, {}, rule=threadstates.spelled(rule), who=who, count=count, ns=ns)
 
 
 # --- checkpoints -------------------------------------------------------------------------------------------------
@@ -127,11 +127,11 @@ def _due(rows: Iterable[_Row], keep: int, before: str | None) -> list[_Row]:
 
 def _spare(row: _Row, by_id: dict[str, _Row], old: dict[str, _Row]) -> None:
     """Take from what goes the checkpoints in which this one's missing channels must be looked for."""
-    wanted = set(threads.decode(row.state).needs)
+    wanted = set(threadstates.decode(row.state).needs)
     parent = row.parent_id
     while wanted and parent is not None and parent in by_id:
         old.pop(parent, None)
-        wanted -= threads.decode(by_id[parent].state).refs.keys()
+        wanted -= threadstates.decode(by_id[parent].state).refs.keys()
         parent = by_id[parent].parent_id
 
 
@@ -194,8 +194,8 @@ def _live(tx: Tx, n: int, gone: set[tuple[str, str]]) -> set[Digest]:
     refs: set[Ref] = set()
     for row in tx.all(_ROWS, n=n):
         if (row[1], row[2]) not in gone:
-            refs.update(threads.decode(row[5]).refs.values())
-    refs.update(threads.ref_of(row[2]) for row in tx.all(_WRITTEN, n=n) if (row[0], row[1]) not in gone)
+            refs.update(threadstates.decode(row[5]).refs.values())
+    refs.update(threadstates.decode_ref(row[2]) for row in tx.all(_WRITTEN, n=n) if (row[0], row[1]) not in gone)
     space = Space(tx, n)
     live = {*threadvalues.needs(space, refs)}
     for ref in refs:

@@ -15,21 +15,17 @@ Rules:
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from holdfast.crypto import dagcbor_fast
-from holdfast.crypto.dagcbor import Value
 from holdfast.db import Row, Tx, alone, sql
-from holdfast.errors import FormatError, InvalidInputError, NotFoundError, StaleWriterError, ThreadDeletedError
-from holdfast.memory import threadvalues
+from holdfast.errors import InvalidInputError, NotFoundError, StaleWriterError, ThreadDeletedError
+from holdfast.memory import threadstates, threadvalues
 from holdfast.memory.edits import MAIN
-from holdfast.memory.threadvalues import Ref, Space
+from holdfast.memory.threadstates import State, name, spelled
+from holdfast.memory.threadvalues import Memo, Ref, Space
 from holdfast.model.threads import Checkpoint, CheckpointPage, Kept, PendingWrite
 
 MOST_PAGE: Final = 1_000
-_LONGEST: Final = 2_000
-_STATE_BYTES: Final = 2**26
 _CONFLICTS: Final = frozenset({"error", "fork"})
 STATUSES: Final = frozenset({"active", "interrupted", "error", "idle"})
 
@@ -45,21 +41,19 @@ class Held(NamedTuple):
     status_of: str
 
 
-class _Parent(NamedTuple):
-    epoch: int
-    refs: dict[str, Ref]
-    h: bytes
+class _Line(NamedTuple):
+    """A line as its next writer finds it; `epoch` is None where nobody has written it yet."""
 
-
-class State(NamedTuple):
-    """What the `state` of a checkpoint's row says."""
-
-    refs: dict[str, Ref]
-    own: bytes
-    needs: tuple[str, ...]
-    """Channels that must be looked for in earlier checkpoints of the same line."""
+    thread: Held
+    checkpoint_ns: str
+    epoch: int | None
+    writer: str | None
+    parent_epoch: int | None
     parent_h: bytes | None
+    tip: str | None
 
+
+_STATES: Final[Memo[dict[str, Ref]]] = Memo(512)
 
 # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -69,9 +63,6 @@ _ADD = sql(
     " :h, :now) ON CONFLICT (thread, checkpoint_ns, checkpoint_id) DO UPDATE SET parent_id = excluded.parent_id,"
     " run_id = excluded.run_id, epoch = excluded.epoch, metadata = excluded.metadata, state = excluded.state,"
     " h = excluded.h"
-)
-_TIP = sql(
-    "SELECT max(checkpoint_id) FROM thread_checkpoints WHERE thread = :thread AND checkpoint_ns = :checkpoint_ns"
 )
 
 
@@ -101,75 +92,55 @@ def put(
     """
     if on_conflict not in _CONFLICTS:
         raise InvalidInputError("on_conflict is error or fork", on_conflict=str(on_conflict))
-    new = _name("checkpoint_id", tx.new_id() if checkpoint_id is None else checkpoint_id)
-    line = {"checkpoint_ns": _name("checkpoint_ns", checkpoint_ns, least=0)}
-    thread = _hold(tx, thread_id, ns, late=parent_id, anew=parent_id is None)
-    line["thread"] = thread.n  # type: ignore[assignment]
-    parent = None if parent_id is None else _parent(tx, line, _name("parent_id", parent_id))
-    epoch, stale = _fence(tx, line, parent, seen)
+    new = name("checkpoint_id", tx.new_id() if checkpoint_id is None else checkpoint_id)
+    line = _look(tx, thread_id, name("checkpoint_ns", checkpoint_ns, least=0), parent_id, ns)
+    epoch, stale = _fence(tx, line, seen)
     if stale and on_conflict == "error":
         raise StaleWriterError("another run writes this thread now", thread_id=thread_id, checkpoint_ns=checkpoint_ns)
-    [(tip,)] = tx.all(_TIP, **line)
+    thread = line.thread
     space = Space(tx, thread.n)
-    refs = _refs(space, channels, keep, parent)
-    blob = _encode(State(refs, state, tuple(needs), None if parent is None else parent.h))
+    refs = _refs(space, channels, keep, _before(tx, line, parent_id))
+    blob = threadstates.encode(State(refs, state, tuple(needs), line.parent_h))
     text = spelled(metadata or {}, "metadata")
-    h = row_hash(checkpoint_ns, (new, parent_id, run_id), text, blob)
+    h = threadstates.row_hash(checkpoint_ns, (new, parent_id, run_id), text, blob)
     space.flush()
     row = {"parent_id": parent_id, "run_id": run_id, "metadata": text, "state": blob, "h": h, "now": tx.now}
-    tx.execute(_ADD, **line, checkpoint_id=new, epoch=epoch, **row, expect=1)
+    tx.execute(_ADD, thread=thread.n, checkpoint_ns=checkpoint_ns, checkpoint_id=new, epoch=epoch, **row, expect=1)
+    _STATES.keep(h, refs)
     # What tasks wrote may have come first, and with it that the run waits, or failed, at this very checkpoint.
     touch(tx, thread, ns, thread.status if thread.status_of == new else status, facts, about=new)
-    return Kept(new, stale or tip not in (None, parent_id, new), h.hex())
+    return Kept(new, stale or line.tip not in (None, parent_id, new), h.hex())
 
 
-def _refs(space: Space, channels: Mapping[str, Any], keep: Collection[str], parent: _Parent | None) -> dict[str, Ref]:
-    before = {} if parent is None else parent.refs
-    refs = {name: threadvalues.store(space, given, before.get(name)) for name, given in channels.items()}
-    for name in keep:
-        if name not in before:
-            raise NotFoundError("the parent has no such channel to keep: give its value", channel=name)
-        refs[name] = before[name]
+def _refs(
+    space: Space, channels: Mapping[str, Any], keep: Collection[str], before: Mapping[str, Ref]
+) -> dict[str, Ref]:
+    refs = {each: threadvalues.store(space, given, before.get(each)) for each, given in channels.items()}
+    for kept in keep:
+        if kept not in before:
+            raise NotFoundError("the parent has no such channel to keep: give its value", channel=kept)
+        refs[kept] = before[kept]
     return refs
 
 
-def row_hash(line: str, ids: tuple[str, str | None, str | None], metadata: str, state: bytes) -> bytes:
-    """What `h` of a checkpoint's row must be: line, own id, parent's id, run's id and the rest; a copy has the same."""
-    return sha256(dagcbor_fast.encode([line, *ids, metadata, sha256(state).digest()], max_size=_STATE_BYTES)).digest()
-
-
-_PARENT = sql(
-    "SELECT epoch, state, h FROM thread_checkpoints WHERE thread = :thread AND checkpoint_ns = :checkpoint_ns"
-    " AND checkpoint_id = :checkpoint_id"
+_STATE = sql(
+    "SELECT state FROM thread_checkpoints WHERE thread = :thread AND h = :h AND checkpoint_id = :checkpoint_id"
 )
 
 
-def _parent(tx: Tx, line: Mapping[str, Any], parent_id: str) -> _Parent | None:
-    row = tx.one(_PARENT, **line, checkpoint_id=parent_id)
-    return None if row is None else _Parent(row[0], decode(row[1]).refs, row[2])
-
-
-def _encode(state: State) -> bytes:
-    if not isinstance(state.own, bytes):
-        raise InvalidInputError("the state of a checkpoint is bytes")
-    refs: dict[str, Value] = {_name("channel", name): threadvalues.encode(ref) for name, ref in state.refs.items()}
-    needs: list[Value] = [_name("channel", name) for name in sorted(state.needs)]
-    found: dict[str, Value] = {"c": refs, "n": needs, "p": state.parent_h, "s": state.own}
-    return dagcbor_fast.encode(found, max_size=_STATE_BYTES)
-
-
-def decode(blob: bytes) -> State:
-    """The `state` of a checkpoint's row; FormatError where it is none."""
-    match dagcbor_fast.decode(blob, max_size=_STATE_BYTES):
-        case {"c": dict(refs), "n": list(needs), "p": (bytes() | None) as parent_h, "s": bytes(own)}:
-            found = {name: threadvalues.decode(ref) for name, ref in refs.items()}
-            return State(found, own, tuple(str(name) for name in needs), parent_h)
-    raise FormatError("the state of a checkpoint is malformed")
+def _before(tx: Tx, line: _Line, parent_id: str | None) -> dict[str, Ref]:
+    """The references of the parent; those of the last few are remembered by their hash, which says all about them."""
+    if line.parent_h is None:
+        return {}
+    known = _STATES.get(line.parent_h)
+    if known is None:
+        [(blob,), *_] = tx.all(_STATE, thread=line.thread.n, h=line.parent_h, checkpoint_id=parent_id)
+        known = threadstates.decode(blob).refs
+    return known
 
 
 # --- who writes --------------------------------------------------------------------------------------------------
 
-_LINE = sql("SELECT epoch, writer FROM thread_lines WHERE thread = :thread AND checkpoint_ns = :checkpoint_ns")
 _BEGIN = sql(
     "INSERT INTO thread_lines (thread, checkpoint_ns, epoch, writer) VALUES (:thread, :checkpoint_ns, 1, :writer)"
 )
@@ -191,22 +162,21 @@ _EPOCH = sql(
 )
 
 
-def _fence(tx: Tx, line: Mapping[str, Any], parent: _Parent | None, seen: str | None) -> tuple[int, bool]:
+def _fence(tx: Tx, line: _Line, seen: str | None) -> tuple[int, bool]:
     """Under which epoch a checkpoint is written, and whether its writer has been overtaken."""
-    saw, token = _seen(seen, line["checkpoint_ns"])
-    row = tx.one(_LINE, **line)
-    if row is None:
-        tx.execute(_BEGIN, **line, writer=token or "", expect=1)
+    saw, token = _seen(seen, line.checkpoint_ns)
+    of = {"thread": line.thread.n, "checkpoint_ns": line.checkpoint_ns}
+    if line.epoch is None:
+        tx.execute(_BEGIN, **of, writer=token or "", expect=1)
         return 1, False
-    epoch, writer = row
     if token is None:
-        last = 0 if parent is None else parent.epoch
-        return last, last != epoch
-    if writer == token:
-        return epoch, False
-    if saw == epoch:
-        tx.execute(_TAKE, **line, writer=token, epoch=epoch, expect=1)
-        return epoch + 1, False
+        last = line.parent_epoch or 0
+        return last, last != line.epoch
+    if line.writer == token:
+        return line.epoch, False
+    if saw == line.epoch:
+        tx.execute(_TAKE, **of, writer=token, epoch=saw, expect=1)
+        return saw + 1, False
     return saw, True
 
 
@@ -221,8 +191,14 @@ def _seen(seen: str | None, checkpoint_ns: str) -> tuple[int, str | None]:
     return (int(epoch), token) if of == checkpoint_ns else (0, None)
 
 
-_FIND = sql(
-    "SELECT n, facts, deleted_at, dead_id, status, status_of FROM threads WHERE ns = :ns AND thread_id = :thread_id"
+_HELD: Final = "t.n, t.facts, t.deleted_at, t.dead_id, t.status, t.status_of"
+_FIND = sql(f"SELECT {_HELD} FROM threads t WHERE t.ns = :ns AND t.thread_id = :thread_id")  # noqa: S608
+_LOOK = sql(
+    f"SELECT {_HELD}, l.epoch, l.writer, p.epoch, p.h, (SELECT max(c.checkpoint_id) FROM thread_checkpoints c"  # noqa: S608
+    " WHERE c.thread = t.n AND c.checkpoint_ns = :checkpoint_ns) FROM threads t"
+    " LEFT JOIN thread_lines l ON l.thread = t.n AND l.checkpoint_ns = :checkpoint_ns"
+    " LEFT JOIN thread_checkpoints p ON p.thread = t.n AND p.checkpoint_ns = :checkpoint_ns"
+    " AND p.checkpoint_id = CAST(:parent_id AS TEXT) WHERE t.ns = :ns AND t.thread_id = :thread_id"
 )
 _NEW = sql(
     "INSERT INTO threads (ns, thread_id, status, facts, created_at, updated_at)"
@@ -234,33 +210,44 @@ _REVIVE = sql(
 )
 
 
-def _hold(tx: Tx, thread_id: str, ns: str, *, late: str | None, anew: bool) -> Held:
-    """The thread, made where it is not there; nobody else writes it before this transaction ends.
+def _look(tx: Tx, thread_id: str, checkpoint_ns: str, parent_id: str | None, ns: str) -> _Line:
+    """A line of a thread, which is made where it is not there, or begun anew; nobody else writes it meanwhile."""
+    _alone(tx, thread_id, ns)
+    late = None if parent_id is None else name("parent_id", parent_id)
+    row = tx.one(_LOOK, ns=ns, thread_id=thread_id, checkpoint_ns=checkpoint_ns, parent_id=late)
+    found = None if row is None else Held(*row[:6])
+    thread = _living(tx, found, thread_id, ns, late=late, anew=late is None)
+    return _Line(thread, checkpoint_ns, *(row[6:] if row is not None else (None,) * 5))
+
+
+def _living(tx: Tx, found: Held | None, thread_id: str, ns: str, *, late: str | None, anew: bool) -> Held:
+    """A thread that may be written, made where it is not there.
 
     `late` is the checkpoint that is written upon: one of an earlier life is refused. `anew` may begin another life.
     """
-    thread = find(tx, thread_id, ns)
-    if thread is None:
+    if found is None:
         row = tx.one(_NEW, ns=ns, thread_id=thread_id, now=tx.now)
         assert row is not None, "an insert that returns its number"
         return Held(row[0], "{}", None, "", "active", "")
-    if (late is not None and late <= thread.dead_id) or (thread.deleted_at is not None and not anew):
+    if (late is not None and late <= found.dead_id) or (found.deleted_at is not None and not anew):
         raise ThreadDeletedError("the thread was deleted meanwhile", thread_id=thread_id, checkpoint_id=late)
-    if thread.deleted_at is not None:
-        tx.execute(_REVIVE, n=thread.n, now=tx.now, expect=1)
-    return thread
+    if found.deleted_at is not None:
+        tx.execute(_REVIVE, n=found.n, now=tx.now, expect=1)
+    return found
 
 
 def begin(tx: Tx, thread_id: str, ns: str) -> Held:
     """A thread, made or brought back to life where it is not there."""
-    return _hold(tx, thread_id, ns, late=None, anew=True)
+    return _living(tx, find(tx, thread_id, ns), thread_id, ns, late=None, anew=True)
+
+
+def _alone(tx: Tx, thread_id: str, ns: str) -> None:
+    alone(tx, f"thread:{name('ns', ns)}:{name('thread_id', thread_id)}")
 
 
 def find(tx: Tx, thread_id: str, ns: str) -> Held | None:
     """A thread or its tombstone, and nobody else writes it before this transaction ends."""
-    _name("ns", ns)
-    _name("thread_id", thread_id)
-    alone(tx, f"thread:{ns}:{thread_id}")
+    _alone(tx, thread_id, ns)
     row = tx.one(_FIND, ns=ns, thread_id=thread_id)
     return None if row is None else Held(*row)
 
@@ -317,16 +304,15 @@ def put_writes(
     ns: str = MAIN,
 ) -> None:
     """Keep what a task wrote on top of a checkpoint: number, channel and value of each."""
-    late = _name("checkpoint_id", checkpoint_id)
-    thread = _hold(tx, thread_id, ns, late=late, anew=False)
+    late = name("checkpoint_id", checkpoint_id)
+    thread = _living(tx, find(tx, thread_id, ns), thread_id, ns, late=late, anew=False)
     space = Space(tx, thread.n)
-    row = {"thread": thread.n, "checkpoint_ns": _name("checkpoint_ns", checkpoint_ns, least=0), "checkpoint_id": late}
-    row |= {"task_id": _name("task_id", task_id), "task_path": _name("task_path", task_path, least=0)}
+    row = {"thread": thread.n, "checkpoint_ns": name("checkpoint_ns", checkpoint_ns, least=0), "checkpoint_id": late}
+    row |= {"task_id": name("task_id", task_id), "task_path": name("task_path", task_path, least=0)}
     rows = []
     for idx, channel, given in writes:
-        ref = threadvalues.encode(threadvalues.store(space, given))
-        value = dagcbor_fast.encode(ref, max_size=_STATE_BYTES)
-        rows.append({**row, "idx": idx, "channel": _name("channel", channel), "value": value})
+        value = threadstates.encode_ref(threadvalues.store(space, given))
+        rows.append({**row, "idx": idx, "channel": name("channel", channel), "value": value})
     space.flush()
     tx.many(_REWRITE if replace else _WRITE, rows)
     if status is not None:
@@ -402,9 +388,9 @@ _WRITES = sql(
 
 def _checkpoint(tx: Tx, row: Row, ns: str) -> Checkpoint:
     _, thread, thread_id, checkpoint_ns, checkpoint_id, parent_id, metadata, blob, created_at, h = row
-    state, space = decode(blob), Space(tx, thread)
+    state, space = threadstates.decode(blob), Space(tx, thread)
     rows = tx.all(_WRITES, thread=thread, checkpoint_ns=checkpoint_ns, checkpoint_id=checkpoint_id)
-    written = [(row, ref_of(row[3])) for row in sorted(rows, key=_order)]
+    written = [(row, threadstates.decode_ref(row[3])) for row in sorted(rows, key=_order)]
     content = space.read(threadvalues.needs(space, [*state.refs.values(), *(ref for _, ref in written)]))
     channels = {name: threadvalues.value(space, ref, content) for name, ref in state.refs.items()}
     writes = tuple(
@@ -417,29 +403,6 @@ def _checkpoint(tx: Tx, row: Row, ns: str) -> Checkpoint:
     )
 
 
-def ref_of(value: bytes) -> Ref:
-    """The reference in a row of `thread_writes`."""
-    return threadvalues.decode(dagcbor_fast.decode(value, max_size=_STATE_BYTES))
-
-
 def _order(row: Row) -> tuple[str, str, int]:
     """The order in which a step's writes are applied: by the task's path, its id, and number."""
     return row[4], row[0], row[1]
-
-
-# --- names -------------------------------------------------------------------------------------------------------
-
-
-def _name(what: str, text: Any, *, least: int = 1) -> str:
-    """A name that a framework chose; PostgreSQL keeps no NUL in a text."""
-    if not isinstance(text, str) or not least <= len(text) <= _LONGEST or "\0" in text:
-        raise InvalidInputError(f"{what} is a text of {least} to {_LONGEST} characters", value=str(text)[:100])
-    return text
-
-
-def spelled(value: Any, what: str = "the value") -> str:
-    """JSON as it is stored: one text for one value."""
-    try:
-        return json.dumps(value, allow_nan=False, sort_keys=True, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{what} is no JSON: {error}") from error

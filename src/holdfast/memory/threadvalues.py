@@ -20,12 +20,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from holdfast.crypto import cid as cids
 from holdfast.crypto import dagcbor_fast, mlist
 from holdfast.crypto.cid import CID
-from holdfast.crypto.dagcbor import Value
 from holdfast.db import Tx, sql
 from holdfast.errors import FormatError, InvalidInputError, NotFoundError, ProofError
 from holdfast.model.threads import Part, Run
@@ -144,29 +143,34 @@ def _parts(asked: list[Digest]) -> Iterator[str]:
 # --- lists -------------------------------------------------------------------------------------------------------
 
 
-class _Memo:
-    """Lists by their root, the last few: a root says all about its list, so this never has to be forgotten in time."""
+T = TypeVar("T")
+
+
+class Memo(Generic[T]):
+    """The last few of what a hash says all about: so it never has to be forgotten in time."""
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, threading.Lock()
-        self._known: OrderedDict[Digest, tuple[Digest, ...]] = OrderedDict()
+        self._known: OrderedDict[Digest, T] = OrderedDict()
 
-    def get(self, root: Digest) -> tuple[Digest, ...] | None:
+    def get(self, root: Digest) -> T | None:
+        """What is remembered under a hash."""
         with self._lock:
             found = self._known.get(root)
             if found is not None:
                 self._known.move_to_end(root)
             return found
 
-    def keep(self, root: Digest, hashes: tuple[Digest, ...]) -> None:
+    def keep(self, root: Digest, known: T) -> None:
+        """Remember it."""
         with self._lock:
-            self._known[root] = hashes
+            self._known[root] = known
             self._known.move_to_end(root)
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
 
 
-_MEMO: Final = _Memo(256)
+_MEMO: Final[Memo[tuple[Digest, ...]]] = Memo(256)
 
 
 def hashes(space: Space, listed: Listed) -> tuple[Digest, ...]:
@@ -259,17 +263,6 @@ def _tagged(value: Any) -> Any:
     if not isinstance(value.tag, str) or not 0 < len(value.tag) <= _TAG:
         raise InvalidInputError("the tag of a value is a text of 1 to 100 characters", tag=str(value.tag)[:100])
     return value
-
-
-def encode(ref: Ref) -> Value:
-    """A reference as it is written."""
-    match ref:
-        case InPlace(tag, data):
-            return [0, tag, data]
-        case Block(tag, digest):
-            return [1, tag, digest]
-        case Listed(tag, root, size, tail):
-            return [2, tag, root, size, b"".join(tail)]
 
 
 def decode(found: Any) -> Ref:

@@ -29,7 +29,7 @@ MOST: Final = 2**26
 _KINDS: Final = ("msgpack", "null", "bytes", "bytearray")
 _OTHER: Final = 4
 _DEFLATED: Final = 128
-_WORTH: Final = 100
+_WORTH: Final = 160
 _NONCE: Final = 12
 
 DICTIONARY: Final = (
