@@ -184,6 +184,7 @@ def _puts(saver: Any, number: int) -> Iterator[Callable[[], Awaitable[Any]]]:
     from langgraph.checkpoint.base.id import uuid6  # noqa: PLC0415
 
     chance, turn = random.Random(number), 0
+    pool = [_words(chance) for _ in range(LONGEST)]
     messages: list[Any] = []
     config: dict[str, Any] = {}
     while True:
@@ -191,7 +192,7 @@ def _puts(saver: Any, number: int) -> Iterator[Callable[[], Awaitable[Any]]]:
             messages = []
             config = {"configurable": {"thread_id": f"{number}-{turn}", "checkpoint_ns": ""}}
         turn += 1
-        messages = [*messages, HumanMessage(_words(chance), id=f"{number}-{turn}")]
+        messages = [*messages, HumanMessage(pool[turn % LONGEST], id=f"{number}-{turn}")]
         made = {
             "v": 4,
             "ts": "2026-01-01T00:00:00+00:00",

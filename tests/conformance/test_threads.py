@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -354,6 +355,22 @@ class Threads(OnMemory):
         sound.threads.put("u", {}, parent_id=ids[-1], on_conflict="error")
         with pytest.raises(errors.NotFoundError):
             sound.threads.copy("t", "v")
+
+    def test_a_backup_brings_threads_along(self, tmp_path: Path) -> None:
+        if not self.shared:
+            pytest.skip("a store in memory has no backup")
+        with self.open() as store:
+            ids = chat(store, 12)
+            made = store.backup.create(tmp_path / "backups")
+            store.threads.delete("t")
+        sync.restore(made.path, **self.target())
+        with self.open() as store:
+            found = store.threads.get("t")
+            assert found is not None
+            assert len(found.channels["messages"].elements) == 12
+            store.threads.put("t", {}, parent_id=ids[-1])
+            store.threads.put("another", {})
+            assert flaws(store) == []
 
     # --- what is refused ---
 

@@ -78,8 +78,8 @@ class Line:
     """What is remembered of one line of checkpoints."""
 
     def __init__(self) -> None:
-        self.checkpoint_id: str | None = None
-        self.versions: Mapping[str, Any] = {}
+        self.newest: tuple[str, Mapping[str, Any]] | None = None
+        """The checkpoint that was put or read last, and the versions of its channels."""
         self._lists: dict[str, tuple[Known, ...]] = {}
 
     def digests(self, channel: str, elements: Sequence[Any], encode: Callable[[Any], bytes]) -> tuple[bytes, ...]:

@@ -124,7 +124,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
             self._memo.forget(place.thread_id)
             kept = yield from ask(Write(self._checkpoint(place, checkpoint, known, new)))
         line = self._memo.line(place.thread_id, place.checkpoint_ns)
-        line.checkpoint_id, line.versions = kept.checkpoint_id, dict(checkpoint["channel_versions"])
+        line.newest = kept.checkpoint_id, dict(checkpoint["channel_versions"])
         if kept.forked:
             told = "thread %s was forked: checkpoint %s is not on top of its newest one"
             _logger.warning(told, place.thread_id, kept.checkpoint_id)
@@ -137,9 +137,9 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         envelopes, line = self._envelopes, self._memo.line(place.thread_id, place.checkpoint_ns)
         given, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
         keep = set()
-        if place.checkpoint_id is not None and line.checkpoint_id == place.checkpoint_id:
-            same = {name for name in given.keys() - new.keys() if name in versions}
-            keep = {name for name in same if line.versions.get(name) == versions[name]}
+        if line.newest is not None and line.newest[0] == place.checkpoint_id:
+            before, same = line.newest[1], given.keys() - new.keys()
+            keep = {name for name in same if name in versions and before.get(name) == versions[name]}
         channels = {name: values.channel(envelopes, line, name, given[name]) for name in given if name not in keep}
         state = {name: item for name, item in checkpoint.items() if name not in ("id", "channel_values")}
         purpose = place.purpose(checkpoint["id"])

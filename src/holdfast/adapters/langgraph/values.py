@@ -114,7 +114,7 @@ def _remember(line: Line, found: Checkpoint, values: Mapping[str, Any], state: M
     for name, stored in found.channels.items():
         if isinstance(stored, Run):
             line.keep(name, values[name], stored.digests)
-    line.checkpoint_id, line.versions = found.checkpoint_id, dict(state.get("channel_versions") or {})
+    line.newest = found.checkpoint_id, dict(state.get("channel_versions") or {})
 
 
 def matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
