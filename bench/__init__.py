@@ -5,6 +5,7 @@ Each benchmark is one module with `run(options) -> list[Result]` and `goals(opti
 
 BENCHMARKS: dict[str, str] = {
     "blobs": "bench.blobs",
+    "checkpoints": "bench.checkpoints",
     "dbom": "bench.dbom",
     "decisions": "bench.decisions",
     "durable": "bench.durable",

@@ -186,9 +186,15 @@ def run_race(race: Race, options: Options) -> list[Result]:
 def compare(race: Race, samples: dict[str, list[Sample]]) -> list[Result]:
     """Results with their ratios to the references of the race."""
     plain = {c.label: _result(race, c, samples[c.label]) for c in race.contestants}
-    references = {label: plain[label] for label in race.references if label in plain}
+    return compare_with(list(plain.values()), race.title, race.references)
+
+
+def compare_with(results: Sequence[Result], race: str, references: Sequence[str]) -> list[Result]:
+    """Those of one race, with their ratios to its references."""
+    plain = {result.label: result for result in results if result.race == race}
+    known = {label: plain[label] for label in references if label in plain}
     return [
-        Result(r.race, r.name, r.callers, r.rates, r.cpu_us, {k: r.over(p) for k, p in references.items()})
+        Result(r.race, r.name, r.callers, r.rates, r.cpu_us, {k: r.over(p) for k, p in known.items()})
         for r in plain.values()
     ]
 

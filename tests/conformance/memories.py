@@ -15,14 +15,15 @@ from tests.conformance.decisions import OnStore
 def flaws(store: sync.Holdfast) -> list[Flaw]:
     """What the checks of memory find."""
     spaces, found = store.read(checks.names)
-    found += _all(store, checks.content) + _all(store, checks.snapshots)
+    found += pages(store, checks.content) + pages(store, checks.snapshots)
     for ns in spaces:
-        found += _all(store, partial(checks.tree, ns=ns)) + _all(store, partial(checks.index, ns=ns))
-        found += _all(store, partial(checks.vectors, ns=ns)) + _all(store, partial(checks.vector_rows, ns=ns))
+        found += pages(store, partial(checks.tree, ns=ns)) + pages(store, partial(checks.index, ns=ns))
+        found += pages(store, partial(checks.vectors, ns=ns)) + pages(store, partial(checks.vector_rows, ns=ns))
     return found
 
 
-def _all(store: sync.Holdfast, check: Callable[..., checks.Checked]) -> list[Flaw]:
+def pages(store: sync.Holdfast, check: Callable[..., checks.Checked]) -> list[Flaw]:
+    """What a check finds, page by page."""
     found, after = [], None
     while True:
         page = store.read(lambda tx: check(tx, after=after))  # noqa: B023

@@ -51,6 +51,8 @@ _TABLES = {
     "skill_lockdowns": "id",
     "snapshots": "id",
     "subjects": "handle",
+    "thread_facts": "key",
+    "threads": "thread_id",
 }
 _ROWS = {table: sql(f"SELECT * FROM {table} WHERE ns = :ns ORDER BY {key}") for table, key in _TABLES.items()}
 
@@ -91,6 +93,8 @@ def theirs(store: sync.Holdfast, folder: Path) -> World:
     there.battles.submit({"is": SECRET}, battle_id="battle", score=0.5, intent=[1.0], subject="Ada")
     there.objects.put("their-object", type=SECRET, content=SECRET, meta={"is": SECRET})
     snapshot = there.snapshots.create(SECRET, author=SECRET).cid
+    there.threads.put("their-thread", {"is": SECRET}, metadata={"is": SECRET}, facts={"is": SECRET}, run_id="their-run")
+    there.threads.put_writes("their-thread", "z", "task", [(0, "is", SECRET)])
     clean = there.flows.start("their-agent").dfid
     there.flows.transition(clean, "RUNNING")
     asked = there.escalations.request(clean, reason=SECRET, proposal={"is": SECRET})
@@ -246,6 +250,17 @@ TRIES: Final[dict[str, list[Try]]] = {
     "graph.roots": [lambda s, w: s.graph.roots()],
     "graph.subtree": [lambda s, w: s.graph.subtree(_THEIR_OBJECT)],
     "graph.walk": [lambda s, w: s.graph.walk(_THEIR_OBJECT)],
+    "threads.put": [lambda s, w: s.threads.put("their-thread", {}, parent_id="z")],
+    "threads.put_writes": [lambda s, w: s.threads.put_writes("their-thread", "z", "task", [(0, "is", 1)])],
+    "threads.get": [lambda s, w: s.threads.get("their-thread")],
+    "threads.history": [lambda s, w: s.threads.history("their-thread"), lambda s, w: s.threads.history()],
+    "threads.claim": [lambda s, w: s.threads.claim("their-thread")],
+    "threads.list": [lambda s, w: s.threads.list(), lambda s, w: s.threads.list(facts={"is": SECRET})],
+    "threads.show": [lambda s, w: s.threads.show("their-thread")],
+    "threads.copy": [lambda s, w: s.threads.copy("their-thread", "own")],
+    "threads.delete": [lambda s, w: s.threads.delete("their-thread")],
+    "threads.delete_runs": [lambda s, w: s.threads.delete_runs(["their-run"])],
+    "threads.prune": [lambda s, w: s.threads.prune(idle_days=0), lambda s, w: s.threads.prune(keep=1)],
     "snapshots.create": [lambda s, w: s.snapshots.create(), lambda s, w: s.snapshots.create(expected=w.snapshot)],
     "snapshots.list": [lambda s, w: s.snapshots.list()],
     "snapshots.get": [lambda s, w: s.snapshots.get(w.snapshot)],

@@ -73,7 +73,7 @@ def test_every_python_block_runs(page: Path, place: Path) -> None:
     lines: list[str] = []
     for start, text in blocks(page, "python"):
         lines += [""] * (start - len(lines)) + text.splitlines()
-    program = place / f"{page.stem}.py"
+    program = place / f"{page.stem}_page.py"  # its own name might be that of a package it imports
     program.write_text("\n".join(lines) + "\n", encoding="utf-8")
     done = subprocess.run([sys.executable, "-W", "error", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, ""), f"{name(page)}:\n{done.stderr}"

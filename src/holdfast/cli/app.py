@@ -51,6 +51,7 @@ from holdfast.cli import (
     status,
     sweep,
     telemetry,
+    threads,
     unlock,
     vectors,
     verify,
@@ -166,6 +167,7 @@ app.add_typer(objects.app, name="objects")
 app.add_typer(snapshots.app, name="snapshots")
 app.add_typer(image.app, name="image")
 app.add_typer(archive.app, name="archive")
+app.add_typer(threads.app, name="threads")
 app.add_typer(blobs.app, name="blobs")
 app.add_typer(vectors.app, name="vectors")
 app.add_typer(telemetry.app, name="telemetry")

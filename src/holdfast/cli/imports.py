@@ -1,5 +1,6 @@
 """`holdfast import`: data of other programs."""
 
+import builtins
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,10 +11,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from holdfast import sync
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, Namespace, command, options
 from holdfast.model.imports import Imported, ImportPage, Takeover
 from holdfast.model.lisp import LispImported
+from holdfast.model.threads import ThreadsImported
 
 app = typer.Typer(
     help="Import other programs' data.",
@@ -58,6 +61,26 @@ def lisp(
     """Import a Lisp memory as objects with their history; nothing is evaluated, and doing it again changes nothing."""
     with call.open() as store, bar() as tell:
         return store.archive.import_lisp(source, dry_run=dry_run, ns=ns, progress=tell)
+
+
+@command(app, example="holdfast import langgraph checkpoints.sqlite --allow myapp.state:Plan")
+def langgraph(
+    call: Call,
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="What SqliteSaver or AsyncSqliteSaver wrote.")],
+    allow: Annotated[
+        builtins.list[str] | None,
+        typer.Option("--allow", metavar="MODULE:TYPE", help="A type of yours; may be repeated."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only read the file.")] = False,
+    ns: Namespace = "main",
+) -> ThreadsImported:
+    """Import the checkpoints of LangGraph's SQLite saver as threads; doing it again changes nothing."""
+    from holdfast.adapters.langgraph import import_sqlite  # noqa: PLC0415 - an optional extra
+
+    types = [(module, name) for module, _, name in (each.partition(":") for each in allow or [])]
+    with call.open() as store, bar() as tell:
+        scoped = sync.Holdfast(store.core, ns)
+        return import_sqlite(scoped, source, allow=types, dry_run=dry_run, progress=tell)
 
 
 @command(app, example="holdfast import list --verdict KEPT")

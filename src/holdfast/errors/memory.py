@@ -1,7 +1,8 @@
 """What memory raises."""
 
+from holdfast.errors.evidence import FormatError
 from holdfast.errors.ground import CorruptError
-from holdfast.errors.root import ConflictError, NotFoundError
+from holdfast.errors.root import ConflictError, ErasedError, NotFoundError
 
 # --- memory ------------------------------------------------------------------------------------------------------
 
@@ -28,3 +29,27 @@ class OlderStateError(ConflictError):
     """That state is older than, or beside, the one that is here: load it by force only if that is really meant."""
 
     code = "memory.older"
+
+
+class ThreadDeletedError(ErasedError):
+    """The thread was deleted, and what is still written for its old life stays out; begin it anew without a parent."""
+
+    code = "thread.deleted"
+
+
+class StaleWriterError(ConflictError):
+    """Another run has taken the thread over since this one read it: read its newest checkpoint and go on from there."""
+
+    code = "thread.stale_writer"
+
+
+class UnsafeTypeError(FormatError):
+    """The stored value names a type that may not be made here: allow the type by name if it is yours."""
+
+    code = "thread.type_refused"
+
+
+class NotSealedError(FormatError):
+    """A row is in clear where only sealed ones are read, or was sealed with another key, or was changed."""
+
+    code = "thread.not_sealed"

@@ -5,6 +5,7 @@ Every put leaves a few nodes behind that no snapshot has: they are most of what 
 Rules:
 - What the tree of any namespace or any snapshot leads to stays; so does every version of an object that was not pruned,
   the commit and the note of every snapshot, and every value.
+- Blocks of threads are none of this: each thread has its own, and they go with it (threadremoval.py).
 - Nobody writes between the last look and a removal: on PostgreSQL writers of memory share a lock that a removal holds
   alone, SQLite has one writer anyway. What came to be needed meanwhile stays.
 - A block goes before those below it, so that whoever verifies meanwhile never meets one that lacks something.

@@ -4,8 +4,22 @@ from typing import Generic
 
 from holdfast.content import values
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
-from holdfast.memory import archive, graph, image, lispfiles, nearest, objects, search, snapshots, tools
+from holdfast.memory import (
+    archive,
+    graph,
+    image,
+    lispfiles,
+    nearest,
+    objects,
+    search,
+    snapshots,
+    threadindex,
+    threadremoval,
+    threads,
+    tools,
+)
 from holdfast.upkeep import heartbeats
+from holdfast.upkeep import threads as threadupkeep
 
 
 class Values(Noun[Face]):
@@ -76,6 +90,22 @@ class Archive(Noun[Face]):
     restore = RunsWith(archive.restore)
 
 
+class Threads(Noun[Face]):
+    """Checkpoints of agent frameworks."""
+
+    put = Writes(threads.put)
+    put_writes = Writes(threads.put_writes)
+    get = Reads(threads.get)
+    history = Reads(threads.history)
+    claim = Reads(threads.claim)
+    list = Reads(threadindex.list)
+    show = Reads(threadindex.show)
+    copy = Writes(threadremoval.copy)
+    delete = Writes(threadremoval.delete)
+    delete_runs = Writes(threadremoval.delete_runs)
+    prune = RunsWith(threadupkeep.prune)
+
+
 class Memory(Noun[Face]):
     """What a model is given as tools; answers are sentences."""
 
@@ -93,4 +123,5 @@ class Knowledge(Generic[Face]):
         self.snapshots = Snapshots(face)
         self.image = Image(face)
         self.archive = Archive(face)
+        self.threads = Threads(face)
         self.memory = Memory(face)

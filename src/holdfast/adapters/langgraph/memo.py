@@ -1,0 +1,140 @@
+"""What was encoded last: so that a list that has grown costs the encoding of what is new.
+
+An element counts as known only if it is the same object and equal to a copy that was taken when it was encoded. So one
+that was changed in place is encoded again, and what was stored is what was there. Elements of which no such copy can be
+taken are encoded each time.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter, is_
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+_LINES: Final = 512
+_SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None)})
+_FIELDS: Final = attrgetter("__dict__")
+_EXTRA: Final = attrgetter("__pydantic_extra__")
+
+
+class _UnsureError(Exception):
+    """No copy can be taken that says whether something was changed."""
+
+
+class Known:
+    """A list as it was encoded: its elements, a copy of each, and their hashes; up to the first that cannot be copied.
+
+    Elements are models all of them, or none is: then what is looked at is the same for all, and C does the looking.
+    """
+
+    def __init__(self, elements: Sequence[Any], digests: Sequence[bytes], before: "Known | None" = None) -> None:
+        self.models = bool(elements) and isinstance(elements[0], BaseModel)
+        start = 0 if before is None or before.models != self.models else before.unchanged(elements, digests)
+        self.copies: list[Any] = before.copies[:start] if before is not None and start else []
+        self.extras: list[Any] = before.extras[:start] if before is not None and start else []
+        for element in elements[start:]:
+            try:
+                if isinstance(element, BaseModel) is not self.models:
+                    break
+                copy = _copied(element.__dict__ if self.models else element)
+                extra = _copied(element.__pydantic_extra__) if self.models else None
+            except _UnsureError:
+                break
+            self.copies.append(copy)
+            self.extras.append(extra)
+        self.elements = list(elements[: len(self.copies)])
+        self.digests = tuple(digests[: len(self.copies)])
+        self._places: dict[int, int] | None = None
+
+    def unchanged(self, elements: Sequence[Any], digests: Sequence[bytes] | None = None) -> int:
+        """How many elements from the first on are the same objects and as they were."""
+        same = list(map(is_, self.elements, elements))
+        count = same.index(False) if False in same else len(same)
+        if digests is not None:
+            theirs = tuple(digests[:count])
+            return count if theirs == self.digests[:count] else 0
+        first = elements[:count]
+        states = list(map(_FIELDS, first)) if self.models else first
+        if states != self.copies[:count]:
+            count = next(place for place, state in enumerate(states) if state != self.copies[place])
+        if self.models and (extras := list(map(_EXTRA, first[:count]))) != self.extras[:count]:
+            count = next(place for place, extra in enumerate(extras) if extra != self.extras[place])
+        return count
+
+    def digest(self, element: Any) -> bytes | None:
+        """The hash of an element, wherever it stands, if it is as it was."""
+        if self._places is None:
+            self._places = {id(each): place for place, each in enumerate(self.elements)}
+        place = self._places.get(id(element))
+        if place is None or self.elements[place] is not element:
+            return None
+        state = (element.__dict__, element.__pydantic_extra__) if self.models else (element, None)
+        return self.digests[place] if state == (self.copies[place], self.extras[place]) else None
+
+
+class Line:
+    """What is remembered of one line of checkpoints."""
+
+    def __init__(self) -> None:
+        self.newest: tuple[str, Mapping[str, Any]] | None = None
+        """The checkpoint that was put or read last, and the versions of its channels."""
+        self._lists: dict[str, tuple[Known, ...]] = {}
+
+    def digests(self, channel: str, elements: Sequence[Any], encode: Callable[[Any], bytes]) -> tuple[bytes, ...]:
+        """The hash of each element; `encode` gives that of one that is new or was changed."""
+        for known in self._lists.get(channel, ()):
+            if count := known.unchanged(elements):
+                rest = elements[count:]
+                if count == len(known.elements):  # it has grown at its end, and all there is new
+                    return known.digests + tuple(map(encode, rest))
+                return known.digests[:count] + tuple(known.digest(each) or encode(each) for each in rest)
+        return tuple(map(encode, elements))
+
+    def keep(self, channel: str, elements: Sequence[Any], digests: Sequence[bytes]) -> None:
+        """Remember a list; the one before too, since a run may go on with that while another looks at this one."""
+        before = self._lists.get(channel, ())
+        known = Known(elements, digests, before[0] if before else None)
+        last = before[:1] if before and not _extends(known, before[0]) else before[1:]
+        self._lists[channel] = (known, *last)
+
+
+def _extends(known: Known, before: Known) -> bool:
+    """Whether a list begins with the same object as the one before: the same run, gone on."""
+    return bool(known.elements and before.elements and known.elements[0] is before.elements[0])
+
+
+class Memo:
+    """Lines, the ones that were used last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
+
+    def line(self, thread_id: str, checkpoint_ns: str) -> Line:
+        """What is remembered of a line."""
+        with self._lock:
+            found = self._lines.setdefault((thread_id, checkpoint_ns), Line())
+            self._lines.move_to_end((thread_id, checkpoint_ns))
+            while len(self._lines) > _LINES:
+                self._lines.popitem(last=False)
+            return found
+
+    def forget(self, thread_id: str) -> None:
+        """Remember nothing of a thread."""
+        with self._lock:
+            for key in [key for key in self._lines if key[0] == thread_id]:
+                del self._lines[key]
+
+
+def _copied(value: Any) -> Any:
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is dict:
+        return {_copied(key): item if type(item) in _SCALARS else _copied(item) for key, item in value.items()}
+    if kind in (list, tuple):
+        make: Callable[[Any], Any] = kind
+        return make(_copied(item) for item in value)
+    raise _UnsureError

@@ -1,0 +1,131 @@
+"""Checkpoints of LangGraph as those of a thread, and back: which channels are new, what of a list is new."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+
+from holdfast.adapters.langgraph.envelope import Envelopes
+from holdfast.adapters.langgraph.memo import Line
+from holdfast.errors import FormatError
+from holdfast.model.threads import Checkpoint, Part, Run
+
+WRITER: Final = "__holdfast_writer"
+"""Where a run carries what it has seen of its thread; LangGraph keeps what begins so out of metadata."""
+_SMALL: Final = frozenset({int, float, bool, type(None)})
+_SHORT: Final = 64
+_LOOKED_AT: Final = 32
+
+
+class Place(NamedTuple):
+    """What a config names."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str | None
+    writer: str | None
+
+    @classmethod
+    def of(cls, config: RunnableConfig) -> "Place":
+        """The place of a config; LangGraph raises KeyError where there is no thread, and so does this."""
+        found = config["configurable"]
+        id, writer = found.get("checkpoint_id"), found.get(WRITER)
+        return cls(str(found["thread_id"]), str(found.get("checkpoint_ns") or ""), id and str(id), writer)
+
+    def config(self, checkpoint_id: str, writer: str | None = None) -> RunnableConfig:
+        """A config that names a checkpoint of this line."""
+        named = {"thread_id": self.thread_id, "checkpoint_ns": self.checkpoint_ns, "checkpoint_id": checkpoint_id}
+        return {"configurable": named if writer is None else {**named, WRITER: writer}}
+
+    def purpose(self, checkpoint_id: str) -> bytes:
+        """What sealed state and metadata are bound to."""
+        return f"state {self.checkpoint_ns} {checkpoint_id}".encode()
+
+
+def is_list(value: Any) -> bool:
+    """Whether a value is kept element by element: a list of things that are not mostly small."""
+    if type(value) is not list or not value:
+        return False
+    some = value if len(value) <= 2 * _LOOKED_AT else value[:_LOOKED_AT] + value[-_LOOKED_AT:]
+    return sum(map(_is_small, some)) * 2 <= len(some)
+
+
+def _is_small(element: Any) -> bool:
+    return type(element) in _SMALL or (isinstance(element, str | bytes) and len(element) < _SHORT)
+
+
+def encoded(envelopes: Envelopes, value: Any) -> Part | Run:
+    """A value, all of it encoded."""
+    if is_list(value):
+        return Run.of(envelopes.tag, map(envelopes.wrap, value))
+    return Part(envelopes.tag, envelopes.wrap(value))
+
+
+def channel(envelopes: Envelopes, line: Line, name: str, value: Any) -> Part | Run:
+    """A channel; of a list only what is not remembered is encoded."""
+    if not is_list(value):
+        return Part(envelopes.tag, envelopes.wrap(value))
+    fresh: dict[bytes, bytes] = {}
+
+    def encode(element: Any) -> bytes:
+        data = envelopes.wrap(element)
+        digest = sha256(data).digest()
+        fresh[digest] = data
+        return digest
+
+    digests = line.digests(name, value, encode)
+    line.keep(name, value, digests)
+    return Run(envelopes.tag, digests, fresh)
+
+
+def decoded(envelopes: Envelopes, stored: Any) -> Any:
+    """The value of a channel or a write."""
+    if isinstance(stored, Run):
+        return [envelopes.unwrap(stored.tag, element) for element in stored.elements]
+    if isinstance(stored, Part):
+        return envelopes.unwrap(stored.tag, stored.data)
+    raise FormatError("a value that LangGraph did not write")
+
+
+def shown(
+    envelopes: Envelopes, found: Checkpoint, line: Line | None = None, writer: str | None = None
+) -> CheckpointTuple:
+    """A checkpoint as LangGraph knows it; the line remembers its lists, for the run that goes on from here."""
+    place = Place(found.thread_id, found.checkpoint_ns, found.checkpoint_id, writer)
+    purpose = place.purpose(found.checkpoint_id)
+    values = {name: decoded(envelopes, stored) for name, stored in found.channels.items()}
+    state = envelopes.unwrap(envelopes.tag, found.state, purpose)
+    if not isinstance(state, dict):
+        raise FormatError("a checkpoint that LangGraph did not write")
+    if line is not None:
+        _remember(line, found, values, state)
+    return CheckpointTuple(
+        place.config(found.checkpoint_id, writer),
+        {**state, "id": found.checkpoint_id, "channel_values": values},  # type: ignore[typeddict-item]
+        envelopes.unwrap_facts(found.metadata, purpose),  # type: ignore[arg-type]
+        None if found.parent_id is None else place.config(found.parent_id),
+        [(one.task_id, one.channel, decoded(envelopes, one.value)) for one in found.writes],
+    )
+
+
+def _remember(line: Line, found: Checkpoint, values: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    for name, stored in found.channels.items():
+        if isinstance(stored, Run):
+            line.keep(name, values[name], stored.digests)
+    line.newest = found.checkpoint_id, dict(state.get("channel_versions") or {})
+
+
+def matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
+    """Whether metadata has all that is asked for."""
+    return not wanted or all(name in metadata and metadata[name] == item for name, item in wanted.items())
+
+
+def facts(metadata: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:
+    """What a thread is found by: what a user said about the run, not what changes with every step."""
+    return {
+        name: item
+        for name, item in metadata.items()
+        if name not in without and isinstance(item, str | int | float | bool) and len(str(item)) <= 500
+    }

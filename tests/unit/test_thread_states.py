@@ -1,0 +1,56 @@
+"""States and references of threads: put together by hand, and still the one DAG-CBOR there is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.crypto import dagcbor
+from holdfast.memory import threadstates
+from holdfast.memory.threadstates import State
+from holdfast.memory.threadvalues import Block, InPlace, Listed, Ref
+
+_HASH = st.binary(min_size=32, max_size=32)
+_TAG = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=100)
+_NAME = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=50)
+
+
+@st.composite
+def lists(draw: st.DrawFn) -> Listed:
+    size = 8 * draw(st.integers(0, 1000))
+    root = draw(_HASH) if size else None
+    return Listed(draw(_TAG), root, size, tuple(draw(st.lists(_HASH, max_size=7))))
+
+
+REFS = st.builds(InPlace, _TAG, st.binary(max_size=96)) | st.builds(Block, _TAG, _HASH) | lists()
+
+
+def plain(ref: Ref) -> list[dagcbor.Value]:
+    match ref:
+        case InPlace(tag, data):
+            return [0, tag, data]
+        case Block(tag, digest):
+            return [1, tag, digest]
+        case Listed(tag, root, size, tail):
+            return [2, tag, root, size, b"".join(tail)]
+
+
+@given(
+    st.builds(
+        State,
+        st.dictionaries(_NAME, REFS, max_size=5),
+        st.binary(max_size=400),
+        st.lists(_NAME, max_size=3).map(lambda names: tuple(sorted(names))),
+        st.none() | _HASH,
+    )
+)
+def test_a_state_is_strict_dag_cbor_and_comes_back_as_it_was(state: State) -> None:
+    blob = threadstates.encode(state)
+    refs: dict[str, dagcbor.Value] = {name: plain(ref) for name, ref in state.refs.items()}
+    assert blob == dagcbor.encode({"c": refs, "n": list(state.needs), "p": state.parent_h, "s": state.own})
+    assert threadstates.decode(blob) == state
+
+
+@given(REFS)
+def test_a_reference_is_strict_dag_cbor_and_comes_back_as_it_was(ref: Ref) -> None:
+    data = threadstates.encode_ref(ref)
+    assert data == dagcbor.encode(plain(ref))
+    assert threadstates.decode_ref(data) == ref
