@@ -27,6 +27,7 @@ from holdfast.cli import (
     blobs,
     bundle,
     call,
+    copy,
     db,
     dbom,
     doctor,
@@ -152,7 +153,7 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, status, doctor, verify, unlock, restore, legacy):
+for noun in (init, status, doctor, verify, unlock, restore, copy, legacy):
     app.add_typer(noun.app)
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")
