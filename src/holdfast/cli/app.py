@@ -30,6 +30,7 @@ from holdfast.cli import (
     copy,
     db,
     dbom,
+    demo,
     doctor,
     erase,
     escalations,
@@ -153,7 +154,7 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, status, doctor, verify, unlock, restore, copy, legacy):
+for noun in (init, demo, status, doctor, verify, unlock, restore, copy, legacy):
     app.add_typer(noun.app)
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")
