@@ -56,6 +56,7 @@ from holdfast.cli import (
     unlock,
     vectors,
     verify,
+    watch,
     witness,
 )
 from holdfast.errors import HoldfastError, InvalidInputError
@@ -154,7 +155,7 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, demo, status, doctor, verify, unlock, restore, copy, legacy):
+for noun in (init, demo, status, watch, doctor, verify, unlock, restore, copy, legacy):
     app.add_typer(noun.app)
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")

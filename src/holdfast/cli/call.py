@@ -8,7 +8,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
@@ -79,7 +79,13 @@ def command(
         def run(**given: Any) -> None:
             call = options(**{name: given.pop(name) for name in shared})
             value = handler(call, **given)  # type: ignore[call-arg]
-            render.show(value, call.as_json, draw)
+            try:
+                render.show(value, call.as_json, draw)
+            except KeyboardInterrupt:
+                if not isinstance(value, Generator):
+                    raise
+                value.close()  # it has no end of its own, so this is how one ends it
+                raise typer.Exit(0) from None
             raise typer.Exit(exit_code(value))
 
         _, *own = inspect.signature(handler).parameters.values()

@@ -32,7 +32,7 @@ def show(value: Any, as_json: bool, draw: Draw | None = None) -> None:
     """Print a result: anything with `to_dict`, or plain mappings, lists and scalars; of an iterator all."""
     if isinstance(value, Iterator):
         for each in value:
-            _show_next(each.to_dict(), as_json)
+            _show_next(each.to_dict(), as_json, draw)
         return
     plain = value.to_dict() if hasattr(value, "to_dict") else value
     if as_json:
@@ -42,12 +42,12 @@ def show(value: Any, as_json: bool, draw: Draw | None = None) -> None:
         _print(sys.stdout, (draw or _table)(plain))
 
 
-def _show_next(plain: Mapping[str, Any], as_json: bool) -> None:
-    """Print one of many results: a line of JSON, or the table and an empty line."""
+def _show_next(plain: Mapping[str, Any], as_json: bool, draw: Draw | None) -> None:
+    """Print one of many results: a line of JSON, or for people with an empty line after it."""
     if as_json:
         _write(sys.stdout, json.dumps(plain, default=str) + "\n")
     else:
-        _print(sys.stdout, _table(plain).append("\n"))
+        _print(sys.stdout, (draw or _table)(plain).append("\n"))
 
 
 def say(text: Text) -> None:
