@@ -34,6 +34,7 @@ from holdfast.cli import (
     doctor,
     erase,
     escalations,
+    exports,
     flows,
     image,
     imports,
@@ -179,10 +180,11 @@ app.add_typer(battles.app, name="battles")
 app.add_typer(dbom.app, name="dbom")
 app.add_typer(keys.app, name="keys")
 app.add_typer(imports.app, name="import")
+app.add_typer(exports.app, name="export")
 app.add_typer(backup.app, name="backup")
 app.add_typer(erase.app, name="erase")
 app.add_typer(retention.app, name="retention")
-app.add_typer(bundle.app, name="bundle")
+app.add_typer(bundle.app, name="bundle", hidden=True)
 app.add_typer(skills.app, name="skills")
 app.add_typer(unlock.lockdown, name="lockdown")
 

@@ -16,7 +16,7 @@ app = typer.Typer(
 app.callback()(options)
 
 
-@command(app, example="holdfast bundle export battle-1 --out battle-1.zip")
+@command(app, example="holdfast bundle export battle-1 --out battle-1.zip", hidden=True)
 def export(
     call: Call,
     battle: Annotated[str, typer.Argument(help="The battle_id.")],

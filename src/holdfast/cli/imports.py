@@ -10,17 +10,21 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from holdfast.cli import archive, vectors
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, Namespace, command, options
 from holdfast.model.imports import Imported, ImportPage, Takeover
 from holdfast.model.lisp import LispImported
 
 app = typer.Typer(
-    help="Import other programs' data.",
+    help="Take in files: what `export` wrote elsewhere, and other programs' data.",
     epilog="Example: holdfast import green-agent battles.db --dboms data/dboms",
     no_args_is_help=True,
 )
 app.callback()(options)
+
+command(app, name="car", example="holdfast import car memory.car")(archive.import_)
+command(app, name="vectors", example="holdfast import vectors vectors.jsonl")(vectors.import_)
 
 
 @command(app, example="holdfast import green-agent battles.db --dboms data/dboms --dry-run")

@@ -154,7 +154,7 @@ class Format(StrEnum):
     lisp = "lisp"
 
 
-@command(app, example="holdfast objects export memory.sexp --format lisp")
+@command(app, example="holdfast objects export memory.sexp --format lisp", hidden=True)
 def export(
     call: Call,
     path: Annotated[Path, typer.Argument(help="The file to write.")],
@@ -162,6 +162,6 @@ def export(
     at: At = None,
     ns: Namespace = "main",
 ) -> LispExported:
-    """Write the objects for another program: as the archive of a Lisp memory. `archive export` writes a CAR file."""
+    """Write the objects for another program: as the archive of a Lisp memory. `export car` writes a CAR file."""
     with call.open() as store, bar() as tell:
         return {Format.lisp: store.archive.export_lisp}[format](path, at=at, ns=ns, progress=tell)
