@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import draw, draw_memory
-from holdfast.cli.bar import bar
+from holdfast.cli.bar import bar, pulse
 from holdfast.cli.call import After, Call, Limit, Namespace, command, options
 from holdfast.cli.storage import parsed
 from holdfast.errors import InvalidInputError
@@ -144,7 +144,7 @@ def search(
 @command(app, example="holdfast objects reindex")
 def reindex(call: Call, ns: Namespace = "main") -> dict[str, int]:
     """Write anew what `search` looks in: for a store whose objects are older than that."""
-    with call.open() as store:
+    with call.open() as store, pulse("reindexing"):
         return {"objects": store.objects.reindex(ns=ns)}
 
 
