@@ -1,6 +1,7 @@
 """Copying a store to another database: the same log goes on there, and the source is sealed."""
 
 import asyncio
+import json
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from holdfast import client, errors, sync
+from holdfast.cli.app import app
 from holdfast.db import moving
 from holdfast.evidence import tree
 from holdfast.model.storage import TelemetryEvent
@@ -255,6 +258,33 @@ def test_a_copy_that_died_after_the_seal_is_finished_by_the_next_and_by_none_to_
     copied(source, target)
     assert seen(target) == before
     assert copied(source, target).verdict == "VALID", "harmless if repeated"
+
+
+def test_a_sealed_store_is_neither_replaced_by_a_restore_nor_the_source_of_one(
+    ends: tuple[Place, Place], tmp_path: Path
+) -> None:
+    source, target = ends
+    source.backup(tmp_path / "backup")
+    copied(source, target)
+    with pytest.raises(errors.MovedError):
+        source.restore(tmp_path / "backup")
+    if not source.url:
+        with pytest.raises(errors.MovedError):
+            sync.restore(source.home / "kernel.db", tmp_path / "elsewhere")
+
+
+def test_the_command_line_moves_a_store_and_says_what_is_left_to_do(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    words = ["--home", str(source.home), "copy", at(source), at(target), "--json"]
+    planned = CliRunner().invoke(app, [*words, "--dry-run"])
+    assert (planned.exit_code, json.loads(planned.stdout)["dry_run"]) == (0, True)
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, json.loads(done.stdout)["verdict"]) == (0, "VALID"), done.output
+    assert json.loads(done.stdout)["next"]
+    told = CliRunner().invoke(
+        app, ["--home", str(source.home), *(["--url", source.url] if source.url else []), "status"]
+    )
+    assert (told.exit_code, "was moved to" in told.stderr) == (8, True)
 
 
 def test_a_row_that_arrives_otherwise_is_found_before_the_seal(
