@@ -28,8 +28,9 @@ $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(call install,.[dev])
 
-run: $(VENV)/.run           ## set up, open the embedded store, show its status
-	@$(BIN)/holdfast --home .holdfast-run status
+run: $(VENV)/.run           ## set up, and tell the story of a store in a scratch home
+	@rm -rf .holdfast-run
+	@$(BIN)/holdfast demo --keep .holdfast-run
 
 test: $(VENV)/.dev          ## every test, on every backend
 	@$(PYTEST)

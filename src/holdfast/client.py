@@ -8,10 +8,11 @@ from typing import Any
 
 from holdfast.faces import AsyncFace
 from holdfast.model.backup import Restored
+from holdfast.model.copy import Copied
 from holdfast.model.legacy import LegacyReport
 from holdfast.model.status import Check, Status
 from holdfast.ops import Nouns
-from holdfast.store import Store, migrate_legacy_store, open_store, restore_store
+from holdfast.store import Store, copy_store, migrate_legacy_store, open_store, restore_store
 
 
 class Holdfast(AsyncFace, Nouns[AsyncFace]):
@@ -85,3 +86,8 @@ async def migrate_legacy(
 ) -> LegacyReport:
     """Take over data of kgents, from a folder or where it keeps things; options are those of `migrate_legacy_store`."""
     return await asyncio.to_thread(migrate_legacy_store, home, url, source=source, **options)
+
+
+async def copy(src: str | Path, dst: str | Path, home: str | Path | None = None, **options: Any) -> Copied:
+    """Move a store that is closed to another database, verified; options are those of `copy_store`."""
+    return await asyncio.to_thread(copy_store, src, dst, home, **options)

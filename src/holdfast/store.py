@@ -8,7 +8,7 @@ Rules:
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,17 @@ from holdfast import config
 from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.db import MEMORY, Hooks, Tx, migrate, open_database, sql
 from holdfast.db.sqlite import check_file
-from holdfast.errors import ClosedError, CorruptError, HoldfastError
+from holdfast.errors import ClosedError, CorruptError, HoldfastError, MovedError
 from holdfast.evidence import lockdown, tidying, tree
 from holdfast.evidence import opening as evidence
 from holdfast.evidence.context import Context, Embedder
 from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder, Keys, MemoryKeys
 from holdfast.evidence.witness import level_of
+from holdfast.faces import SyncFace
 from holdfast.memory import image
 from holdfast.model.backup import Restored
+from holdfast.model.copy import Copied
 from holdfast.model.doctor import Examined, Symptom
 from holdfast.model.legacy import LegacyReport
 from holdfast.model.progress import Progress
@@ -36,9 +38,11 @@ from holdfast.storage import degraded, legacy
 from holdfast.storage.face import SyncStorageFace
 from holdfast.storage.lazily import Lazily
 from holdfast.storage.opening import StoresFace
+from holdfast.upkeep import copy as copying
 from holdfast.upkeep import courier, doctor, erase, skills, swap, verify
 from holdfast.upkeep import lockdown as response
 from holdfast.upkeep import restore as restoring
+from holdfast.upkeep.catalogue import silent
 from holdfast.upkeep.courier import Courier
 from holdfast.upkeep.staging import Wanted
 
@@ -272,6 +276,53 @@ def restore_store(
     listed = None if erasures is None else Path(erasures)
     wanted = Wanted(Path(src), to_index, to_time, key, listed, other, dry_run, progress)
     return restoring.restore(paths, target, wanted)
+
+
+def copy_store(
+    src: str | Path,
+    dst: str | Path,
+    home: str | Path | None = None,
+    *,
+    telemetry: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Copied:
+    """Move a store to another database: each of `src` and `dst` is a URL, a home, or `sqlite` for the home in use.
+
+    The source is sealed and says where it went. Telemetry stays in the home unless it is asked for.
+    """
+    journey = copying.plan(src, dst, home, telemetry=telemetry)
+    journey.paths.create()
+    swap.finish(journey.paths)
+    _settle(journey)
+    presence = swap.Presence(journey.paths, alone=True, patience_s=0)
+    try:
+        moved = copying.move(journey, progress or silent, dry_run=dry_run)
+    finally:
+        presence.end()
+    if dry_run:
+        return copying.told(journey, moved, "not verified")
+    with closing(_open_at(journey.paths, journey.target)) as store:
+        report = SyncFace(store.database).run(verify.run(store.context, progress=progress))
+    return copying.told(journey, moved, report.verdict.word, dry_run=False)
+
+
+def _settle(journey: copying.Journey) -> None:
+    """See that the source is up to date, sound at a glance, and that nothing of its log is pending."""
+    copying.refuse_absent(journey)
+    with suppress(MovedError):  # a copy that was killed after the seal: it is only to be finished
+        _open_at(journey.paths, journey.source).close()
+
+
+def _open_at(paths: config.Paths, target: str | Path) -> Store:
+    """Open the database that is meant, whatever the environment says."""
+    settings = config.load(paths=paths, url=str(target) if isinstance(target, str) else None, given={}, env={})
+    presence = swap.enter(paths)
+    try:
+        return _open(paths, settings, target, presence, keys=None, embedder=None, dimensions=None)
+    except BaseException:
+        presence.end()
+        raise
 
 
 def damaged_store(

@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.faces import SyncFace, refuse_running_loop
 from holdfast.model.backup import Restored
+from holdfast.model.copy import Copied
 from holdfast.model.doctor import Examined
 from holdfast.model.legacy import LegacyReport
 from holdfast.model.progress import Progress
@@ -17,6 +18,7 @@ from holdfast.storage.lazily import Lazily
 from holdfast.store import (
     Store,
     check_store,
+    copy_store,
     damaged_store,
     examine_store,
     migrate_legacy_store,
@@ -114,3 +116,9 @@ def restore(src: str | Path, home: str | Path | None = None, url: str | None = N
     """Put a backup in the place of a store that is closed, verified first; options are those of `restore_store`."""
     refuse_running_loop()
     return restore_store(src, home, url, **options)
+
+
+def copy(src: str | Path, dst: str | Path, home: str | Path | None = None, **options: Any) -> Copied:
+    """Move a store that is closed to another database, verified; options are those of `copy_store`."""
+    refuse_running_loop()
+    return copy_store(src, dst, home, **options)

@@ -43,10 +43,10 @@ def copy(template: Path, target: Path) -> Path:
 
 
 @contextmanager
-def behind(home: Path) -> Iterator[apsw.Connection]:
-    """The database of a closed store as an attacker has it: any statement, page checksums written anew."""
+def behind(home: Path, file: str = "kernel.db") -> Iterator[apsw.Connection]:
+    """A database of a closed store as an attacker has it: any statement, page checksums written anew."""
     assert files.checksums()
-    connection = apsw.Connection(str(home / "kernel.db"), vfs=files.checksums())
+    connection = apsw.Connection(str(home / file), vfs=files.checksums())
     connection.pragma("foreign_keys", False)
     connection.pragma("writable_schema", True)
     try:

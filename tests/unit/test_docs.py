@@ -21,6 +21,8 @@ from typer.testing import CliRunner
 from holdfast import config, errors
 from holdfast.cli.app import app
 from holdfast.db import migrate
+from holdfast.errors import HoldfastError
+from holdfast.model.verdicts import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("changelog.d/*.md")])
@@ -200,3 +202,12 @@ def test_no_two_errors_share_a_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     codes = [kind.code for kind in kinds if issubclass(kind, errors.HoldfastError)]
     assert sorted(set(codes)) == sorted(codes)
+
+
+def test_every_exit_code_is_explained() -> None:
+    table = (ROOT / "docs" / "guide" / "cli.md").read_text(encoding="utf-8").partition("## Exit codes")[2]
+    told = {int(number) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for number in row.split(",")}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HoldfastError)]
+    assert {kind.exit_code for kind in kinds} <= told
+    assert {verdict.exit_code for verdict in Verdict} <= told
+    assert {70, 74, 130, 141} <= told, "what the command line adds"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import draw
+from holdfast.cli import complete, draw
 from holdfast.cli.battles import load
 from holdfast.cli.call import After, Call, Limit, Namespace, command, options
 from holdfast.model.agents import Agent, AgentPage, Session
@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 app.callback()(options)
 
-AgentId = Annotated[str, typer.Argument(metavar="AGENT_ID", help="The agent's name.")]
+AgentId = Annotated[str, typer.Argument(metavar="AGENT_ID", help="The agent's name.", autocompletion=complete.agents)]
 Status = Annotated[str, typer.Argument(help="ACTIVE, SUSPENDED, RETIRED, DEGRADED or ESCALATION_ONLY.")]
 
 

@@ -27,11 +27,14 @@ from holdfast.cli import (
     blobs,
     bundle,
     call,
+    copy,
     db,
     dbom,
+    demo,
     doctor,
     erase,
     escalations,
+    exports,
     flows,
     image,
     imports,
@@ -55,6 +58,7 @@ from holdfast.cli import (
     unlock,
     vectors,
     verify,
+    watch,
     witness,
 )
 from holdfast.errors import HoldfastError, InvalidInputError
@@ -153,7 +157,7 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, status, doctor, verify, unlock, restore, legacy):
+for noun in (init, demo, status, watch, doctor, verify, unlock, restore, copy, legacy):
     app.add_typer(noun.app)
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")
@@ -178,10 +182,11 @@ app.add_typer(battles.app, name="battles")
 app.add_typer(dbom.app, name="dbom")
 app.add_typer(keys.app, name="keys")
 app.add_typer(imports.app, name="import")
+app.add_typer(exports.app, name="export")
 app.add_typer(backup.app, name="backup")
 app.add_typer(erase.app, name="erase")
 app.add_typer(retention.app, name="retention")
-app.add_typer(bundle.app, name="bundle")
+app.add_typer(bundle.app, name="bundle", hidden=True)
 app.add_typer(skills.app, name="skills")
 app.add_typer(unlock.lockdown, name="lockdown")
 

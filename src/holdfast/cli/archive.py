@@ -13,8 +13,8 @@ from holdfast.memory.archive import NODE
 from holdfast.model.memory import Archived, Arrived
 
 app = typer.Typer(
-    help="Carry snapshots as one file or one CID: export, import, push to IPFS, restore from it.",
-    epilog="Example: holdfast archive export memory.car",
+    help="Carry snapshots in IPFS: push, restore. As one file they are `export car` and `import car`.",
+    epilog="Example: holdfast archive push --encrypt 'correct horse'",
     no_args_is_help=True,
 )
 app.callback()(options)
@@ -45,7 +45,7 @@ class How(StrEnum):
     file = "file"
 
 
-@command(app, example="holdfast archive export memory.car --snapshot head")
+@command(app, example="holdfast archive export memory.car --snapshot head", hidden=True)
 def export(
     call: Call,
     *,
@@ -64,7 +64,7 @@ def export(
         )
 
 
-@command(app, example="holdfast archive import memory.car")
+@command(app, example="holdfast archive import memory.car", hidden=True)
 def import_(
     call: Call,
     *,

@@ -24,3 +24,12 @@ def bar() -> Iterator[Callable[[str, int, int], None] | None]:
             drawn.update(tasks[step], completed=done, total=total or None)
 
         yield tell
+
+
+@contextmanager
+def pulse(what: str) -> Iterator[None]:
+    """The same for work of which nobody knows how much there is: a line that moves."""
+    with bar() as tell:
+        if tell is not None:
+            tell(what, 0, 0)
+        yield

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli import complete
 from holdfast.cli.call import AfterNumber, Call, Limit, Namespace, Since, command, options
 from holdfast.errors import FormatError, NotFoundError, UnavailableError
 from holdfast.model.battles import Battle, BattlePage
@@ -16,7 +17,7 @@ app = typer.Typer(
 )
 app.callback()(options)
 
-BattleId = Annotated[str, typer.Argument(metavar="BATTLE_ID", help="The battle's id.")]
+BattleId = Annotated[str, typer.Argument(metavar="BATTLE_ID", help="The battle's id.", autocompletion=complete.battles)]
 RowId = Annotated[int | None, typer.Option("--id", help="The row, where a battle has several; else the newest.")]
 
 

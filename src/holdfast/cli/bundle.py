@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.battles import BattleId
 from holdfast.cli.call import Call, command, options
 from holdfast.errors import UnavailableError
 
@@ -16,10 +17,10 @@ app = typer.Typer(
 app.callback()(options)
 
 
-@command(app, example="holdfast bundle export battle-1 --out battle-1.zip")
+@command(app, example="holdfast bundle export battle-1 --out battle-1.zip", hidden=True)
 def export(
     call: Call,
-    battle: Annotated[str, typer.Argument(help="The battle_id.")],
+    battle: BattleId,
     out: Annotated[Path, typer.Option("--out", help="Where to write the zip.")],
 ) -> dict[str, object]:
     """Write one zip that anybody can check: `holdfast verify FILE`, or openssl and the page of Python inside."""

@@ -8,7 +8,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
@@ -69,9 +69,18 @@ def options(ctx: typer.Context, home: Home = None, url: Url = None, as_json: Jso
 
 
 def command(
-    app: typer.Typer, *, example: str, exit_code: Callable[[Any], int] = lambda _: 0, draw: render.Draw | None = None
+    app: typer.Typer,
+    *,
+    example: str,
+    name: str | None = None,
+    hidden: bool = False,
+    exit_code: Callable[[Any], int] = lambda _: 0,
+    draw: render.Draw | None = None,
 ) -> Callable[[Callable[Concatenate[Call, P], R]], Callable[Concatenate[Call, P], R]]:
-    """Register a handler under its own name; `exit_code` is read off its value, `draw` shows it to people."""
+    """Register a handler under its own name, or another; `exit_code` is read off its value, `draw` shows it to people.
+
+    A `hidden` one is an older name: it works, and no help lists it.
+    """
 
     def register(handler: Callable[Concatenate[Call, P], R]) -> Callable[Concatenate[Call, P], R]:
         shared = inspect.signature(options).parameters
@@ -79,7 +88,13 @@ def command(
         def run(**given: Any) -> None:
             call = options(**{name: given.pop(name) for name in shared})
             value = handler(call, **given)  # type: ignore[call-arg]
-            render.show(value, call.as_json, draw)
+            try:
+                render.show(value, call.as_json, draw)
+            except KeyboardInterrupt:
+                if not isinstance(value, Generator):
+                    raise
+                value.close()  # it has no end of its own, so this is how one ends it
+                raise typer.Exit(0) from None
             raise typer.Exit(exit_code(value))
 
         _, *own = inspect.signature(handler).parameters.values()
@@ -87,9 +102,8 @@ def command(
         parameters = [each.replace(kind=each.KEYWORD_ONLY) for each in (*own, *shared.values())]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        app.command(handler.__name__.rstrip("_").replace("_", "-"), help=handler.__doc__, epilog=f"Example: {example}")(
-            run
-        )
+        called = name or handler.__name__.rstrip("_").replace("_", "-")
+        app.command(called, help=handler.__doc__, epilog=f"Example: {example}", hidden=hidden)(run)
         return handler
 
     return register

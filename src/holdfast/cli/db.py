@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from holdfast import sync
+from holdfast.cli.bar import pulse
 from holdfast.cli.call import Call, command, options
 from holdfast.model.status import Check, Migrated
 
@@ -17,7 +18,8 @@ app.callback()(options)
 @command(app, example="holdfast db check --json", exit_code=lambda check: 0 if check.ok else _UNSOUND)
 def check(call: Call) -> Check:
     """Check the integrity of the database and its migrations; exits with 8 if anything is found."""
-    return sync.check(call.home, call.url)
+    with pulse("checking"):
+        return sync.check(call.home, call.url)
 
 
 @command(app, example="holdfast db migrate --dry-run")
@@ -25,4 +27,5 @@ def migrate(
     call: Call, dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is pending.")] = False
 ) -> Migrated:
     """Apply pending migrations, each in one transaction; opening a store does the same."""
-    return sync.migrate(call.home, call.url, dry_run=dry_run)
+    with pulse("migrating"):
+        return sync.migrate(call.home, call.url, dry_run=dry_run)

@@ -6,6 +6,7 @@ import typer
 from rich.text import Text
 
 from holdfast import sync
+from holdfast.cli.bar import pulse
 from holdfast.cli.call import Call, command
 from holdfast.cli.render import words
 from holdfast.model.doctor import Examined
@@ -30,4 +31,5 @@ def _drawn(value: dict[str, Any]) -> Text:
 @command(app, example="holdfast doctor --json", exit_code=lambda found: 0 if found.ok else _ILL, draw=_drawn)
 def doctor(call: Call) -> Examined:
     """Look at disk, folders, keys, clock, log and flows, and say what to do; exits with 8 if anything is ill."""
-    return sync.doctor(call.home, call.url)
+    with pulse("looking"):
+        return sync.doctor(call.home, call.url)

@@ -26,10 +26,10 @@ def rows(name: str, *columns: str) -> Draw:
     """Draws the list of that name in columns, and where the next page begins."""
 
     def draw(value: Facts) -> Text:
-        lines = [[_cell(item[column]) for column in columns] for item in value[name]]
+        lines = [[cell(item[column]) for column in columns] for item in value[name]]
         drawn = _aligned([column.upper() for column in columns], lines)
         if value.get("next") is not None:
-            drawn.append(f"more: --after {_quoted(_cell(value['next']))}\n", style="dim")
+            drawn.append(f"more: --after {_quoted(cell(value['next']))}\n", style="dim")
         return drawn
 
     return draw
@@ -42,12 +42,12 @@ def timeline(value: Facts) -> Text:
     _branch(drawn, value["tree"], value["steps"], "", "")
     drawn.append("\n")
     lines = [
-        [_cell(each["at"]), short[each["dfid"]], each["kind"], _cell(each["what"]), _cell(each["note"] or "")]
+        [cell(each["at"]), short[each["dfid"]], each["kind"], cell(each["what"]), cell(each["note"] or "")]
         for each in value["happened"]
     ]
     drawn.append(_aligned(["AT", "FLOW", "", "WHAT", ""], lines))
     if value["next"] is not None:
-        drawn.append(f"more: --after {_quoted(_cell(value['next']))}\n", style="dim")
+        drawn.append(f"more: --after {_quoted(cell(value['next']))}\n", style="dim")
     return drawn
 
 
@@ -55,33 +55,33 @@ def session(value: Facts) -> Text:
     """A session with its agents and artifacts, then what happened, in order."""
     tee, corner, *_ = _GUIDES if _unicode() else _ASCII_GUIDES
     told = value["session"]
-    drawn = Text(_cell(told["id"]), style="bold").append("  ").append(_styled(_cell(told["state"])))
-    drawn.append(f"  {_cell(told['session_type'])}  {_cell(told['name'])}", style="default")
+    drawn = Text(cell(told["id"]), style="bold").append("  ").append(_styled(cell(told["state"])))
+    drawn.append(f"  {cell(told['session_type'])}  {cell(told['name'])}", style="default")
     drawn.append(f"{_took(told['started_at'], told['ended_at'])}\n", style="dim")
     parts = [*map(_agent, value["agents"]), *map(_artifact, value["artifacts"])]
     for at, part in enumerate(parts, 1):
         drawn.append(corner if at == len(parts) else tee).append(part).append("\n")
     drawn.append("\n")
     lines = [
-        [*(_cell(each[name]) for name in ("timestamp", "event_type", "source", "message")), _cell(each["data"] or "")]
+        [*(cell(each[name]) for name in ("timestamp", "event_type", "source", "message")), cell(each["data"] or "")]
         for each in value["events"]
     ]
     drawn.append(_aligned(["AT", "TYPE", "SOURCE", "MESSAGE", ""], lines))
     if value["next"] is not None:
-        drawn.append(f"more: --after {_cell(value['next'])}\n", style="dim")
+        drawn.append(f"more: --after {cell(value['next'])}\n", style="dim")
     return drawn
 
 
 def _agent(agent: Facts) -> Text:
-    line = Text(f"{_cell(agent['name'])}  {_cell(agent['genus'])}  ").append(_styled(_cell(agent["status"])))
+    line = Text(f"{cell(agent['name'])}  {cell(agent['genus'])}  ").append(_styled(cell(agent["status"])))
     if agent["error"]:
-        line.append(f"  {_cell(agent['error'])}")
+        line.append(f"  {cell(agent['error'])}")
     return line.append(_took(agent["started_at"], agent["completed_at"]), style="dim")
 
 
 def _artifact(artifact: Facts) -> Text:
-    place = f"  {_cell(artifact['path'])}" if artifact["path"] else ""
-    line = Text(f"{_cell(artifact['name'])}  {_cell(artifact['artifact_type'])}{place}")
+    place = f"  {cell(artifact['path'])}" if artifact["path"] else ""
+    line = Text(f"{cell(artifact['name'])}  {cell(artifact['artifact_type'])}{place}")
     return line.append(f"  {artifact['size_bytes']} bytes" if artifact["size_bytes"] else "", style="dim")
 
 
@@ -89,8 +89,8 @@ def _branch(drawn: Text, tree: Facts, steps: Sequence[Facts], first: str, rest: 
     """One flow, its steps and the flows below it; `first` and `rest` stand before its own line and all others."""
     tee, corner, bar, gap = guides()
     flow = tree["flow"]
-    drawn.append(first).append(_cell(flow["dfid"]), style="bold").append("  ").append(_styled(flow["status"]))
-    drawn.append(f"  {_cell(flow['flow_type'])} {_cell(flow['flow_version'])} by {_cell(flow['agent_id'])}")
+    drawn.append(first).append(cell(flow["dfid"]), style="bold").append("  ").append(_styled(flow["status"]))
+    drawn.append(f"  {cell(flow['flow_type'])} {cell(flow['flow_version'])} by {cell(flow['agent_id'])}")
     drawn.append(f"{_took(flow['started_at'], flow['completed_at'])}\n", style="dim")
     own = [step for step in steps if step["dfid"] == flow["dfid"]]
     for at, below in enumerate((*own, *tree["children"]), 1):
@@ -109,9 +109,9 @@ def guides() -> tuple[str, str, str, str]:
 
 def _step(step: Facts) -> Text:
     again = f" ({step['n']})" if step["n"] > 1 else ""
-    line = Text(f"{_cell(step['name'])}{again}  ").append(_styled(step["state"]))
+    line = Text(f"{cell(step['name'])}{again}  ").append(_styled(step["state"]))
     if step["error"]:
-        line.append(f"  {_cell(step['error'])}")
+        line.append(f"  {cell(step['error'])}")
     return line.append(f"{_took(step['started_at'], step['finished_at'])}\n", style="dim")
 
 
@@ -130,8 +130,8 @@ def _ids(tree: Facts) -> Iterable[str]:
 
 def _shortened(dfids: Sequence[str]) -> dict[str, str]:
     """The ends of ids, where these tell them apart."""
-    ends = {_cell(dfid)[-_SHORT:] for dfid in dfids}
-    return {dfid: _cell(dfid)[-_SHORT:] if len(ends) == len(dfids) else _cell(dfid) for dfid in dfids}
+    ends = {cell(dfid)[-_SHORT:] for dfid in dfids}
+    return {dfid: cell(dfid)[-_SHORT:] if len(ends) == len(dfids) else cell(dfid) for dfid in dfids}
 
 
 def _aligned(heads: list[str], lines: Sequence[Sequence[str]]) -> Text:
@@ -155,7 +155,8 @@ def _styled(text: str) -> Text:
     return Text(text, style=_STYLES.get(text) or _STYLES.get(text.rpartition(" ")[2], ""))
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value on one line."""
     return words(value).replace("\n", "\\n")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import draw
+from holdfast.cli import complete, draw
 from holdfast.cli.battles import load
 from holdfast.cli.call import AfterNumber, Call, Limit, Namespace, command, options
 from holdfast.model.guards import Escalation, EscalationPage
@@ -16,7 +16,9 @@ app = typer.Typer(
 )
 app.callback()(options)
 
-EscalationId = Annotated[int, typer.Argument(metavar="ID", help="The number of the question.")]
+EscalationId = Annotated[
+    int, typer.Argument(metavar="ID", help="The number of the question.", autocompletion=complete.escalations)
+]
 
 
 class Answer(StrEnum):

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli import draw
+from holdfast.cli import complete, draw
 from holdfast.cli.call import After, Call, Limit, Namespace, Since, command, find_function, options
 from holdfast.model.flows import Flow, FlowPage, Recovered
 from holdfast.model.timelines import Timeline
@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 app.callback()(options)
 
-FlowId = Annotated[str, typer.Argument(metavar="DFID", help="The flow's id.")]
+FlowId = Annotated[str, typer.Argument(metavar="DFID", help="The flow's id.", autocompletion=complete.flows)]
 
 
 @command(

@@ -1,17 +1,14 @@
 """`holdfast import`: data of other programs."""
 
 import builtins
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from holdfast import sync
+from holdfast.cli import archive, vectors
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, Namespace, command, options
 from holdfast.model.imports import Imported, ImportPage, Takeover
@@ -19,11 +16,14 @@ from holdfast.model.lisp import LispImported
 from holdfast.model.threads import ThreadsImported
 
 app = typer.Typer(
-    help="Import other programs' data.",
+    help="Take in files: what `export` wrote elsewhere, and other programs' data.",
     epilog="Example: holdfast import green-agent battles.db --dboms data/dboms",
     no_args_is_help=True,
 )
 app.callback()(options)
+
+command(app, name="car", example="holdfast import car memory.car")(archive.import_)
+command(app, name="vectors", example="holdfast import vectors vectors.jsonl")(vectors.import_)
 
 
 @command(app, example="holdfast import green-agent battles.db --dboms data/dboms --dry-run")
@@ -35,8 +35,8 @@ def green_agent(
     ns: Namespace = "main",
 ) -> Imported:
     """Import a Green Agent's battles: every row, each with a verdict; doing it again changes nothing."""
-    with call.open() as store, _bar() as progress:
-        return store.imports.green_agent(source, dboms=dboms, dry_run=dry_run, ns=ns, progress=progress)
+    with call.open() as store, bar() as tell:
+        return store.imports.green_agent(source, dboms=dboms, dry_run=dry_run, ns=ns, progress=_rows(tell))
 
 
 @command(app, example="holdfast import dir dir.db --dry-run")
@@ -47,8 +47,8 @@ def dir(
     ns: Namespace = "main",
 ) -> Takeover:
     """Import a database of the Decision Intelligence Runtime: every row, each with a verdict; twice changes nothing."""
-    with call.open() as store, _bar() as progress:
-        return store.imports.dir(source, dry_run=dry_run, ns=ns, progress=progress)
+    with call.open() as store, bar() as tell:
+        return store.imports.dir(source, dry_run=dry_run, ns=ns, progress=_rows(tell))
 
 
 @command(app, example="holdfast import lisp memory-image.lisp --dry-run")
@@ -98,12 +98,6 @@ def list(
         return store.imports.list(verdict=verdict, table=table, ns=ns, after=after, limit=limit)
 
 
-@contextmanager
-def _bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal's stderr; nothing elsewhere."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    with Progress(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=Console(stderr=True)) as drawn:
-        task = drawn.add_task("rows", total=None)
-        yield lambda done, total: drawn.update(task, completed=done, total=total)
+def _rows(tell: Callable[[str, int, int], None] | None) -> Callable[[int, int], None] | None:
+    """A bar for work that counts rows."""
+    return None if tell is None else lambda done, total: tell("rows", done, total)

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import draw, draw_memory
-from holdfast.cli.bar import bar
+from holdfast.cli.bar import bar, pulse
 from holdfast.cli.call import After, Call, Limit, Namespace, command, find_function, options
 from holdfast.cli.storage import parsed
 from holdfast.errors import InvalidInputError
@@ -188,7 +188,7 @@ def embed(
 @command(app, example="holdfast objects reindex")
 def reindex(call: Call, ns: Namespace = "main") -> dict[str, int]:
     """Write anew what `search` looks in: for a store whose objects are older than that."""
-    with call.open() as store:
+    with call.open() as store, pulse("reindexing"):
         return {"objects": store.objects.reindex(ns=ns)}
 
 
@@ -198,7 +198,7 @@ class Format(StrEnum):
     lisp = "lisp"
 
 
-@command(app, example="holdfast objects export memory.sexp --format lisp")
+@command(app, example="holdfast objects export memory.sexp --format lisp", hidden=True)
 def export(
     call: Call,
     path: Annotated[Path, typer.Argument(help="The file to write.")],
@@ -206,6 +206,6 @@ def export(
     at: At = None,
     ns: Namespace = "main",
 ) -> LispExported:
-    """Write the objects for another program: as the archive of a Lisp memory. `archive export` writes a CAR file."""
+    """Write the objects for another program: as the archive of a Lisp memory. `export car` writes a CAR file."""
     with call.open() as store, bar() as tell:
         return {Format.lisp: store.archive.export_lisp}[format](path, at=at, ns=ns, progress=tell)

@@ -32,7 +32,7 @@ def show(value: Any, as_json: bool, draw: Draw | None = None) -> None:
     """Print a result: anything with `to_dict`, or plain mappings, lists and scalars; of an iterator all."""
     if isinstance(value, Iterator):
         for each in value:
-            _show_next(each.to_dict(), as_json)
+            _show_next(each.to_dict(), as_json, draw)
         return
     plain = value.to_dict() if hasattr(value, "to_dict") else value
     if as_json:
@@ -42,12 +42,17 @@ def show(value: Any, as_json: bool, draw: Draw | None = None) -> None:
         _print(sys.stdout, (draw or _table)(plain))
 
 
-def _show_next(plain: Mapping[str, Any], as_json: bool) -> None:
-    """Print one of many results: a line of JSON, or the table and an empty line."""
+def _show_next(plain: Mapping[str, Any], as_json: bool, draw: Draw | None) -> None:
+    """Print one of many results: a line of JSON, or for people with an empty line after it."""
     if as_json:
         _write(sys.stdout, json.dumps(plain, default=str) + "\n")
     else:
-        _print(sys.stdout, _table(plain).append("\n"))
+        _print(sys.stdout, (draw or _table)(plain).append("\n"))
+
+
+def say(text: Text) -> None:
+    """Print a part of a result that comes bit by bit, for people."""
+    _print(sys.stdout, text)
 
 
 def greet(status: Status) -> None:
@@ -63,7 +68,7 @@ def greet(status: Status) -> None:
 
 def warn(reason: str) -> None:
     """Say on stderr what nobody should overlook."""
-    _print(sys.stderr, Text.assemble(("warning: ", "bold yellow"), _visible(reason), "\n"))
+    _print(sys.stderr, Text.assemble(("warning: ", "bold yellow"), visible(reason), "\n"))
 
 
 def pour(data: bytes) -> None:
@@ -76,8 +81,8 @@ def fail(facts: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         show({"error": facts}, as_json)
         return
-    lines = Text.assemble(("error: ", "bold red"), _visible(str(facts["message"])), "\n")
-    _print(sys.stderr, lines.append(f"{_visible(str(facts['remedy']))}\n", style="dim"))
+    lines = Text.assemble(("error: ", "bold red"), visible(str(facts["message"])), "\n")
+    _print(sys.stderr, lines.append(f"{visible(str(facts['remedy']))}\n", style="dim"))
 
 
 def aside(text: str) -> None:
@@ -102,7 +107,7 @@ def _table(value: Any) -> Text:
 
 def _rows(value: Mapping[Any, Any], indent: str = "") -> Iterator[tuple[str, str]]:
     for name, item in value.items():
-        label = indent + _visible(str(name)).replace("\n", "\\n")
+        label = indent + visible(str(name)).replace("\n", "\\n")
         if isinstance(item, Mapping) and item:
             yield label, ""
             yield from _rows(item, indent + "  ")
@@ -118,10 +123,11 @@ def words(value: Any) -> str:
         return ", ".join(f"{words(name)}={words(item)}" for name, item in value.items())
     if value is None or isinstance(value, bool):
         return _WORDS[value]
-    return _visible(str(value)) if value not in ([], (), {}) else "none"
+    return visible(str(value)) if value not in ([], (), {}) else "none"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
+    """Text whose control characters are shown, not sent."""
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda match: match[0].encode("unicode_escape").decode(), text)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import draw
-from holdfast.cli.bar import bar
+from holdfast.cli.bar import bar, pulse
 from holdfast.cli.call import After, Call, Limit, Namespace, command, options
 from holdfast.model.memory import Collected
 from holdfast.model.retention import Compacted, Pruned
@@ -54,7 +54,7 @@ def prune(
     ns: Namespace = "main",
 ) -> Pruned:
     """Remove what is past every limit given; its leaves stay in the log, so every proof holds."""
-    with call.open() as store:
+    with call.open() as store, pulse("pruning"):
         return store.retention.prune(
             what.value,
             older_than_days=older_than_days,
@@ -77,7 +77,7 @@ def gc(call: Call, dry_run: Annotated[bool, typer.Option("--dry-run", help="Only
 @command(app, example="holdfast retention compact")
 def compact(call: Call) -> Compacted:
     """Give the free space of the database back to the system; `prune` ends with it."""
-    with call.open() as store:
+    with call.open() as store, pulse("compacting"):
         return store.retention.compact()
 
 

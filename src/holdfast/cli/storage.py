@@ -30,6 +30,7 @@ _PIECE: Final = 1 << 20
 _LONGEST_LINE: Final = 64 << 20
 
 Source = Annotated[str, typer.Argument(metavar="FILE", help="The file; - is stdin.")]
+Target = Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is stdout.")]
 
 
 @contextmanager
@@ -127,6 +128,25 @@ def delivered(given: Iterable[bytes], target: str, as_json: bool) -> int:
             Path(name).unlink(missing_ok=True)
             raise
     return size
+
+
+def exported(what: str, found: Iterable[Any], target: str, *, total: int = 0, as_json: bool) -> dict[str, Any]:
+    """Values as lines of JSON, one at a time, to stdout or to a file that is whole or not there; says how many."""
+    number = 0
+    with bar() as tell:
+
+        def lines() -> Iterator[bytes]:
+            nonlocal number
+            for each in found:
+                yield json.dumps(each.to_dict(), default=str).encode() + b"\n"
+                number += 1
+                if tell is not None and number % 100 == 0:
+                    tell(what, number, total)
+
+        delivered(lines(), target, as_json)
+    if target == STDIO:
+        raise typer.Exit
+    return {"exported": number, "file": target}
 
 
 def _poured(piece: bytes) -> int:

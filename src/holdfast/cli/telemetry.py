@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from holdfast.cli import draw, storage
+from holdfast.cli.bar import pulse
 from holdfast.cli.call import Call, Limit, Since, command, options
 from holdfast.cli.storage import Source
 from holdfast.errors import HoldfastError, InvalidInputError
@@ -86,12 +87,12 @@ def prune(
     call: Call, older_than_days: Annotated[float, typer.Argument(metavar="DAYS", help="What is older goes.")]
 ) -> dict[str, int]:
     """Remove events that are older, and give their space back."""
-    with storage.opened(call, "telemetry") as telemetry:
+    with storage.opened(call, "telemetry") as telemetry, pulse("pruning"):
         return {"pruned": telemetry.prune(older_than_days)}
 
 
 @command(app, example="holdfast telemetry retain")
 def retain(call: Call) -> dict[str, int]:
     """Do what the settings say of age: pack what is older harder, remove what is past its time."""
-    with storage.opened(call, "telemetry") as telemetry:
+    with storage.opened(call, "telemetry") as telemetry, pulse("packing"):
         return {"removed": telemetry.retain()}

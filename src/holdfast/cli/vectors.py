@@ -1,16 +1,14 @@
 """`holdfast vectors`: vectors by id, found by nearness."""
 
 import builtins
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli import draw, storage
-from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, command, options
-from holdfast.cli.storage import STDIO, Source
+from holdfast.cli.storage import STDIO, Source, Target
 from holdfast.errors import InvalidInputError, NotFoundError
 
 app = typer.Typer(
@@ -81,7 +79,7 @@ def import_(call: Call, source: Source) -> dict[str, int]:
 
 
 import_.__name__ = "import"
-command(app, example="holdfast vectors import vectors.jsonl")(import_)
+command(app, example="holdfast vectors import vectors.jsonl", hidden=True)(import_)
 
 
 def _items(source: str) -> Iterator[tuple[str, Any, Any]]:
@@ -91,24 +89,8 @@ def _items(source: str) -> Iterator[tuple[str, Any, Any]]:
         yield found["id"], found["vector"], found.get("metadata")
 
 
-@command(app, example="holdfast vectors export vectors.jsonl")
-def export(
-    call: Call,
-    target: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is stdout.")] = STDIO,
-) -> dict[str, Any]:
+@command(app, example="holdfast vectors export vectors.jsonl", hidden=True)
+def export(call: Call, target: Target = STDIO) -> dict[str, Any]:
     """Write every vector as a line of JSON (id, vector, metadata), by id."""
-    with storage.opened(call, "vectors") as vectors, bar() as tell:
-        number, total = 0, vectors.count()
-
-        def lines() -> Iterator[bytes]:
-            nonlocal number
-            for found in vectors.export():
-                yield json.dumps(found.to_dict()).encode() + b"\n"
-                number += 1
-                if tell is not None and number % 100 == 0:
-                    tell("vectors", number, total)
-
-        storage.delivered(lines(), target, call.as_json)
-    if target == STDIO:
-        raise typer.Exit
-    return {"exported": number, "file": target}
+    with storage.opened(call, "vectors") as vectors:
+        return storage.exported("vectors", vectors.export(), target, total=vectors.count(), as_json=call.as_json)

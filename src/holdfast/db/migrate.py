@@ -4,6 +4,8 @@ Rules:
 - An applied file that was edited afterwards is refused; a name we do not know means a newer Holdfast wrote the store.
 - A failing migration is rolled back whole: schema and data are as before.
 - Any number of processes may start at once; each migration runs once.
+- The ledger is what every version of Holdfast reads before anything else. So a store that was moved away says so
+  there (`moved`), and one that a copy has not filled yet too (`arriving`): neither is opened, not even by an older one.
 
 Type tokens stand where the databases differ: `@json @time @blob @serial @real @int`. A line that begins with
 `--sqlite:` or `--postgres:` counts on that database only.
@@ -15,13 +17,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
+from typing import Final
 
 from holdfast.db.database import Database
 from holdfast.db.sql import Dialect, sql
 from holdfast.db.tx import Tx
-from holdfast.errors import ConstraintError, HoldfastError, MigrationEditedError, MigrationError, NewerStoreError
+from holdfast.errors import (
+    ConstraintError,
+    HoldfastError,
+    MigrationEditedError,
+    MigrationError,
+    MovedError,
+    NewerStoreError,
+    UnfinishedCopyError,
+)
 
 TOPIC = "migration"
+MOVED: Final = "moved"
+"""The entry of a database whose store goes on elsewhere; where, stands in the place of the digest."""
 
 _TOKENS: dict[Dialect, dict[str, str]] = {
     "sqlite": {
@@ -61,6 +74,10 @@ class Migration:
         """The script for one database."""
         mine = _ONLY.sub(lambda match: "" if match[1] == dialect else match[0], self.text)
         return _TOKEN.sub(lambda match: _TOKENS[dialect][match[1]], mine)
+
+
+ARRIVING: Final = Migration("arriving", "-- Filled by a copy that has not ended.\n")
+"""The first entry of a database that a copy is filling; taken out once all of it is there."""
 
 
 def shipped(space: str) -> list[Migration]:
@@ -118,6 +135,10 @@ def _failed(migration: Migration, error: HoldfastError) -> MigrationError:
 def _compare(have: dict[str, str], migrations: Sequence[Migration]) -> list[Migration]:
     known = {migration.name: migration for migration in migrations}
     if unknown := sorted(have.keys() - known.keys()):
+        if MOVED in unknown:
+            raise MovedError(f"this store was moved to {have[MOVED]}", to=have[MOVED])
+        if ARRIVING.name in unknown:
+            raise UnfinishedCopyError("a copy into this database did not end: what is in it is no store yet")
         raise NewerStoreError(f"the store has migration {unknown[-1]}, which this Holdfast does not know")
     for name, digest in have.items():
         if known[name].sha256 != digest:

@@ -101,6 +101,18 @@ class NewerStoreError(DatabaseError):
     code, exit_code = "database.newer", 8
 
 
+class MovedError(DatabaseError):
+    """The store was copied to the place named and goes on there: open it with that URL or home; this one is sealed."""
+
+    code, status, exit_code = "database.moved", 410, 8
+
+
+class UnfinishedCopyError(DatabaseError):
+    """A copy into this place was begun and did not end: run `holdfast copy` again; until then the source counts."""
+
+    code, status, exit_code = "database.unfinished_copy", 503, 8
+
+
 class MigrationError(DatabaseError):
     """The named migration failed and was rolled back; schema and data are as before. Report it with the cause."""
 

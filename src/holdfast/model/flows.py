@@ -161,6 +161,15 @@ class Step(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class FlowRecord(Value):
+    """A flow with its whole history, for another program."""
+
+    flow: Flow
+    transitions: tuple[Transition, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Lease(Value):
     """A flow in the hands of one worker until a moment; the token tells an older holder from a newer."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes, within
+from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, StreamsWith, Writes, within
 from holdfast.ops.block import Block, OpenFlow
 from holdfast.ops.decision import Decision, Registry, register
 from holdfast.runtime import (
@@ -12,6 +12,7 @@ from holdfast.runtime import (
     contexts,
     decisions,
     escalations,
+    exports,
     feedback,
     flows,
     idempotency,
@@ -59,6 +60,7 @@ class Flows(Noun[Face]):
     release = Writes(leases.release)
     recover = RunsWith(decisions.recover)
     steps = Reads(steps.list)
+    export = StreamsWith(exports.flows)
 
     def __init__(self, face: Face, registry: Registry) -> None:
         super().__init__(face)
@@ -105,6 +107,7 @@ class Audit(Noun[Face]):
     get = Reads(audit.get)
     for_flow = Reads(audit.for_flow)
     search = Reads(audit.search)
+    export = StreamsWith(exports.events)
 
 
 class Ledger(Noun[Face]):

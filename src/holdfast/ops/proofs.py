@@ -3,8 +3,8 @@
 from typing import Generic
 
 from holdfast.evidence import audit, battles, dbom, keys, log, trust, witness
-from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
-from holdfast.upkeep import backup, bundle, erase, lockdown, retention, spread, verify
+from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, StreamsWith, Writes
+from holdfast.upkeep import backup, bundle, erase, lockdown, retention, spread, verify, watch
 from holdfast.upkeep.importers import dir, green_agent, kept
 
 
@@ -12,6 +12,13 @@ class Verify(Noun[Face]):
     """Everything the store holds, against its log and the heads kept elsewhere."""
 
     run = RunsWith(verify.run)
+
+
+class Watch(Noun[Face]):
+    """The store as it lives: flows, questions, the log, what is wrong."""
+
+    look = RunsWith(watch.look)
+    follow = StreamsWith(watch.follow)
 
 
 class Bundle(Noun[Face]):
@@ -122,6 +129,7 @@ class Evidence(Generic[Face]):
         self.keys = Keys(face)
         self.log = Log(face)
         self.verify = Verify(face)
+        self.watch = Watch(face)
         self.bundle = Bundle(face)
         self.lockdown = Lockdown(face)
         self.backup = Backup(face)

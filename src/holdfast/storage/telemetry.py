@@ -12,13 +12,14 @@ Rules:
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
 from holdfast.config import Retention
-from holdfast.db import Call, Tx, Work, Write, alone, ask, sql
+from holdfast.db import Call, Give, Read, Stream, Tx, Work, Write, alone, ask, sql
 from holdfast.errors import InvalidInputError
-from holdfast.faces import AsyncFace, Face, Noun, Reads, Runs, RunsWith, SyncFace
+from holdfast.faces import AsyncFace, Face, Noun, Reads, Runs, RunsWith, StreamsWith, SyncFace
 from holdfast.model.storage import TelemetryEvent
 from holdfast.model.times import to_micros
 from holdfast.storage import chunks, values
@@ -184,6 +185,31 @@ def _page(tx: Tx, wanted: Wanted, before: int, number: int) -> list[tuple[Any, .
     return tx.all(_FOUND, key=wanted.key, **bounds)
 
 
+_NEXT = sql("SELECT id, data, codec FROM telemetry_chunks WHERE id > :after ORDER BY id LIMIT 1")
+_LOOSE = sql("SELECT id, line FROM telemetry_events ORDER BY at, id")
+
+
+def export() -> Stream[TelemetryEvent]:
+    """Every event, chunk by chunk in the order in which they were sealed, then those that are not; in bounded memory.
+
+    Each is given once, also if it is sealed meanwhile; what comes or is removed meanwhile may be missed.
+    """
+    after: int | None = 0
+    while after is not None:
+        after, texts = yield from ask(Read(partial(_walk, after=after)))
+        for text in texts:
+            for parts in chunks.EVERYTHING.among(text):
+                yield Give(chunks.event(parts))
+
+
+def _walk(tx: Tx, after: int) -> tuple[int | None, list[str]]:
+    """The next chunk; after the last, in the same snapshot, what is in none."""
+    if (row := tx.one(_NEXT, after=after)) is None:
+        return None, [line for _, line in tx.all(_LOOSE)]
+    number, data, codec = row
+    return number, [chunks.unpack(data, codec)]
+
+
 _COUNT = sql(
     "SELECT (SELECT count(*) FROM telemetry_events)"
     " + CAST((SELECT coalesce(sum(events), 0) FROM telemetry_chunks) AS BIGINT)"
@@ -308,12 +334,19 @@ def _retain(telemetry: "Telemetry[Any]") -> Work[int]:
     return (yield from retain(telemetry.retention))
 
 
+def _export(telemetry: "Telemetry[Any]") -> Stream[TelemetryEvent]:
+    """Every event, in the order in which they were sealed, in bounded memory."""
+    del telemetry
+    return (yield from export())
+
+
 class Telemetry(Noun[Face]):
     """Events in the order they happened."""
 
     append = Runs(append)
     query = Reads(query)
     count = Reads(count)
+    export = StreamsWith(_export)
     prune = Runs(prune)
     retain = RunsWith(_retain)
     close = RunsWith(_close)

@@ -10,18 +10,28 @@ Rules:
 - Keys of subjects that the backup leaves out are taken over from the store it replaces, where that can be read.
 - A backup of another store, or one signed by a key this store does not know, is refused unless that is asked for. On a
   machine that knows nothing a backup vouches for itself (`trust: itself`); name the key (`key=`) to have it checked.
+- A store that was moved elsewhere (copy.py) is neither replaced nor a source: two could go on under one origin.
 - A closed store's `kernel.db`, alone or with its `-wal` and folders, is a source as well: its head vouches for its
   leaves, and these for its rows.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.config import Paths
 from holdfast.content import disk, sealing
-from holdfast.db import MEMORY, Database, open_database
+from holdfast.db import MEMORY, Database, moving, open_database
+from holdfast.db.migrate import MOVED
 from holdfast.db.sqlite import copying
-from holdfast.errors import BusyError, HoldfastError, InvalidInputError, MissingExtraError, NotFoundError
+from holdfast.errors import (
+    BusyError,
+    HoldfastError,
+    InvalidInputError,
+    MissingExtraError,
+    MovedError,
+    NotFoundError,
+)
 from holdfast.evidence import erasures as erased
 from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder
@@ -39,6 +49,7 @@ def restore(paths: Paths, target: str | Path, wanted: Wanted) -> Restored:
         raise InvalidInputError("nothing can be restored into memory")
     paths.create()
     swap.finish(paths)
+    _refuse_moved(paths, target)
     source = _source(paths, wanted)
     backup = staging.opened(source)
     _check_kind(backup, target)
@@ -54,6 +65,15 @@ def restore(paths: Paths, target: str | Path, wanted: Wanted) -> Restored:
                 swap.discard(paths)
     finally:
         presence.end()
+
+
+def _refuse_moved(paths: Paths, target: str | Path) -> None:
+    """MovedError where the store that would be replaced goes on elsewhere; one too damaged to say so does not."""
+    ledger: dict[str, str] | None = None
+    with suppress(HoldfastError):
+        ledger = moving.arrive(target, {"kernel": paths.kernel_db}).ledger("kernel")
+    if ledger is not None and MOVED in ledger:
+        raise MovedError(f"the store here was moved to {ledger[MOVED]}: restore it there", to=ledger[MOVED])
 
 
 def _check_kind(backup: Opened | None, target: str | Path) -> None:

@@ -39,7 +39,7 @@ def current(url: str) -> Current:
 def refuse_open(url: str) -> None:
     """BusyError while anybody has the store open; connections that were just closed get a moment to go."""
     deadline = time.monotonic() + _PATIENCE_S
-    while count := copying.in_use(url):
+    while count := copying.opened(url):
         if time.monotonic() >= deadline:
             raise BusyError("the store is open elsewhere: close it first", connections=count)
         time.sleep(0.05)

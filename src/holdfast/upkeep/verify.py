@@ -13,7 +13,7 @@ Rules:
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,7 +56,23 @@ def run(context: Context, *, full: bool = False, lock: bool = True, progress: Pr
     found = Findings(progress)
     if not full:
         found.skip("the tree was not recomputed from its leaves (--full does)")
-    for title, check in _checks(context, found, full):
+    yield from _look(context, found, _checks(context, found, full))
+    report = found.report("full" if full else "fast")
+    if lock and report.locks:
+        locked = yield from lockdown.respond(context, report)
+        report = replace(report, locked=locked.id)
+    return report
+
+
+def kernel(context: Context, *, progress: Progress | None = None) -> Work[Report]:
+    """Verify a kernel that is not live yet, in full and without locking anything; services are left out."""
+    found = Findings(progress)
+    yield from _look(context, found, _checks(context, found, True)[:-1])
+    return found.report("kernel")
+
+
+def _look(context: Context, found: Findings, checks: Sequence[tuple[str, Callable[[], Work[None]]]]) -> Work[None]:
+    for title, check in checks:
         found.tell(title)
         try:
             yield from check()
@@ -64,11 +80,6 @@ def run(context: Context, *, full: bool = False, lock: bool = True, progress: Pr
             cut = _unreadable(context, title, error)
             found.add(cut)
             _logger.warning("verify: %s", cut.what, exc_info=isinstance(error, _ODD))
-    report = found.report("full" if full else "fast")
-    if lock and report.locks:
-        locked = yield from lockdown.respond(context, report)
-        report = replace(report, locked=locked.id)
-    return report
 
 
 def _unreadable(context: Context, title: str, error: Exception) -> Finding:

@@ -23,7 +23,7 @@ from holdfast.errors import CorruptError, DatabaseError, HoldfastError, Unavaila
 
 STAGED: Final = "kernel_restoring"
 _CHUNK = 1 << 20
-_OWN: Final = "commit_marks"
+OWN: Final = "commit_marks"
 """A table that belongs to the connections, not to the store."""
 
 
@@ -44,14 +44,14 @@ class Snapshot:
         self, folder: Path, without: Without, progress: Callable[[int, int], None]
     ) -> tuple[dict[str, list[str]], dict[str, int]]:
         """Write a file for each table; gives the columns of each, and where the sequences stand."""
-        tables = _columns(self._connection, self._space)
-        for number, (table, columns) in enumerate(tables.items(), 1):
+        tables = columns(self._connection, self._space)
+        for number, (table, listed) in enumerate(tables.items(), 1):
             handle = os.open(folder / f"{table}.copy", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as file, _translated():
-                for chunk in self._rows(table, columns, without):
+            with os.fdopen(handle, "wb") as file, translated():
+                for chunk in self._rows(table, listed, without):
                     file.write(chunk)
             progress(number, len(tables))
-        return tables, _sequences(self._connection, self._space)
+        return tables, sequences(self._connection, self._space)
 
     def _rows(self, table: str, columns: list[str], without: Without) -> Iterator[bytes]:
         listed = [
@@ -70,7 +70,7 @@ class Snapshot:
 def snapshot(url: str, *, space: str = "kernel") -> Iterator[Snapshot]:
     """Hold a snapshot that everything acknowledged before stands in."""
     connector = Connector(url, space, connect_s=10, lock_s=10, read_s=600)
-    with _connect(url) as connection, _translated():
+    with connect(url) as connection, translated():
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         [(name,)] = connection.execute("SELECT pg_export_snapshot()").fetchall()
         wire = connector.wire("holdfast-backup", reads=True)
@@ -93,18 +93,18 @@ def snapshot(url: str, *, space: str = "kernel") -> Iterator[Snapshot]:
 
 def prepare(url: str) -> None:
     """An empty schema for a copy; what an earlier try left there is dropped."""
-    with _connect(url) as connection, _translated(), connection.transaction():
+    with connect(url) as connection, translated(), connection.transaction():
         connection.execute(f"DROP SCHEMA IF EXISTS {STAGED} CASCADE")
         connection.execute(f"CREATE SCHEMA {STAGED}")
         connection.execute(f"REVOKE ALL ON SCHEMA {STAGED} FROM PUBLIC")
         connection.execute(
-            f"CREATE TABLE {STAGED}.{_OWN} (worker TEXT PRIMARY KEY, mark TEXT NOT NULL, at TIMESTAMPTZ NOT NULL)"
+            f"CREATE TABLE {STAGED}.{OWN} (worker TEXT PRIMARY KEY, mark TEXT NOT NULL, at TIMESTAMPTZ NOT NULL)"
         )
 
 
 def discard(url: str) -> None:
     """Drop what was loaded, as far as possible."""
-    with suppress(HoldfastError), _connect(url) as connection, _translated():
+    with suppress(HoldfastError), connect(url) as connection, translated():
         connection.execute(f"DROP SCHEMA IF EXISTS {STAGED} CASCADE")
 
 
@@ -115,11 +115,11 @@ def load(
     read: Callable[[str], Iterable[bytes]],
 ) -> None:
     """Fill the tables of the prepared schema; `read` gives the chunks of a table, and raises if they are not whole."""
-    with _connect(url) as connection, _translated(), connection.transaction():
-        for table in _ordered(connection, list(_columns(connection, STAGED))):
+    with connect(url) as connection, translated(), connection.transaction():
+        for table in ordered(connection, STAGED, list(columns(connection, STAGED))):
             connection.execute(text.SQL("DELETE FROM {}").format(text.Identifier(STAGED, table)))
-        have = _columns(connection, STAGED)
-        for table in reversed(_ordered(connection, list(tables))):
+        have = columns(connection, STAGED)
+        for table in reversed(ordered(connection, STAGED, list(tables))):
             if not set(tables[table]) <= set(have.get(table, ())):
                 raise CorruptError(f"the backup has columns of {table} that its schema does not have", table=table)
             listed = text.SQL(", ").join(map(text.Identifier, tables[table]))
@@ -136,9 +136,9 @@ def load(
 
 def exchange(url: str, aside: str) -> None:
     """Let the loaded schema take the place of the live one, which is renamed; one transaction."""
-    with _connect(url) as connection, _translated(), connection.transaction():
+    with connect(url) as connection, translated(), connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('holdfast schema'))")
-        if _exists(connection, "kernel"):
+        if has(connection, "kernel"):
             connection.execute(text.SQL("ALTER SCHEMA kernel RENAME TO {}").format(text.Identifier(aside)))
         connection.execute(f"ALTER SCHEMA {STAGED} RENAME TO kernel")
         connection.execute(_GRANTS)
@@ -154,37 +154,33 @@ END $$
 """
 
 
-def in_use(url: str) -> int:
+def opened(url: str) -> int:
     """How many connections of open stores there are to that database."""
-    with _connect(url) as connection, _translated():
-        [(count,)] = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            " AND application_name LIKE 'holdfast%'"
-        ).fetchall()
-        return int(count)
+    with connect(url) as connection, translated():
+        return in_use(connection)
 
 
 def exists(url: str, space: str = "kernel") -> bool:
     """Whether the database has that schema."""
-    with _connect(url) as connection, _translated():
-        return _exists(connection, space)
+    with connect(url) as connection, translated():
+        return has(connection, space)
 
 
 # --- what the server knows of a schema ---------------------------------------------------------------------------
 
 
-def _connect(url: str) -> "psycopg.Connection[Any]":
+def connect(url: str, name: str = "holdfast-copy") -> "psycopg.Connection[Any]":
+    """A connection of its own, that commits each statement; patient with locks for ten seconds."""
     try:
         options = "-c TimeZone=UTC -c DateStyle=ISO -c bytea_output=hex -c extra_float_digits=1 -c lock_timeout=10s"
-        return psycopg.connect(
-            url, autocommit=True, application_name="holdfast-copy", options=options, client_encoding="utf8"
-        )
+        return psycopg.connect(url, autocommit=True, application_name=name, options=options, client_encoding="utf8")
     except psycopg.Error as error:
         raise UnavailableError(f"cannot connect to PostgreSQL: {words(error)}") from error
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
+    """Our errors for the driver's."""
     try:
         yield
     except psycopg.OperationalError as error:
@@ -193,17 +189,28 @@ def _translated() -> Iterator[None]:
         raise DatabaseError(f"PostgreSQL: {words(error)}") from error
 
 
-def _exists(connection: "psycopg.Connection[Any]", space: str) -> bool:
+def in_use(connection: "psycopg.Connection[Any]") -> int:
+    """How many connections of open stores there are beside this one."""
+    [(count,)] = connection.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        " AND application_name LIKE 'holdfast%'"
+    ).fetchall()
+    return int(count)
+
+
+def has(connection: "psycopg.Connection[Any]", space: str) -> bool:
+    """Whether there is such a schema."""
     found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (space,)).fetchall()
     return bool(found)
 
 
-def _columns(connection: "psycopg.Connection[Any]", space: str) -> dict[str, list[str]]:
+def columns(connection: "psycopg.Connection[Any]", space: str, kinds: str = "r") -> dict[str, list[str]]:
+    """The tables of a schema and their columns, but for what belongs to the connections."""
     rows = connection.execute(
         "SELECT c.relname, a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " JOIN pg_attribute a ON a.attrelid = c.oid WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname <> %s"
+        " JOIN pg_attribute a ON a.attrelid = c.oid WHERE n.nspname = %s AND c.relkind = ANY(%s) AND c.relname <> %s"
         " AND a.attnum > 0 AND NOT a.attisdropped ORDER BY c.relname, a.attnum",
-        (space, _OWN),
+        (space, list(kinds), OWN),
     ).fetchall()
     tables: dict[str, list[str]] = {}
     for table, column in rows:
@@ -211,7 +218,7 @@ def _columns(connection: "psycopg.Connection[Any]", space: str) -> dict[str, lis
     return tables
 
 
-def _sequences(connection: "psycopg.Connection[Any]", space: str) -> dict[str, int]:
+def sequences(connection: "psycopg.Connection[Any]", space: str) -> dict[str, int]:
     """Where each identity column stands, by `table.column`; those never used are left out."""
     rows = connection.execute(
         "SELECT c.relname, a.attname, pg_sequence_last_value(pg_get_serial_sequence(n.nspname || '.' || c.relname,"
@@ -222,12 +229,12 @@ def _sequences(connection: "psycopg.Connection[Any]", space: str) -> dict[str, i
     return {f"{table}.{column}": int(value) for table, column, value in rows if value is not None}
 
 
-def _ordered(connection: "psycopg.Connection[Any]", tables: list[str]) -> list[str]:
+def ordered(connection: "psycopg.Connection[Any]", space: str, tables: list[str]) -> list[str]:
     """Tables in an order in which rows can be deleted; reversed, one in which they can be inserted."""
     rows = connection.execute(
         "SELECT c.conrelid::regclass::text, c.confrelid::regclass::text FROM pg_constraint c"
         " JOIN pg_namespace n ON n.oid = c.connamespace WHERE n.nspname = %s AND c.contype = 'f'",
-        (STAGED,),
+        (space,),
     ).fetchall()
     needs = {(child.rpartition(".")[2], parent.rpartition(".")[2]) for child, parent in rows}
     left, order = sorted(tables), list[str]()

@@ -1,0 +1,350 @@
+"""Copying a store to another database: the same log goes on there, and the source is sealed."""
+
+import asyncio
+import json
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from holdfast import client, errors, sync
+from holdfast.cli.app import app
+from holdfast.db import moving
+from holdfast.evidence import tree
+from holdfast.model.storage import TelemetryEvent
+from tests.conformance.stores import attack, attack_server, behind, populate
+from tests.places import Place, everything, submit
+from tests.servers import Postgres
+
+
+@pytest.fixture(scope="module")
+def furnished(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Place, str]]:
+    """A store in files and one on a server, made once, to be copied for each test."""
+    name, folder = f"f{uuid.uuid4().hex[:12]}", tmp_path_factory.mktemp("furnished")
+    postgres.sql(f"CREATE DATABASE {name}")
+    files, server = Place(folder / "files"), Place(folder / "server", postgres.url(name))
+    furnish(files)
+    furnish(server)
+    yield files, server, name
+    postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=["to the server", "to files"])
+def ends(
+    request: pytest.FixtureRequest, tmp_path: Path, furnished: tuple[Place, Place, str], postgres: Postgres
+) -> Iterator[tuple[Place, Place]]:
+    """A furnished store and an empty place for it, once in each direction."""
+    forth, home, name = request.param == "to the server", tmp_path / "home", f"t{uuid.uuid4().hex[:12]}"
+    shutil.copytree((furnished[0] if forth else furnished[1]).home, home)
+    postgres.sql(f"CREATE DATABASE {name}" + ("" if forth else f" TEMPLATE {furnished[2]}"))
+    files, server = Place(home), Place(home, postgres.url(name))
+    yield (files, server) if forth else (server, files)
+    postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def furnish(place: Place) -> None:
+    with place.open() as store:
+        populate(store)
+        store.agents.register("ada", version="1", contract={"role": "clerk", "text": "tab\there \\ \N{SNOWMAN}"})
+        flow = store.flows.start("ada")
+        store.flows.start("ada", parent=flow.dfid)
+        store.locks.acquire(flow.dfid, {"desk": 0.1}, capacity=1, ttl_s=600)
+        store.audit.record(flow.dfid, "SAID", detail={"nested": [1.5, None, {"a": "\u0000"}]})
+        store.idempotency.once("key", {"asked": 1}, lambda: {"answer": 5.0})
+        store.objects.put("note", type="note", content={"text": "kept", "bytes": b"\x00"})
+        store.snapshots.create("before")
+        store.blobs.put("small", b"\x00\xff")
+        for number in range(3):
+            store.vectors.add(f"v{number}", [float(number), *[1.0] * 383], {"number": number})
+        store.vectors.delete("v2")
+        store.telemetry.append([TelemetryEvent("seen", timestamp="2026-01-01T00:00:00+00:00")])
+
+
+def copied(source: Place, target: Place, **options: Any) -> Any:
+    return sync.copy(at(source), at(target), source.home, **options)
+
+
+def at(place: Place) -> str:
+    return place.url or "sqlite"
+
+
+def seen(place: Place) -> dict[str, Any]:
+    with place.open() as store:
+        return {
+            "log": store.read(tree.state),
+            "battles": everything(store),
+            "agent": store.agents.get("ada"),
+            "flows": store.flows.list(),
+            "locks": store.locks.list(),
+            "audit": store.audit.search(),
+            "note": store.objects.get("note"),
+            "found": store.objects.search("kept"),
+            "snapshots": store.snapshots.list(),
+            "blob": store.blobs.get("small"),
+        }
+
+
+def test_the_store_goes_on_with_the_same_log_and_the_same_rows(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    before = seen(source)
+    done = copied(source, target)
+    after = seen(target)
+    assert after == before
+    assert (done.origin, done.size, done.verdict) == (before["log"].origin, before["log"].size, "VALID")
+    with target.open() as store:
+        submit(store, "later")
+        assert store.flows.start("ada").dfid, "numbers go on where they stood"
+        assert store.read(tree.state).origin == before["log"].origin
+    target.sound()
+
+
+def test_the_source_is_sealed_and_says_where_the_store_went(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    done = copied(source, target)
+    with pytest.raises(errors.MovedError) as raised:
+        source.open()
+    assert raised.value.fields["to"] == done.target
+    with closing(sync.storage(source.home, source.url)) as stores, pytest.raises(errors.MovedError):
+        stores.open("relational")
+    with pytest.raises(errors.MovedError):
+        copied(source, Place(target.home, "postgresql://elsewhere/x"))
+
+
+def test_what_services_store_goes_along_and_vectors_go_on(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    copied(source, target)
+    with target.open() as store:
+        assert [each.id for each in store.vectors.search([0.0, *[1.0] * 383], 5)] == ["v0", "v1"]
+        store.vectors.add("v9", [9.0, *[1.0] * 383])
+        assert store.vectors.count() == 3
+        assert store.telemetry.count() == 1, "it stayed in the home"
+    with target.open() as store:
+        assert len(store.vectors.search([9.0, *[1.0] * 383], 5)) == 3
+
+
+def test_telemetry_goes_along_where_that_is_asked_for(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    if source.url:
+        return  # its telemetry is in a file, as it is by default
+    done = copied(source, target, telemetry=True)
+    assert done.rows["telemetry"] > 0
+    with source_of_telemetry(target) as count:
+        assert count == 1
+
+
+@contextmanager
+def source_of_telemetry(place: Place) -> Iterator[int]:
+    config = place.home / "config" / "config.yaml"
+    config.write_text(f"providers: {{telemetry: {{type: postgres, connection: '{place.url}'}}}}\n")
+    with place.open() as store:
+        yield store.telemetry.count()
+
+
+def test_a_dry_run_says_what_would_be_and_changes_nothing(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    before = seen(source)
+    planned = copied(source, target, dry_run=True)
+    assert planned.dry_run
+    assert planned.size == before["log"].size
+    assert planned.rows["kernel"] > planned.size
+    assert seen(source) == before
+    with pytest.raises(errors.NotFoundError):
+        copied(target, source)
+
+
+def test_a_target_that_is_not_empty_is_refused_and_left_alone(ends: tuple[Place, Place], tmp_path: Path) -> None:
+    source, target = ends
+    other = Place(tmp_path / "other", target.url) if target.url else target
+    with other.open() as store:
+        submit(store, "its own")
+    with pytest.raises(errors.AlreadyExistsError):
+        copied(source, target)
+    with other.open() as store:
+        assert [name for name, _ in everything(store)] == ["its own"]
+    with source.open() as store:
+        submit(store, "still open")
+
+
+def test_a_store_that_is_open_is_not_moved(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    with source.open(), pytest.raises(errors.BusyError):
+        copied(source, target)
+    copied(source, target)
+
+
+def test_services_that_have_their_tables_open_are_in_the_way(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    with closing(sync.storage(source.home, source.url)) as stores:
+        stores.open("relational")
+        with pytest.raises(errors.BusyError):
+            copied(source, target)
+
+
+def test_tables_that_services_made_are_named_and_nothing_is_moved(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    with source.open() as store:
+        store.relational.execute("CREATE TABLE mine (id INTEGER PRIMARY KEY)")
+    with pytest.raises(errors.InvalidInputError, match="mine"):
+        copied(source, target)
+    seen(source)
+    with source.open() as store:
+        store.relational.execute("DROP TABLE mine")
+    copied(source, target)
+
+
+def test_a_store_that_does_not_verify_is_not_moved(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    forged = "UPDATE battles SET score = 0.99 WHERE battle_id = 'b3'"
+    attack_server(source.url, forged) if source.url else attack(source.home, forged)
+    with pytest.raises(errors.CorruptError, match="does not verify"):
+        copied(source, target)
+    with source.open() as store:
+        assert not store.verify.run(lock=False).verdict.sound
+    with pytest.raises(errors.NotFoundError):
+        copied(target, source)
+
+
+def test_a_locked_store_is_not_moved(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    with source.open() as store:
+        store.lockdown.lock(reason="an operator saw something")
+    with pytest.raises(errors.LockedError):
+        copied(source, target)
+
+
+def test_a_target_in_which_a_copy_did_not_end_is_refused_and_the_next_copy_begins_anew(
+    ends: tuple[Place, Place],
+) -> None:
+    source, target = ends
+    before = seen(source)
+    moving.begin(target.url or target.home / "kernel.db", "kernel")
+    with pytest.raises(errors.UnfinishedCopyError):
+        target.open()
+    assert seen(source) == before
+    copied(source, target)
+    assert seen(target) == before
+
+
+class DiedError(Exception):
+    pass
+
+
+def die_after_the_seal(what: str, done: int, total: int) -> None:
+    if what == "sealing" and done:
+        raise DiedError
+
+
+def test_a_copy_that_died_after_the_seal_is_finished_by_the_next_and_by_none_to_elsewhere(
+    ends: tuple[Place, Place],
+) -> None:
+    source, target = ends
+    before = seen(source)
+    with pytest.raises(DiedError):
+        copied(source, target, progress=die_after_the_seal)
+    if not source.url:  # each file has a seal of its own, and the kernel's is the first
+        with behind(source.home, "membrane.db") as connection:
+            connection.execute("DELETE FROM schema_migrations WHERE name = 'moved'")
+    for place in (source, target):
+        with pytest.raises((errors.MovedError, errors.UnfinishedCopyError)):
+            place.open()
+    with pytest.raises(errors.MovedError):
+        copied(source, Place(target.home, "postgresql://127.0.0.1:1/x"))
+    copied(source, target)
+    assert seen(target) == before
+    assert copied(source, target).verdict == "VALID", "harmless if repeated"
+
+
+def test_a_sealed_store_is_neither_replaced_by_a_restore_nor_the_source_of_one(
+    ends: tuple[Place, Place], tmp_path: Path
+) -> None:
+    source, target = ends
+    source.backup(tmp_path / "backup")
+    copied(source, target)
+    with pytest.raises(errors.MovedError):
+        source.restore(tmp_path / "backup")
+    if not source.url:
+        with pytest.raises(errors.MovedError):
+            sync.restore(source.home / "kernel.db", tmp_path / "elsewhere")
+
+
+def test_the_command_line_moves_a_store_and_says_what_is_left_to_do(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+    words = ["--home", str(source.home), "copy", at(source), at(target), "--json"]
+    planned = CliRunner().invoke(app, [*words, "--dry-run"])
+    assert (planned.exit_code, json.loads(planned.stdout)["dry_run"]) == (0, True)
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, json.loads(done.stdout)["verdict"]) == (0, "VALID"), done.output
+    assert json.loads(done.stdout)["next"]
+    told = CliRunner().invoke(
+        app, ["--home", str(source.home), *(["--url", source.url] if source.url else []), "status"]
+    )
+    assert (told.exit_code, "was moved to" in told.stderr) == (8, True)
+
+
+def test_a_row_that_arrives_otherwise_is_found_before_the_seal(
+    ends: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = ends
+    whole = moving.arrive
+
+    def lossy(*words: Any) -> Any:
+        made = whole(*words)
+        fill = made.fill
+
+        def drop(space: str, tables: Any, rows: Any, counters: Any) -> None:
+            less = {"lock_fences": (row for n, row in enumerate(rows["lock_fences"]) if n)} if space == "kernel" else {}
+            fill(space, tables, rows | less, counters)
+
+        made.fill = drop  # type: ignore[method-assign]
+        return made
+
+    monkeypatch.setattr(moving, "arrive", lossy)
+    with pytest.raises(errors.CorruptError, match="lock_fences"):
+        copied(source, target)
+    monkeypatch.undo()
+    copied(source, target)
+
+
+def test_text_that_postgresql_cannot_keep_is_named_and_nothing_is_moved(tmp_path: Path, postgres_url: str) -> None:
+    source, target = Place(tmp_path / "home"), Place(tmp_path / "home", postgres_url)
+    with source.open() as store:
+        store.blobs.put("k", b"x", content_type="text/plain")
+    with behind(source.home, "membrane.db") as connection:
+        connection.execute("UPDATE blobs SET content_type = 'a' || char(0) || 'b'")
+    with pytest.raises(errors.InvalidInputError, match="blobs"):
+        copied(source, target)
+    with source.open() as store:
+        assert store.blobs.get("k") == b"x"
+
+
+@pytest.mark.parametrize("words", [("sqlite", "sqlite"), ("one", "two"), ("sqlite", "one"), ("one", "one")])
+def test_two_ends_that_are_files_are_refused(tmp_path: Path, words: tuple[str, str]) -> None:
+    src, dst = (each if each == "sqlite" else tmp_path / each for each in words)
+    with pytest.raises(errors.InvalidInputError):
+        sync.copy(src, dst, tmp_path / "one")
+
+
+def test_a_copy_to_itself_or_of_nothing_is_refused(tmp_path: Path, postgres_url: str) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        sync.copy(postgres_url, postgres_url, tmp_path)
+    for src in (tmp_path, postgres_url):
+        with pytest.raises(errors.NotFoundError):
+            sync.copy(src, postgres_url if src == tmp_path else tmp_path)
+    assert not (tmp_path / "kernel.db").exists()
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'kernel'").fetchall() == []
+
+
+def test_the_async_face_moves_as_well(ends: tuple[Place, Place]) -> None:
+    source, target = ends
+
+    async def main() -> str:
+        return (await client.copy(at(source), at(target), source.home)).verdict
+
+    assert asyncio.run(main()) == "VALID"

@@ -1,0 +1,83 @@
+"""`holdfast export` and `import`: JSON lines out of every store, files that are whole, older words that still work."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from holdfast import sync
+from holdfast.cli.app import app
+from holdfast.model.storage import TelemetryEvent
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_flows_and_events_come_as_lines_to_stdout_or_to_a_file(home: Path) -> None:
+    with sync.open(home) as store:
+        store.agents.register("trader", version="1.0.0")
+        with store.flows.run("trader") as flow:
+            store.audit.record(flow.dfid, "SAID", detail={"text": "\N{SNOWMAN}\n"})
+    [told] = lines(run("export", "flows").stdout)
+    assert told["flow"]["status"] == "COMPLETED"  # type: ignore[index]
+    done = run("export", "audit", "audit.jsonl", "--json")
+    assert json.loads(done.stdout) == {"exported": 1, "file": "audit.jsonl"}
+    [event] = lines(Path("audit.jsonl").read_text())
+    assert event["detail"] == {"text": "\N{SNOWMAN}\n"}
+    assert run("export", "audit", "--type", "OTHER").stdout == ""
+    assert run("export", "flows", "--json").exit_code == 2, "lines and one document cannot share stdout"
+
+
+def test_telemetry_that_was_exported_can_be_appended_elsewhere(home: Path, tmp_path: Path) -> None:
+    events = [
+        TelemetryEvent("tick", f"2026-01-01T00:{n // 60 % 60:02}:{n % 60:02}.{n:06}+00:00", {"n": n})
+        for n in range(2300)
+    ]
+    with sync.open(home) as store:
+        store.telemetry.append(events[:1200])
+        for at in range(1200, 2300, 300):
+            store.telemetry.append(events[at : at + 300])
+    assert json.loads(run("export", "telemetry", "events.jsonl", "--json").stdout)["exported"] == 2300
+    assert sorted(each["data"]["n"] for each in lines(Path("events.jsonl").read_text())) == list(range(2300))  # type: ignore[index]
+    other = str(tmp_path / "other")
+    assert run("--home", other, "telemetry", "append", "events.jsonl").exit_code == 0
+    assert json.loads(run("--home", other, "telemetry", "count", "--json").stdout) == {"count": 2300}
+
+
+def test_what_leaves_and_what_comes_in_is_listed_in_one_place() -> None:
+    out, into = run("export", "--help").stdout, run("import", "--help").stdout
+    for name in ("bundle", "car", "dbom", "lisp", "vectors", "flows", "audit", "telemetry"):
+        assert f" {name} " in out
+    for name in ("car", "vectors", "lisp", "dir", "green-agent"):
+        assert f" {name} " in into
+
+
+def test_older_words_still_work_and_no_help_lists_them(home: Path) -> None:
+    with sync.open(home) as store:
+        store.battles.submit({"x": 1}, battle_id="b-1", score=0.5, intent=[1.0])
+        store.objects.put("a", type="t")
+        store.snapshots.create("first")
+    for older, newer in (
+        (["bundle", "export", "b-1", "--out", "1.zip"], ["export", "bundle", "b-1", "--out", "2.zip"]),
+        (["archive", "export", "1.car"], ["export", "car", "2.car"]),
+        (["objects", "export", "1.lisp"], ["export", "lisp", "2.lisp"]),
+        (["vectors", "export", "1.jsonl"], ["export", "vectors", "2.jsonl"]),
+        (["dbom", "export", "b-1", "--out", "1.json"], ["export", "dbom", "b-1", "--out", "2.json"]),
+    ):
+        assert (run(*older).exit_code, run(*newer).exit_code) == (0, 0), (older, newer)
+    assert run("import", "car", "2.car").exit_code == 0
+    assert " bundle " not in run("--help").stdout
+    assert " export " not in run("archive", "--help").stdout

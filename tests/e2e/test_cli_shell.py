@@ -1,0 +1,95 @@
+"""The command line in a shell: ids that are offered at Tab, and colours that NO_COLOR takes away."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer import Context
+from typer.main import get_command
+
+from holdfast import sync
+from holdfast.cli import complete
+from holdfast.cli.app import app
+
+HOLDFAST = [sys.executable, "-m", "holdfast.cli"]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("HOLDFAST_DATABASE_URL", raising=False)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def context(**params: str) -> Context:
+    made: Context = get_command(app).make_context("holdfast", [], resilient_parsing=True)  # type: ignore[assignment]
+    made.params |= params
+    return made
+
+
+def furnish(home: Path) -> tuple[str, int]:
+    with sync.open(home) as store:
+        store.agents.register("trader", version="1.0.0")
+        flow = store.flows.start("trader")
+        store.flows.transition(flow.dfid, "RUNNING")
+        asked = store.escalations.request(flow.dfid, reason="may\nI \x1b[31m?")
+        store.battles.submit({}, battle_id="b-1", score=0.5, intent=[1.0])
+    return flow.dfid, asked.id
+
+
+def test_ids_are_offered_with_a_word_about_each(home: Path) -> None:
+    dfid, asked = furnish(home)
+    assert complete.flows(context(), dfid[:4]) == [(dfid, "WAITING_ESCALATION")]
+    assert complete.agents(context(), "tr") == [("trader", "ACTIVE")]
+    assert complete.agents(context(), "x") == []
+    assert complete.escalations(context(), "") == [(str(asked), "may")]
+    assert [name for name, _ in complete.battles(context(), "b%")] == ["b-1"]
+
+
+def test_a_shell_is_offered_ids_of_the_store_that_the_words_name(home: Path) -> None:
+    furnish(home)
+    ask = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": f"holdfast --home {home} agents show tr"}
+    words = [*HOLDFAST]
+    env = {**os.environ, **ask, "COMP_CWORD": "5", "HOLDFAST_HOME": str(home.parent / "other")}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["trader"], done.stderr
+    assert not (home.parent / "other").exists()
+
+
+def test_nothing_is_offered_and_nothing_is_made_where_no_store_is(home: Path) -> None:
+    assert complete.flows(context(), "") == []
+    assert not home.exists()
+    home.mkdir()
+    (home / "kernel.db").write_bytes(b"no database " * 100)
+    assert complete.flows(context(), "") == []
+    assert complete.flows(context(url="postgresql://127.0.0.1:1/x"), "") == [], "a server is not asked"
+
+
+def on_a_terminal(*words: str, **env: str) -> bytes:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*HOLDFAST, *words], stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm-256color", **env}
+    ):
+        os.close(theirs)
+        data = b""
+        while True:
+            try:
+                chunk = os.read(ours, 1 << 16)
+            except OSError:  # Linux: nobody has the other end any more
+                chunk = b""
+            if not chunk:
+                break
+            data += chunk
+    os.close(ours)
+    return data
+
+
+def test_a_terminal_has_colours_unless_no_color_says_otherwise(home: Path) -> None:
+    furnish(home)
+    assert b"\x1b[3" in on_a_terminal("agents", "list"), "green for ACTIVE"
+    plain = on_a_terminal("agents", "list", NO_COLOR="1")
+    assert b"trader" in plain
+    assert b"\x1b[3" not in plain
