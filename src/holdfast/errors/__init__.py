@@ -76,6 +76,7 @@ from holdfast.errors.root import (
     NamespaceError,
     NestedCallError,
     NotFoundError,
+    RemoteError,
     RunningLoopError,
     WrongColourError,
 )
@@ -151,6 +152,7 @@ __all__ = [
     "QueryError",
     "ReadLimitError",
     "ReadOnlyError",
+    "RemoteError",
     "ReplayedError",
     "RevokedKeyError",
     "RollbackExpiredError",
