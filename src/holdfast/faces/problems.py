@@ -1,7 +1,7 @@
 """Errors across a wire: problem+json (RFC 9457) with our codes, and back to the class that was raised."""
 
+import re
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any, Final
 
 from holdfast import errors
@@ -9,6 +9,7 @@ from holdfast.errors import HoldfastError, InvalidInputError
 from holdfast.faces import wire
 
 MEDIA_TYPE: Final = "application/problem+json"
+_WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BY_CODE: Final[dict[str, type[HoldfastError]]] = {
     getattr(errors, name).code: getattr(errors, name) for name in errors.__all__
 }
@@ -17,8 +18,8 @@ _BY_CODE: Final[dict[str, type[HoldfastError]]] = {
 def problem(error: HoldfastError) -> dict[str, Any]:
     """An error as it is told."""
     return {
-        "type": f"urn:holdfast:{error.code}",
-        "title": HTTPStatus(error.status).phrase,
+        "type": f"urn:holdfast:error:{error.code}",
+        "title": _WORDS.sub(" ", type(error).__name__.removesuffix("Error")).capitalize(),
         "status": error.status,
         "detail": error.message,
         "code": error.code,
