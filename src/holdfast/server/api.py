@@ -84,6 +84,7 @@ class _Endpoint:
     async def _answer(self, request: Request, given: dict[str, Any]) -> Response:
         entry = self._entry
         expects = _expected(entry, request, given)
+        _complete(entry, given)
         granted = await self._guard(request, entry, given)
         if entry.streams or any(name in given for name in entry.callbacks):
             return self._streamed(granted, given)
@@ -167,7 +168,7 @@ def _loaded(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = [parameter.shape.load(each, f"{name}[{n}]") for n, each in enumerate(found[name])]
         else:
             found[name] = parameter.shape.load(value, name)
-    return _complete(entry, found)
+    return found
 
 
 def _queried(entry: Entry, request: Request) -> dict[str, Any]:
@@ -183,14 +184,13 @@ def _queried(entry: Entry, request: Request) -> dict[str, Any]:
             raise InvalidInputError(f"{name} is given twice", parameter=name)
         else:
             found[name] = parameter.shape.read(text, name)
-    return _complete(entry, found)
+    return found
 
 
-def _complete(entry: Entry, found: dict[str, Any]) -> dict[str, Any]:
+def _complete(entry: Entry, found: Mapping[str, Any]) -> None:
     missing = [each.name for each in entry.parameters if each.required and each.name not in found]
     if missing:
         raise InvalidInputError(f"{entry.noun} {entry.verb} needs {missing[0]}", parameter=missing[0])
-    return found
 
 
 def _expected(entry: Entry, request: Request, given: dict[str, Any]) -> bool:
