@@ -40,6 +40,7 @@ from holdfast.cli import (
     legacy,
     locks,
     log,
+    mcp,
     objects,
     render,
     restore,
@@ -152,7 +153,7 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, status, doctor, verify, unlock, restore, legacy):
+for noun in (init, status, doctor, verify, unlock, restore, legacy, mcp):
     app.add_typer(noun.app)
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")

@@ -79,7 +79,7 @@ class _Endpoint:
 
     async def post(self, request: Request) -> Response:
         """A call that a JSON object says."""
-        return await self._answer(request, _loaded(self._entry, await body(request)))
+        return await self._answer(request, loaded(self._entry, await body(request)))
 
     async def _answer(self, request: Request, given: dict[str, Any]) -> Response:
         entry = self._entry
@@ -153,7 +153,7 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-def _loaded(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
+def loaded(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call, by their types."""
     found: dict[str, Any] = {}
     for name, value in given.items():
