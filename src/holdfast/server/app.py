@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from holdfast.client import Holdfast, Opening
-from holdfast.server import docs, login
+from holdfast.server import docs, events, health, login, tiles
 from holdfast.server.guard import Bounded, Counted, Paced, Sealed
 from holdfast.server.identify import Identified
 from holdfast.server.pages import STATIC
@@ -25,7 +25,7 @@ from holdfast.store import VERSION
 
 _log = logging.getLogger("holdfast.server")
 
-ROUTERS: Final[Sequence[APIRouter]] = (login.router, docs.router)
+ROUTERS: Final[Sequence[APIRouter]] = (health.router, login.router, docs.router, tiles.router, events.router)
 LAYERS: Final = (Counted, Sealed, Errors, Bounded, Paced, Identified)
 """Around the routes, from the outside in."""
 
@@ -80,7 +80,8 @@ async def _tended(state: State) -> AsyncIterator[None]:
     """While the server runs, what was counted at the door is written every few seconds, and the rest at the end."""
     tending = asyncio.create_task(_tend(state))
     try:
-        yield
+        async with state.pulse.hearing(state.store.database):
+            yield
     finally:
         state.stopping.set()
         tending.cancel()
