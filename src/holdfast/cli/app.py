@@ -51,7 +51,9 @@ from holdfast.cli import (
     status,
     sweep,
     telemetry,
+    tokens,
     unlock,
+    up,
     vectors,
     verify,
     witness,
@@ -152,8 +154,9 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, status, doctor, verify, unlock, restore, legacy):
+for noun in (init, up, status, doctor, verify, unlock, restore, legacy):
     app.add_typer(noun.app)
+app.add_typer(tokens.app, name="tokens")
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")
 app.add_typer(escalations.app, name="escalations")
