@@ -40,6 +40,7 @@ from holdfast.cli import (
     legacy,
     locks,
     log,
+    mcp,
     objects,
     render,
     restore,
@@ -154,7 +155,7 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, up, status, doctor, verify, unlock, restore, legacy):
+for noun in (init, up, status, doctor, verify, unlock, restore, legacy, mcp):
     app.add_typer(noun.app)
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(agents.app, name="agents")

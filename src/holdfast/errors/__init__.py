@@ -89,6 +89,7 @@ from holdfast.errors.root import (
     NamespaceError,
     NestedCallError,
     NotFoundError,
+    RemoteError,
     RunningLoopError,
     WrongColourError,
 )
@@ -171,6 +172,7 @@ __all__ = [
     "RateLimitedError",
     "ReadLimitError",
     "ReadOnlyError",
+    "RemoteError",
     "ReplayedError",
     "RequestError",
     "RevokedKeyError",
