@@ -52,7 +52,9 @@ from holdfast.cli import (
     status,
     sweep,
     telemetry,
+    tokens,
     unlock,
+    up,
     vectors,
     verify,
     witness,
@@ -153,8 +155,9 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, status, doctor, verify, unlock, restore, legacy, mcp):
+for noun in (init, up, status, doctor, verify, unlock, restore, legacy, mcp):
     app.add_typer(noun.app)
+app.add_typer(tokens.app, name="tokens")
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")
 app.add_typer(escalations.app, name="escalations")

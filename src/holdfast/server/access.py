@@ -2,7 +2,7 @@
 
 Rules:
 - What is not allowed here is forbidden.
-- An operator may do everything; a list of nouns narrows that.
+- An operator may do everything; a list of nouns narrows that, and makes no tokens.
 - An auditor reads; nothing that shows a secret, tries one, waits, or writes on the side.
 - An agent decides: on its own flows, questions and state, by its own name. It answers no question, not by a deadline
   either, and sets no budget. A list of nouns adds what services and memory keep.
@@ -26,16 +26,11 @@ INNER: Final = frozenset(
 )
 """Verbs that are no way in for anybody: they take secrets, or are the server's own."""
 
-SECRETS: Final = frozenset({("battles", "reveal"), ("tokens", "link")})
-"""Verbs whose answer is a secret."""
+SECRETS: Final = frozenset({("battles", "reveal")})
+"""Verbs that read what was sealed."""
 
-READING: Final = frozenset(
-    {("log", "audit"), ("log", "level"), ("lockdown", "status"), ("dbom", "verify"), ("dbom", "check_intent")}
-    | {("storage", "status"), ("skills", "verify")}
-    | {("blobs", verb) for verb in ("get", "list", "open_read")}
-    | {("vectors", verb) for verb in ("count", "export", "find", "search")}
-)
-"""Verbs that only read though they span transactions."""
+MINTING: Final = frozenset({("tokens", "create"), ("tokens", "link")})
+"""Verbs that give rights away: not for whoever has only some of them."""
 
 TRUSTED: Final = frozenset({("skills", "approve"), ("skills", "revoke")})
 """Verbs of nouns that an agent may be given, by which a person vouches for something."""
@@ -128,12 +123,12 @@ def may(caller: Caller, noun: str, verb: str, *, reads: bool) -> bool:
     if caller.role == "agent":
         granted = noun in (caller.nouns or frozenset()) & GRANTABLE and (noun, verb) not in TRUSTED
         return granted or (noun, verb) in DECIDING
-    if caller.nouns is not None and noun not in caller.nouns:
+    if caller.nouns is not None and (noun not in caller.nouns or (noun, verb) in MINTING):
         return False
     if caller.role == "operator":
         return True
-    looks = reads or (noun, verb) in READING or (noun, verb) == ("verify", "run")
-    return caller.role == "auditor" and looks and (noun, verb) not in SECRETS
+    looks = (reads and (noun, verb) not in SECRETS) or (noun, verb) == ("verify", "run")
+    return caller.role == "auditor" and looks
 
 
 def claims(caller: Caller, noun: str, verb: str, arguments: Mapping[str, Any], *, reads: bool) -> tuple[Claim, ...]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 
@@ -14,7 +14,8 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from holdfast.client import Holdfast, Opening
-from holdfast.server import docs, login
+from holdfast.errors import HoldfastError
+from holdfast.server import docs, events, health, login, tiles
 from holdfast.server.guard import Bounded, Counted, Paced, Sealed
 from holdfast.server.identify import Identified
 from holdfast.server.pages import STATIC
@@ -25,7 +26,7 @@ from holdfast.store import VERSION
 
 _log = logging.getLogger("holdfast.server")
 
-ROUTERS: Final[Sequence[APIRouter]] = (login.router, docs.router)
+ROUTERS: Final[Sequence[APIRouter]] = (health.router, login.router, docs.router, tiles.router, events.router)
 LAYERS: Final = (Counted, Sealed, Errors, Bounded, Paced, Identified)
 """Around the routes, from the outside in."""
 
@@ -77,24 +78,32 @@ def _life(store: Holdfast | Opening, settings: Settings) -> Callable[[FastAPI], 
 
 @asynccontextmanager
 async def _tended(state: State) -> AsyncIterator[None]:
-    """While the server runs, what was counted at the door is written every few seconds, and the rest at the end."""
-    tending = asyncio.create_task(_tend(state))
+    """While the server runs: keep the book at the door, and put away what time has ended."""
+    duties = [
+        _every(state.settings.flush_s, state.doorbook.flush),
+        _every(state.settings.sweep_s, state.store.sweep.run),
+    ]
+    tasks = [asyncio.create_task(each) for each in duties]
     try:
-        yield
+        async with state.pulse.hearing(state.store.database):
+            yield
     finally:
         state.stopping.set()
-        tending.cancel()
-        await asyncio.gather(tending, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await state.doorbook.flush(ending=True)
 
 
-async def _tend(state: State) -> None:
-    while True:
-        await asyncio.sleep(state.settings.flush_s)
+async def _every(seconds: float, duty: Callable[[], Awaitable[object]]) -> None:
+    while seconds > 0:
+        await asyncio.sleep(seconds)
         try:
-            await state.doorbook.flush()
+            await duty()
+        except HoldfastError as error:  # locked, or not reachable: others tell of that
+            _log.debug("a duty of the server could not be done: %s", error)
         except Exception:
-            _log.exception("the book at the door could not be kept")
+            _log.exception("a duty of the server failed")
 
 
 async def _answered(request: Request, raised: Exception) -> Response:

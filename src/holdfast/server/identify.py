@@ -11,6 +11,7 @@ A token that is wrong is refused wherever it is sent; a cookie that has ended is
 import binascii
 import hmac
 from base64 import b64decode
+from functools import partial
 from hashlib import sha256
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -45,9 +46,10 @@ class Identified(Layer):
         """Look at the credentials, if there are any."""
         state, headers = state_in(scope), Headers(scope=scope)
         given = headers.get("authorization")
-        caller = await _by_header(state, given) if given is not None else await _by_cookie(state, headers)
+        look = partial(_by_cookie, state, headers) if given is None else partial(_by_header, state, given)
+        caller = await look()
         if caller is not None:
-            scope["state"]["caller"] = caller
+            scope["state"] |= {"caller": caller, "again": look}
             pace(state, f"caller:{caller.token_id or caller.login_id or caller.who}")
             if caller.token_id is not None:
                 state.doorbook.used(caller.token_id)

@@ -33,6 +33,8 @@ class Settings:
     heartbeat_s: float = 15.0
     poll_s: float = 0.5
     flush_s: float = 5.0
+    sweep_s: float = 30.0
+    """How often what time has ended is put away; 0 for never."""
 
     @property
     def cookie(self) -> str:

@@ -1,6 +1,7 @@
 """What the parts of one server share."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -13,6 +14,7 @@ from holdfast.model.times import to_text
 from holdfast.server.access import Caller
 from holdfast.server.doorbook import Doorbook
 from holdfast.server.metrics import Metrics
+from holdfast.server.pulse import Pulse
 from holdfast.server.rates import Buckets
 from holdfast.server.settings import Settings
 
@@ -27,6 +29,7 @@ class State:
     store: Holdfast
     settings: Settings
     metrics: Metrics = field(default_factory=Metrics)
+    pulse: Pulse = field(default_factory=Pulse)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end: streams that would go on for ever end with it."""
     doorbook: Doorbook = field(init=False)
@@ -65,6 +68,13 @@ def state_in(scope: Scope) -> State:
 def caller_in(scope: Scope) -> Caller | None:
     """Who calls, if the door knows them."""
     return cast("Caller | None", scope.get("state", {}).get("caller"))
+
+
+async def recheck(scope: Scope) -> None:
+    """Look again whether the caller's token or session still counts; UnauthenticatedError if not."""
+    again = cast("Callable[[], Awaitable[object]] | None", scope.get("state", {}).get("again"))
+    if again is not None and await again() is None:
+        raise UnauthenticatedError("this session has ended")
 
 
 def caller_of(connection: HTTPConnection) -> Caller:

@@ -49,6 +49,3 @@ CREATE TABLE access_events (
   count @int NOT NULL,
   created_at @time NOT NULL
 );
-
--- Whoever follows escalations asks for those resolved since.
-CREATE INDEX idx_escalation_requests_resolved_at ON escalation_requests (resolved_at);
