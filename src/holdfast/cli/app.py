@@ -43,6 +43,7 @@ from holdfast.cli import (
     legacy,
     locks,
     log,
+    mcp,
     objects,
     render,
     restore,
@@ -55,7 +56,9 @@ from holdfast.cli import (
     sweep,
     telemetry,
     threads,
+    tokens,
     unlock,
+    up,
     vectors,
     verify,
     watch,
@@ -157,8 +160,9 @@ def root(
         ctx.fail("Missing command.")
 
 
-for noun in (init, demo, status, watch, doctor, verify, unlock, restore, copy, legacy):
+for noun in (init, up, demo, status, watch, doctor, verify, unlock, restore, copy, legacy, mcp):
     app.add_typer(noun.app)
+app.add_typer(tokens.app, name="tokens")
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")
 app.add_typer(escalations.app, name="escalations")

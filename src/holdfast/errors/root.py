@@ -103,6 +103,12 @@ class NestedCallError(HoldfastError):
     code, exit_code = "use.nested", 2
 
 
+class RemoteError(HoldfastError):
+    """It needs the process that has the store open: call the verbs of the nouns, or do it where the store is."""
+
+    code, status, exit_code = "use.remote", 400, 2
+
+
 class WrongColourError(InvalidInputError):
     """Decorate an `async def` on the async face (`holdfast.open`), a plain `def` on the sync face (`holdfast.sync`)."""
 

@@ -26,7 +26,8 @@ from holdfast.errors import InvalidInputError
 TOPIC: Final = "leaf"
 TYPES: Final = frozenset(
     {"agent", "audit", "context", "dbom", "decision", "erasure", "escalation", "feedback", "file", "key", "ledger"}
-    | {"legacy_import", "lockdown", "restore", "schema", "skill", "snapshot", "state", "step", "transition"}
+    | {"legacy_import", "lockdown", "restore", "schema", "skill", "snapshot", "state", "step", "token"}
+    | {"transition"}
 )
 _SALT_BYTES = 16
 _MOST_BYTES = 1024

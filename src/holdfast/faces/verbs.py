@@ -35,6 +35,11 @@ class Noun(Generic[Face]):
         self._face = face
 
     @property
+    def kind(self) -> "type[Noun[Any]]":
+        """The class whose verbs it shows."""
+        return type(self)
+
+    @property
     def held(self) -> Any:
         """What `RunsWith` hands on: the store's context, or what the noun stands for."""
         return self._face.context  # type: ignore[union-attr]
@@ -57,8 +62,8 @@ class Verb(ABC, Generic[P, T]):
 
     hidden = 0
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
+    def __init__(self, fn: Callable[..., Any], *, reads: bool = False) -> None:
+        self.fn, self.reads = fn, reads
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -171,8 +176,8 @@ class Reads(Verb[P, T]):
 class Runs(Verb[P, T]):
     """A verb that spans transactions: a generator of effects."""
 
-    def __init__(self, fn: Callable[P, Work[T]]) -> None:
-        super().__init__(fn)
+    def __init__(self, fn: Callable[P, Work[T]], *, reads: bool = False) -> None:
+        super().__init__(fn, reads=reads)
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call drives the work to its end."""
@@ -199,8 +204,8 @@ class RunsWith(Verb[P, T]):
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Any, P], Work[T]]) -> None:
-        super().__init__(fn)
+    def __init__(self, fn: Callable[Concatenate[Any, P], Work[T]], *, reads: bool = False) -> None:
+        super().__init__(fn, reads=reads)
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call drives the work to its end."""
@@ -213,8 +218,8 @@ class StreamsWith(Verb[P, T]):
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Any, P], Stream[T]]) -> None:
-        super().__init__(fn)
+    def __init__(self, fn: Callable[Concatenate[Any, P], Stream[T]], *, reads: bool = False) -> None:
+        super().__init__(fn, reads=reads)
 
     @overload  # type: ignore[override]
     def __get__(self, noun: Noun[AsyncFace], owner: type) -> Callable[P, AsyncIterator[T]]: ...

@@ -24,13 +24,13 @@ class Watch(Noun[Face]):
 class Bundle(Noun[Face]):
     """Records with all that a stranger needs to check them."""
 
-    export = RunsWith(bundle.export)
+    export = RunsWith(bundle.export, reads=True)
 
 
 class Lockdown(Noun[Face]):
     """The state that refuses writes after tampering was found."""
 
-    status = RunsWith(lockdown.status)
+    status = RunsWith(lockdown.status, reads=True)
     lock = RunsWith(lockdown.lock)
     statement = RunsWith(lockdown.statement)
     unlock = RunsWith(lockdown.unlock)
@@ -115,8 +115,8 @@ class Log(Noun[Face]):
     prove_consistency = Reads(log.prove_consistency)
     tile = Reads(log.tile)
     pending = Reads(log.pending)
-    audit = RunsWith(audit.audit)
-    level = RunsWith(witness.level)
+    audit = RunsWith(audit.audit, reads=True)
+    level = RunsWith(witness.level, reads=True)
     witness = RunsWith(witness.witness)
 
 

@@ -34,6 +34,11 @@ class Late(Noun[Face]):
         self._kind, self._opening = kind, opening
         self._noun: Noun[Face] | None = None
 
+    @property
+    def kind(self) -> type[Noun[Any]]:
+        """The class whose verbs it shows."""
+        return self._kind()
+
     def _open(self) -> Noun[Face]:
         self._refuse_namespace()
         self._noun = self._noun or self._opening()
@@ -122,7 +127,7 @@ def _status(stores: Callable[[], Lazily]) -> Work[StorageStatus]:
 class Storage(Noun[Face]):
     """The four stores of services together."""
 
-    status = RunsWith(_status)
+    status = RunsWith(_status, reads=True)
 
     def __init__(self, face: Face, stores: Callable[[], Lazily]) -> None:
         super().__init__(face)

@@ -26,14 +26,14 @@ class Blobs(Noun[Face]):
 
     put = RunsWith(writing.put)
     open_write = RunsWith(writing.open_write)
-    get = RunsWith(reading.get)
-    open_read = StreamsWith(reading.open_read)
+    get = RunsWith(reading.get, reads=True)
+    open_read = StreamsWith(reading.open_read, reads=True)
     stat = Reads(reading.stat)
     exists = Reads(reading.exists)
-    list = Runs(reading.list)
+    list = Runs(reading.list, reads=True)
     delete = RunsWith(removing.delete)
     sweep = RunsWith(removing.sweep)
-    check = RunsWith(checking.check)
+    check = RunsWith(checking.check, reads=True)
     close = RunsWith(_close)
 
     def __init__(self, face: Face, shelf: Shelf) -> None:

@@ -1,3 +1,54 @@
+CREATE TABLE access_events (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  event TEXT NOT NULL,
+  status INTEGER NOT NULL,
+  code TEXT NOT NULL,
+  caller TEXT NOT NULL,
+  address TEXT NOT NULL,
+  method TEXT NOT NULL,
+  path TEXT NOT NULL,
+  detail TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  created_at TEXT NOT NULL
+);
+
+CREATE TABLE access_logins (
+  login_id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL CHECK (kind IN ('link', 'session')),
+  token_id TEXT REFERENCES access_tokens (token_id) ON DELETE CASCADE,
+  name TEXT NOT NULL,
+  role TEXT NOT NULL CHECK (role IN ('operator', 'auditor')),
+  secret_hash TEXT NOT NULL UNIQUE,
+  created_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  ended_at TEXT,
+  ns TEXT NOT NULL
+);
+
+CREATE INDEX idx_access_logins_expires_at ON access_logins (expires_at);
+
+CREATE INDEX idx_access_logins_token_id ON access_logins (token_id);
+
+CREATE TABLE access_tokens (
+  token_id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  role TEXT NOT NULL CHECK (role IN ('operator', 'auditor', 'agent')),
+  agent_id TEXT,
+  nouns TEXT,
+  secret_hash TEXT NOT NULL UNIQUE,
+  created_by TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  expires_at TEXT,
+  revoked_at TEXT,
+  revoked_by TEXT,
+  last_used_at TEXT,
+  ns TEXT NOT NULL,
+  leaf_id TEXT NOT NULL,
+  leaf_ver INTEGER NOT NULL,
+  leaf_salt BLOB,
+  CHECK ((role = 'agent') = (agent_id IS NOT NULL))
+);
+
 CREATE TABLE agent_registry (
   agent_id TEXT PRIMARY KEY,
   contract TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(contract)),

@@ -1,0 +1,59 @@
+"""`holdfast up`: the server on this store."""
+
+import asyncio
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import holdfast
+from holdfast.cli import render
+from holdfast.cli.call import Call, command
+from holdfast.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from holdfast.server.serve import Listening
+
+app = typer.Typer()
+
+
+@command(app, example="holdfast up --port 8420")
+def up(
+    call: Call,
+    *,
+    host: Annotated[
+        str, typer.Option("--host", help="Listen on this address; elsewhere than on this machine only with a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="The port; 0 for any.")] = 8420,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="A certificate (PEM), for TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key (PEM).")] = None,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="A name the server goes by; may be repeated.")
+    ] = None,
+    proxy: Annotated[str | None, typer.Option("--proxy", help="The address of a proxy that says who calls.")] = None,
+    public_log: Annotated[bool, typer.Option("--public-log", help="Show checkpoint and tiles to everybody.")] = False,
+    rate: Annotated[float, typer.Option("--rate", min=0, help="Requests a second for each caller; 0: any.")] = 1000.0,
+    console: Annotated[bool, typer.Option("--console/--no-console", help="Show the console.")] = True,
+    open_: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
+) -> None:
+    """Serve API and console on this store until it is stopped; prints the address and a link that opens it once."""
+    try:
+        from holdfast.server import Settings, serve  # noqa: PLC0415 (an optional extra)
+    except ImportError as error:
+        raise MissingExtraError("the server needs more: pip install 'holdfast[server]'") from error
+
+    def ready(at: "Listening") -> None:
+        render.show(at, call.as_json)
+        if open_:
+            webbrowser.open(at.link)
+
+    async def run() -> None:
+        place = serve.Place(host, port, tls_cert, tls_key, frozenset(map(str.lower, name or ())), proxy)
+        settings = Settings(public_log=public_log, rate_s=rate, burst=2 * rate)
+        async with holdfast.open(call.home, call.url) as store:
+            render.greet(await store.status())
+            await serve.serve(store, place, settings, ready=ready, parts=serve.parts(console=console))
+
+    asyncio.run(run())
+    raise typer.Exit

@@ -1,0 +1,285 @@
+"""`/v1/<noun>/<verb>`: every verb of the store that a stranger can use, made from the catalogue.
+
+Rules:
+- Every verb is a POST with one JSON object; one that reads and whose parameters fit a query is a GET too.
+- What arrives is read by the type of its parameter; an unknown one is refused.
+- `Idempotency-Key` makes a POST happen once: the same key with the same request gives the first answer again.
+- A value with a version has it as its ETag; `If-Match` is the version that a change expects.
+- A verb that calls back, tells progress or answers bit by bit is answered line by line (exchange.py).
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
+
+from holdfast.client import Holdfast
+from holdfast.errors import InvalidInputError, MethodError, StaleVersionError
+from holdfast.faces import problems, wire
+from holdfast.faces.wire import Named
+from holdfast.ops.catalogue import Entry, entries
+from holdfast.server.exchange import Exchange, Exchanges
+
+LINES: Final = "application/jsonl"
+_PRECONDITION_FAILED: Final = 412
+_NOT_MODIFIED: Final = 304
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a caller may use: the store as they may see it, and who they are."""
+
+    store: Holdfast
+    who: str
+
+
+Guard = Callable[[Request, Entry, Mapping[str, Any]], Awaitable[Granted]]
+"""Lets a caller do something, or raises."""
+
+
+class Verbs(BaseRoute):
+    """All verbs as one route: found by their address at once, however many there are."""
+
+    def __init__(self, guard: Guard, exchanges: Exchanges) -> None:
+        found: list[_Endpoint | _Whole] = [_Endpoint(entry, guard, exchanges) for entry in entries().values()]
+        found += [_Whole(name, guard) for name in ("status", "check")]
+        self._known = {each.path: each for each in found}
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """See BaseRoute."""
+        found = self._known.get(scope["path"]) if scope["type"] == "http" else None
+        return (Match.NONE, {}) if found is None else (Match.FULL, {"route": found, "endpoint": found.answer})
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See BaseRoute."""
+        answer = await scope["endpoint"](Request(scope, receive, send))
+        await answer(scope, receive, send)
+
+
+class _Whole:
+    """What a store says of itself as a whole."""
+
+    def __init__(self, name: str, guard: Guard) -> None:
+        self._name, self._guard, self.path = name, guard, f"/v1/{name}"
+
+    async def answer(self, request: Request) -> Response:
+        """Ask the store."""
+        granted = await self._guard(request, entries()["storage", "status"], {})
+        return _shown(request, await getattr(granted.store, self._name)())
+
+
+class _Endpoint:
+    """One verb over HTTP."""
+
+    def __init__(self, entry: Entry, guard: Guard, exchanges: Exchanges) -> None:
+        self._entry, self._guard, self._exchanges = entry, guard, exchanges
+        self.path = _address(entry)
+
+    async def answer(self, request: Request) -> Response:
+        """A call that a JSON object says, or a query."""
+        if request.method == "POST":
+            return await self._answer(request, loaded(self._entry, await body(request)))
+        if request.method not in self._methods:
+            raise MethodError("this verb is called otherwise", allow=", ".join(self._methods))
+        return await self._answer(request, _queried(self._entry, request))
+
+    @property
+    def _methods(self) -> tuple[str, ...]:
+        return ("GET", "HEAD", "POST") if self._entry.asked else ("POST",)
+
+    async def _answer(self, request: Request, given: dict[str, Any]) -> Response:
+        entry = self._entry
+        expects = _expected(entry, request, given)
+        _complete(entry, given)
+        granted = await self._guard(request, entry, given)
+        if entry.streams or any(name in given for name in entry.callbacks):
+            return self._streamed(granted, given)
+        try:
+            value = await self._once(granted, request, given)
+        except StaleVersionError as error:
+            if not expects:
+                raise
+            told = problems.problem(error) | {"status": _PRECONDITION_FAILED}
+            return JSONResponse(told, _PRECONDITION_FAILED, media_type=problems.MEDIA_TYPE)
+        return _shown(request, value)
+
+    async def _once(self, granted: Granted, request: Request, given: dict[str, Any]) -> Any:
+        key = request.headers.get("Idempotency-Key")
+        if key is None or self._entry.reads:
+            return await self._perform(granted.store, given)
+
+        async def perform() -> Any:
+            return wire.dump(await self._perform(granted.store, given))
+
+        asked = {"verb": self._entry.name, "given": wire.dump(given)}
+        return await granted.store.idempotency.once(f"http:{granted.who}:{key}", asked, perform)
+
+    def _perform(self, store: Holdfast, given: Mapping[str, Any]) -> Any:
+        args, kwargs = self._entry.arguments(given)
+        return getattr(getattr(store, self._entry.noun), self._entry.verb)(*args, **kwargs)
+
+    def _streamed(self, granted: Granted, given: dict[str, Any]) -> Response:
+        exchange = self._exchanges.begin(granted.who)
+        for name in self._entry.callbacks:
+            if name in given:
+                given[name] = exchange.tell if name == "progress" else exchange.caller(name)
+        answer = self._perform(granted.store, given)
+        work = exchange.give(answer) if self._entry.streams else answer
+        return streaming(self._exchanges, exchange, work)
+
+
+def streaming(exchanges: Exchanges, exchange: Exchange, work: Awaitable[Any]) -> Response:
+    """The answer of an exchange, to its end."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            async for line in exchange.lines(work):
+                yield line
+        finally:
+            exchanges.end(exchange)
+
+    return StreamingResponse(lines(), media_type=LINES, headers={"Holdfast-Exchange": exchange.id})
+
+
+async def body(request: Request) -> dict[str, Any]:
+    """The one JSON object of a request; nothing is an empty one."""
+    raw = await request.body()
+    if not raw:
+        return {}
+    try:
+        given = json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"the body is not JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise InvalidInputError("the body is not a JSON object")
+    return given
+
+
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+def loaded(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, by their types."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        parameter = entry.parameter(name)
+        if parameter is None or not parameter.offered:
+            raise InvalidInputError(f"{entry.noun} {entry.verb} takes no {name}", parameter=name)
+        if parameter.shape.callback:
+            if value is True:
+                found[name] = True
+        elif parameter.many:
+            found[name] = wire.shape(list[Any]).load(value, name)
+            found[name] = [parameter.shape.load(each, f"{name}[{n}]") for n, each in enumerate(found[name])]
+        else:
+            found[name] = parameter.shape.load(value, name)
+    return found
+
+
+def _queried(entry: Entry, request: Request) -> dict[str, Any]:
+    """The arguments of a query, by their types."""
+    found: dict[str, Any] = {}
+    for name, text in request.query_params.multi_items():
+        parameter = entry.parameter(name)
+        if parameter is None or not parameter.offered:
+            raise InvalidInputError(f"{entry.noun} {entry.verb} takes no {name}", parameter=name)
+        if parameter.many:
+            found.setdefault(name, []).append(parameter.shape.read(text, name))
+        elif name in found:
+            raise InvalidInputError(f"{name} is given twice", parameter=name)
+        else:
+            found[name] = parameter.shape.read(text, name)
+    return found
+
+
+def _complete(entry: Entry, found: Mapping[str, Any]) -> None:
+    missing = [each.name for each in entry.parameters if each.required and each.name not in found]
+    if missing:
+        raise InvalidInputError(f"{entry.noun} {entry.verb} needs {missing[0]}", parameter=missing[0])
+
+
+def _expected(entry: Entry, request: Request, given: dict[str, Any]) -> bool:
+    """Take `If-Match` as the version that a change expects; whether there is one."""
+    tag = request.headers.get("If-Match")
+    if tag is None or tag == "*" or entry.parameter("expected_version") is None:
+        return False
+    if not tag.strip('"').isdigit():
+        raise InvalidInputError("If-Match is a version as the ETag of a value gives it", parameter="If-Match")
+    given.setdefault("expected_version", int(tag.strip('"')))
+    return True
+
+
+def _shown(request: Request, value: Any) -> Response:
+    if isinstance(value, bytes):
+        return Response(value, media_type="application/octet-stream")
+    version = getattr(value, "version", None)
+    headers = {"ETag": f'"{version}"'} if type(version) is int else {}
+    if headers and request.method != "POST" and request.headers.get("If-None-Match") == headers["ETag"]:
+        return Response(status_code=_NOT_MODIFIED, headers=headers)
+    return Response(json.dumps(wire.dump(value), separators=(",", ":")), media_type="application/json", headers=headers)
+
+
+# --- the document ------------------------------------------------------------------------------------------------
+
+
+def paths() -> dict[str, Any]:
+    """The addresses of all verbs, as OpenAPI describes them."""
+    return {_address(each): {"get" if each.asked else "post": _described(each)} for each in entries().values()}
+
+
+def _address(entry: Entry) -> str:
+    return f"/v1/{entry.noun}/{entry.verb}"
+
+
+def _described(entry: Entry) -> dict[str, Any]:
+    named: Named = {}
+    bytes_only = entry.answer is wire.shape(bytes) and not entry.streams
+    kind = LINES if entry.streams else "application/octet-stream" if bytes_only else "application/json"
+    answer = {} if entry.streams or bytes_only else entry.answer.schema(named)
+    found: dict[str, Any] = {
+        "operationId": entry.name,
+        "summary": entry.summary,
+        "tags": [entry.noun],
+        "responses": {
+            "200": {"description": "The answer.", "content": {kind: {"schema": answer}}},
+            "default": {"description": "What went wrong.", "content": _PROBLEM},
+        },
+    }
+    if entry.asked:
+        found["parameters"] = [
+            {"name": each.name, "in": "query", "required": each.required, "schema": each.schema(named)}
+            for each in entry.parameters
+            if each.offered
+        ]
+    else:
+        taken = entry.schema(named, callbacks=True)
+        found["requestBody"] = {"content": {"application/json": {"schema": taken}}, "required": bool(taken["required"])}
+    return found
+
+
+_PROBLEM: Final = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+def components() -> Named:
+    """The schemas of all named types that the routes speak of."""
+    named: Named = {
+        "Problem": {
+            "type": "object",
+            "description": "What went wrong, and what to do.",
+            "properties": {
+                **{name: {"type": "string"} for name in ("type", "title", "detail", "code", "remedy")},
+                "status": {"type": "integer"},
+            },
+            "required": ["type", "title", "status", "detail", "code"],
+        }
+    }
+    for entry in entries().values():
+        entry.schema(named)
+        entry.answer.schema(named)
+    return named

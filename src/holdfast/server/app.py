@@ -1,0 +1,110 @@
+"""The server's application: one store, its routes, and the layers around them."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from holdfast.client import Holdfast, Opening
+from holdfast.errors import HoldfastError
+from holdfast.server import docs, events, health, login, tiles
+from holdfast.server.guard import Bounded, Counted, Paced, Sealed
+from holdfast.server.identify import Identified
+from holdfast.server.pages import STATIC
+from holdfast.server.problems import Errors, answer
+from holdfast.server.settings import Settings
+from holdfast.server.state import State
+from holdfast.store import VERSION
+
+_log = logging.getLogger("holdfast.server")
+
+ROUTERS: Final[Sequence[APIRouter]] = (health.router, login.router, docs.router, tiles.router, events.router)
+LAYERS: Final = (Counted, Sealed, Errors, Bounded, Paced, Identified)
+"""Around the routes, from the outside in."""
+
+
+def create_app(
+    store: Holdfast | Opening,
+    settings: Settings | None = None,
+    *,
+    parts: Sequence[Callable[[FastAPI], None]] = (),
+) -> FastAPI:
+    """The application over an open store, or over one that it opens and closes itself; `parts` add further routes."""
+    chosen = settings or Settings()
+    app = FastAPI(
+        title="Holdfast",
+        version=VERSION,
+        summary="What agents decide, know and owe, durable and provable.",
+        openapi_url="/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_life(store, chosen),
+        exception_handlers={HTTPException: _answered, RequestValidationError: _answered},
+    )
+    if isinstance(store, Holdfast):
+        app.state.holdfast = State(store, chosen)
+    for layer in reversed(LAYERS):
+        app.add_middleware(layer)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    for part in parts:
+        part(app)
+    return app
+
+
+def _life(store: Holdfast | Opening, settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        if isinstance(store, Holdfast):
+            async with _tended(app.state.holdfast):
+                yield
+            return
+        async with store as opened:
+            app.state.holdfast = State(opened, settings)
+            async with _tended(app.state.holdfast):
+                yield
+
+    return life
+
+
+@asynccontextmanager
+async def _tended(state: State) -> AsyncIterator[None]:
+    """While the server runs: keep the book at the door, and put away what time has ended."""
+    duties = [
+        _every(state.settings.flush_s, state.doorbook.flush),
+        _every(state.settings.sweep_s, state.store.sweep.run),
+    ]
+    tasks = [asyncio.create_task(each) for each in duties]
+    try:
+        async with state.pulse.hearing(state.store.database):
+            yield
+    finally:
+        state.stopping.set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await state.doorbook.flush(ending=True)
+
+
+async def _every(seconds: float, duty: Callable[[], Awaitable[object]]) -> None:
+    while seconds > 0:
+        await asyncio.sleep(seconds)
+        try:
+            await duty()
+        except HoldfastError as error:  # locked, or not reachable: others tell of that
+            _log.debug("a duty of the server could not be done: %s", error)
+        except Exception:
+            _log.exception("a duty of the server failed")
+
+
+async def _answered(request: Request, raised: Exception) -> Response:
+    return await answer(request.scope, raised)

@@ -1,0 +1,82 @@
+"""Whether the server lives, whether its store answers, and numbers for Prometheus."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime import gauges
+from holdfast.server import metrics
+from holdfast.server.access import permit
+from holdfast.server.metrics import Gauge
+from holdfast.server.state import State, caller_of, state_of
+
+router = APIRouter(tags=["health"])
+_PATIENCE_S: Final = 5.0
+
+
+@router.get("/healthz", summary="Whether the server lives.")
+async def healthz() -> JSONResponse:
+    """Answers as long as the process does."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get("/readyz", summary="Whether the store answers.", responses={503: {"description": "It does not."}})
+async def readyz(request: Request) -> JSONResponse:
+    """503 if the database cannot be read. A store that is locked or degraded is ready: it is read, and says so."""
+    state = state_of(request)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            locked = await state.store.lockdown.status() is not None
+            degraded = len((await state.store.status()).degraded)
+    except (HoldfastError, TimeoutError):
+        return JSONResponse({"status": "unavailable", "database": False}, 503)
+    status = "locked" if locked else "degraded" if degraded else "ready"
+    return JSONResponse({"status": status, "database": True, "locked": locked, "degraded": degraded})
+
+
+@router.get("/metrics", summary="Numbers for Prometheus.", response_class=Response)
+async def numbers(request: Request) -> Response:
+    """Requests and latencies by route, sizes, queues, what waits, and whether anything is locked or degraded."""
+    state = state_of(request)
+    await permit(state.store, caller_of(request), "storage", "status", {}, reads=True)
+    status, locked = await state.store.status(), await state.store.lockdown.status()
+    counts = await state.store.read(gauges.read)
+    facts = {**counts, "locked": int(locked is not None), "degraded": len(status.degraded)}
+    found = [*_standing(state, facts), *_sizes(status.database)]
+    return Response(state.metrics.text(found), media_type=metrics.CONTENT_TYPE)
+
+
+_ABOUT: Final = {
+    "escalations.pending": ("holdfast_escalations_pending", "Questions that wait for a person."),
+    "locks": ("holdfast_locks", "Locks in the hands of flows."),
+    "agents": ("holdfast_agents", "Registered agents."),
+    "flows.orphaned": ("holdfast_flows_orphaned", "Flows without a worker."),
+    "flows.dirty": ("holdfast_flows_dirty", "Flows that failed half way."),
+    "keys.unknown": ("holdfast_idempotency_unknown", "Keys whose outcome is unknown."),
+    "log.size": ("holdfast_log_leaves", "Leaves under the newest signed head."),
+    "log.pending": ("holdfast_log_pending", "Leaves that wait for a signed head."),
+    "locked": ("holdfast_locked", "1 while the store refuses writes."),
+    "degraded": ("holdfast_degraded", "How many things are degraded."),
+}
+
+
+def _standing(state: State, facts: dict[str, int]) -> Iterator[Gauge]:
+    for status in gauges.OPEN:
+        yield Gauge("holdfast_flows", "Open flows by status.", facts[f"flows.{status}"], {"status": status})
+    for name, (metric, help) in _ABOUT.items():
+        yield Gauge(metric, help, facts[name])
+    backend = state.store.database.backend
+    for name, pump in (("write", backend.writer), ("read", backend.reader)):
+        yield Gauge("holdfast_queue", "Operations that wait for the database.", pump.queued, {"kind": name})
+    yield Gauge("holdfast_http_requests_under_way", "Requests being answered.", state.metrics.under_way)
+    yield Gauge("holdfast_http_streams", "Streams of events that are open.", state.metrics.streams)
+
+
+def _sizes(database: dict[str, Any]) -> Iterator[Gauge]:
+    for part, size in database.get("bytes", {}).items():
+        yield Gauge("holdfast_store_bytes", "Size of the kernel database.", size, {"part": part})

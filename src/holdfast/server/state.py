@@ -1,0 +1,85 @@
+"""What the parts of one server share."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
+
+from holdfast.client import Holdfast
+from holdfast.errors import UnauthenticatedError
+from holdfast.model.times import to_text
+from holdfast.server.access import Caller
+from holdfast.server.doorbook import Doorbook
+from holdfast.server.metrics import Metrics
+from holdfast.server.pulse import Pulse
+from holdfast.server.rates import Buckets
+from holdfast.server.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+@dataclass(slots=True)
+class State:
+    """One server: its store, its settings, and what it remembers while it runs."""
+
+    store: Holdfast
+    settings: Settings
+    metrics: Metrics = field(default_factory=Metrics)
+    pulse: Pulse = field(default_factory=Pulse)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is to end: streams that would go on for ever end with it."""
+    doorbook: Doorbook = field(init=False)
+    buckets: Buckets = field(init=False)
+    _faces: dict[str, Holdfast] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.doorbook = Doorbook(self.store, self.now)
+        self.buckets = Buckets(self.settings.rate_s, self.settings.burst)
+
+    def now(self) -> str:
+        """The moment, by the store's clock."""
+        return to_text(self.store.database.clock())
+
+    def face(self, caller: Caller, noun: str = "") -> Holdfast:
+        """The store as a caller may see it: open for their namespace only, but for nouns that know none."""
+        granted = caller.nouns is not None and noun in caller.nouns and noun in _WITHOUT_NAMESPACE
+        if caller.ns is None or granted:
+            return self.store
+        return self._faces.setdefault(caller.ns, Holdfast(self.store.core, caller.ns))
+
+
+_WITHOUT_NAMESPACE = frozenset({"blobs", "relational", "sessions", "storage", "telemetry", "vectors"})
+
+
+def state_of(connection: HTTPConnection) -> State:
+    """The server that a request came to."""
+    return cast("State", connection.app.state.holdfast)
+
+
+def state_in(scope: Scope) -> State:
+    """The same for what stands before the router."""
+    return cast("State", cast("FastAPI", scope["app"]).state.holdfast)
+
+
+def caller_in(scope: Scope) -> Caller | None:
+    """Who calls, if the door knows them."""
+    return cast("Caller | None", scope.get("state", {}).get("caller"))
+
+
+async def recheck(scope: Scope) -> None:
+    """Look again whether the caller's token or session still counts; UnauthenticatedError if not."""
+    again = cast("Callable[[], Awaitable[object]] | None", scope.get("state", {}).get("again"))
+    if again is not None and await again() is None:
+        raise UnauthenticatedError("this session has ended")
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """Who calls; UnauthenticatedError where nobody known does."""
+    caller = caller_in(connection.scope)
+    if caller is None:
+        raise UnauthenticatedError("this needs a token, or a session")
+    return caller

@@ -1,0 +1,94 @@
+"""What is new: transitions, questions and answers, followed from a place, on every backend."""
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.model.news import News, Place
+from holdfast.runtime import news
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+
+
+def follow(store: sync.Holdfast, place: Place, **about: str) -> tuple[list[tuple[str, int]], Place, list[News]]:
+    found, further = store.read(lambda tx: news.since(tx, place, **about))
+    return [(each.kind, each.id) for each in found], further, list(found)
+
+
+class Following(OnStore):
+    def test_everything_that_happens_after_a_place_is_told_once_it_is_settled(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        running(store)
+        place = store.read(news.now)
+        assert follow(store, place)[0] == []
+        dfid = running(store)
+        clock.advance(1)
+        asked = store.escalations.request(dfid, reason="?", impact="HIGH_IMPACT")
+        clock.advance(1)
+        store.escalations.resolve(asked.id, "APPROVED", by="Ada")
+        kinds, _, found = follow(store, place)
+        assert [kind for kind, _ in kinds] == ["flow", "escalation", "flow", "flow", "resolution"]
+        assert [each.about["to_status"] for each in found if each.kind == "flow"] == [
+            "RUNNING",
+            "WAITING_ESCALATION",
+            "RUNNING",
+        ]
+        assert (found[1].about["impact"], found[4].about["resolved_by"]) == ("HIGH_IMPACT", "Ada")
+        clock.advance(10)
+        again, further, _ = follow(store, place)
+        assert sorted(again) == sorted(kinds)
+        assert follow(store, further)[0] == []
+        assert news.parse(str(further)) == further
+
+    def test_a_place_never_passes_what_may_still_come_to_light(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        place = store.read(news.now)
+        asked = store.escalations.request(running(store), reason="?")
+        store.escalations.resolve(asked.id, "REJECTED", by="Ada")
+        _, further, _ = follow(store, place)
+        if store.database.dialect == "postgres":
+            assert ("flow", 1) in follow(store, further)[0]
+        clock.advance(news.SETTLED_S + 1)
+        _, settled, _ = follow(store, further)
+        assert follow(store, settled)[0] == []
+
+    def test_an_agent_or_a_namespace_hears_of_its_own_only(self, store: sync.Holdfast) -> None:
+        place = store.read(news.now)
+        store.agents.register("other", version="1.0.0")
+        store.agents.register("far", version="1.0.0", ns="far")
+        mine, theirs = running(store), running(store, "other")
+        away = store.flows.start("far", ns="far").dfid
+        store.flows.transition(away, "RUNNING", ns="far")
+        store.escalations.request(theirs, reason="?")
+        told = {each.about["dfid"] for each in follow(store, place, agent_id="trader")[2]}
+        assert told == {mine}
+        assert {each.about["dfid"] for each in follow(store, place, ns="far")[2]} == {away}
+        assert {each.about["dfid"] for each in follow(store, place)[2]} == {mine, theirs, away}
+
+    def test_more_than_a_page_is_told_at_once(self, store: sync.Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(news, "_PAGE", 3)
+        place = store.read(news.now)
+        flows = [running(store) for _ in range(8)]
+        for dfid in flows[:4]:
+            asked = store.escalations.request(dfid, reason="?", budget=100)
+            store.escalations.resolve(asked.id, "CANCELLED", by="Ada")
+        kinds = [kind for kind, _ in follow(store, place)[0]]
+        assert [kinds.count(kind) for kind in ("flow", "escalation", "resolution")] == [16, 4, 4]
+
+    @pytest.mark.parametrize(
+        "text", ["", "1", "1.2.3.4", "a.b.c.d.e", "-1.0.0.0.", "1.1.1.1.yesterday", f"{1 << 70}.0.0.0."]
+    )
+    def test_what_is_no_place_is_refused(self, store: sync.Holdfast, text: str) -> None:
+        with pytest.raises(errors.InvalidInputError):
+            news.parse(text)
+
+
+class TestSqlite(OnSqlite, Following):
+    pass
+
+
+class TestMemory(InMemory, Following):
+    pass
+
+
+class TestPostgres(OnPostgres, Following):
+    pass

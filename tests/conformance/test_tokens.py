@@ -1,0 +1,222 @@
+"""Tokens, logins and the book at the door, on every backend."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.db import sql
+from holdfast.model.access import AccessEvent
+from holdfast.runtime import door
+from holdfast.testing import FrozenClock
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
+from tests.conformance.racing import together
+
+_STORED = sql("SELECT secret_hash FROM access_tokens UNION ALL SELECT secret_hash FROM access_logins")
+_LEAVES = sql("SELECT leaf_ver FROM access_tokens WHERE token_id = :token_id")
+EVENT = AccessEvent(0, "denied", 401, "access.unauthenticated", "", "127.0.0.1", "GET", "/v1/x", "no", 1, "")
+
+
+class Tokens(OnStore):
+    def test_a_secret_is_shown_once_and_stored_as_its_hash(self, store: sync.Holdfast) -> None:
+        made = store.tokens.create("ci", role="auditor", nouns=["log", "flows", "log"])
+        assert made.secret.startswith("hf_")
+        assert len(made.secret) >= 46
+        assert made.secret not in repr(made)
+        found = store.tokens.authenticate(made.secret)
+        assert found == store.tokens.get(made.token.token_id) == made.token
+        assert (found.role, found.nouns, found.ns) == ("auditor", ("flows", "log"), "*")
+        link = store.tokens.link()
+        stored = [row[0] for row in store.read(lambda tx: tx.all(_STORED))]
+        assert len(stored) == 2
+        for secret in (made.secret, link.secret):
+            assert all(secret not in each for each in stored)
+        for wrong in (stored[0], "", "hf_", made.secret[:-1], "\ud800"):
+            with pytest.raises(errors.UnauthenticatedError):
+                store.tokens.authenticate(wrong)
+
+    def test_making_and_revoking_are_versions_of_one_record(self, store: sync.Holdfast) -> None:
+        made = store.tokens.create("ci").token
+        assert store.read(lambda tx: tx.all(_LEAVES, token_id=made.token_id)) == [(1,)]
+        ended = store.tokens.revoke(made.token_id, by="Ada")
+        assert (ended.revoked_by, ended.revoked_at is None) == ("Ada", False)
+        assert store.tokens.revoke(made.token_id, by="Bob") == ended
+        assert store.read(lambda tx: tx.all(_LEAVES, token_id=made.token_id)) == [(2,)]
+        assert store.verify.run().verdict.sound
+
+    def test_what_is_revoked_or_past_its_time_opens_nothing(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        short, other = store.tokens.create("short", ttl_s=60), store.tokens.create("other", ttl_s=None)
+        clock.advance(61)
+        with pytest.raises(errors.UnauthenticatedError, match="ended"):
+            store.tokens.authenticate(short.secret)
+        assert store.tokens.authenticate(other.secret).expires_at is None
+        assert [token.name for token in store.tokens.list().tokens] == ["other"]
+        store.tokens.revoke(other.token.token_id)
+        with pytest.raises(errors.UnauthenticatedError, match="revoked"):
+            store.tokens.authenticate(other.secret)
+        assert [token.name for token in store.tokens.list(all=True).tokens] == ["short", "other"]
+
+    def test_a_token_of_an_agent_works_where_the_agent_lives(self, store: sync.Holdfast) -> None:
+        store.agents.register("far", version="1.0.0", ns="other")
+        made = store.tokens.create("far", role="agent", agent_id="far", nouns=["objects"])
+        assert (made.token.agent_id, made.token.ns) == ("far", "other")
+        wrong: list[dict[str, Any]] = [{"role": "agent"}, {"role": "auditor", "agent_id": "far"}, {"role": "god"}]
+        for given in wrong:
+            with pytest.raises(errors.InvalidInputError):
+                store.tokens.create("x", **given)
+        absent: list[dict[str, Any]] = [{"agent_id": "nobody"}, {"agent_id": "far", "ns": "main"}]
+        for given in absent:
+            with pytest.raises(errors.NotFoundError):
+                store.tokens.create("x", role="agent", **given)
+        with pytest.raises(errors.InvalidInputError, match="keys"):
+            store.tokens.create("x", role="agent", agent_id="far", nouns=["keys"])
+
+    def test_a_session_token_of_an_agent_is_known_wherever_it_lives(self, store: sync.Holdfast) -> None:
+        token = store.agents.register("far", version="1.0.0", ns="other").token
+        assert store.tokens.agent("far", token).ns == "other"
+        for agent, secret in (("trader", token), ("nobody", token), ("far", ""), ("far", token[:-1])):
+            with pytest.raises(errors.UnauthenticatedError):
+                store.tokens.agent(agent, secret)
+        store.agents.set_status("far", "RETIRED", ns="other")
+        with pytest.raises(errors.AgentInactiveError):
+            store.tokens.agent("far", token)
+
+    def test_one_namespace_sees_no_token_of_another(self, store: sync.Holdfast) -> None:
+        made = store.tokens.create("b", ns="b")
+        assert [token.name for token in store.tokens.list(ns="b").tokens] == ["b"]
+        assert store.tokens.list(ns="a").tokens == ()
+        with pytest.raises(errors.NotFoundError):
+            store.tokens.revoke(made.token.token_id, ns="a")
+        with pytest.raises(errors.UnauthenticatedError):
+            store.tokens.authenticate(made.secret, ns="a")
+        assert store.tokens.authenticate(made.secret, ns="b").name == "b"
+
+    def test_the_last_use_only_moves_on_and_is_no_leaf(self, store: sync.Holdfast) -> None:
+        made = store.tokens.create("ci").token
+        late, early = "2030-01-01T00:00:00.000000Z", "2029-01-01T00:00:00.000000Z"
+        store.tokens.touch({made.token_id: late, "nobody": late})
+        store.tokens.touch({made.token_id: early})
+        assert store.tokens.get(made.token_id).last_used_at == late
+        assert store.tokens.revoke(made.token_id).last_used_at == late
+
+
+class Logins(OnStore):
+    def test_a_link_opens_once_and_gives_a_session(self, store: sync.Holdfast) -> None:
+        link = store.tokens.link(name="Ada")
+        made = store.tokens.login(link.secret)
+        found = store.tokens.session(made.secret)
+        assert (found.name, found.role, found.kind, found.ns) == ("Ada", "operator", "session", "*")
+        with pytest.raises(errors.UnauthenticatedError):
+            store.tokens.login(link.secret)
+        assert store.tokens.logout(made.secret)
+        assert not store.tokens.logout(made.secret)
+        with pytest.raises(errors.UnauthenticatedError):
+            store.tokens.session(made.secret)
+
+    def test_each_secret_opens_only_what_it_is_for(self, store: sync.Holdfast) -> None:
+        token, link = store.tokens.create("t"), store.tokens.link()
+        session = store.tokens.login(store.tokens.link().secret)
+        for door_, opens in (
+            (store.tokens.authenticate, token),
+            (store.tokens.login, link),
+            (store.tokens.session, session),
+        ):
+            for secret in {token.secret, link.secret, session.secret} - {opens.secret}:
+                with pytest.raises(errors.UnauthenticatedError):
+                    door_(secret)
+
+    def test_a_link_or_a_session_ends_at_its_time(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        late, link = store.tokens.link(), store.tokens.link()
+        session = store.tokens.login(link.secret, ttl_s=3600)
+        clock.advance(601)
+        with pytest.raises(errors.UnauthenticatedError):
+            store.tokens.login(late.secret)
+        assert store.tokens.session(session.secret).kind == "session"
+        clock.advance(3000)
+        with pytest.raises(errors.UnauthenticatedError):
+            store.tokens.session(session.secret)
+
+    def test_a_token_that_ends_ends_its_logins(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        for end in ("revoke", "time"):
+            token = store.tokens.create("t", role="auditor", nouns=["log"], ttl_s=7200).token
+            session = store.tokens.login(store.tokens.link(token_id=token.token_id).secret)
+            unused = store.tokens.link(token_id=token.token_id, ttl_s=1e6)
+            assert store.tokens.session(session.secret).nouns == ("log",)
+            if end == "revoke":
+                store.tokens.revoke(token.token_id)
+            else:
+                clock.advance(7200)
+            with pytest.raises(errors.UnauthenticatedError):
+                store.tokens.session(session.secret)
+            with pytest.raises(errors.UnauthenticatedError):
+                store.tokens.login(unused.secret)
+
+    def test_the_console_is_not_for_agents(self, store: sync.Holdfast) -> None:
+        token = store.tokens.create("a", role="agent", agent_id="trader").token
+        with pytest.raises(errors.InvalidInputError):
+            store.tokens.link(token_id=token.token_id)
+        with pytest.raises(errors.InvalidInputError):
+            store.tokens.link(role="agent")
+
+    def test_of_many_who_use_a_link_at_once_one_comes_in(self, store: sync.Holdfast) -> None:
+        link = store.tokens.link()
+
+        def attempt(_: int) -> Any:
+            try:
+                return store.tokens.login(link.secret).secret
+            except errors.UnauthenticatedError:
+                return None
+
+        answers = together(20, attempt)
+        [secret] = answers.keys() - {None}
+        assert answers[None] == 19
+        assert store.tokens.session(secret).kind == "session"
+
+    def test_people_come_in_while_the_store_is_locked(self, clock: FrozenClock) -> None:
+        with self.open(clock=clock) as store:
+            before = store.tokens.create("t")
+            store.lockdown.lock(reason="a drill")
+            with pytest.raises(errors.LockedError):
+                store.tokens.create("u")
+            session = store.tokens.login(store.tokens.link().secret)
+            store.tokens.record([EVENT])
+            assert store.tokens.session(session.secret).kind == "session"
+            assert store.tokens.authenticate(before.secret) == before.token
+            assert store.tokens.events().events[0].code == EVENT.code
+
+
+class Door(OnStore):
+    def test_events_come_in_their_order_and_by_kind(self, store: sync.Holdfast) -> None:
+        store.tokens.record([EVENT, replace(EVENT, event="login", count=3)])
+        found = store.tokens.events().events
+        assert [(each.event, each.count) for each in found] == [("denied", 1), ("login", 3)]
+        assert [each.event for each in store.tokens.events(event="login").events] == ["login"]
+        assert store.tokens.events(after=found[-1].id).events == ()
+        assert store.tokens.events(since="2999-01-01T00:00:00Z").events == ()
+
+    @pytest.mark.parametrize("text", ["\0", "a\nb\x1b[2J", "\ud800", "x" * 5000, "é ünïcode"])
+    def test_what_a_stranger_sent_is_kept_in_a_form_that_harms_nobody(self, store: sync.Holdfast, text: str) -> None:
+        store.tokens.record([replace(EVENT, path=text, detail=text)])
+        [kept] = store.tokens.events().events
+        assert kept.path.isprintable()
+        assert len(kept.path) <= 500
+        assert not text.isprintable() or kept.path == text[:500]
+
+    def test_only_the_newest_events_stay(self, store: sync.Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(door, "KEPT", 5)
+        for number in range(8):
+            store.tokens.record([replace(EVENT, path=f"/{number}")])
+        assert [each.path for each in store.tokens.events().events] == ["/3", "/4", "/5", "/6", "/7"]
+
+
+class TestSqlite(OnSqlite, Tokens, Logins, Door):
+    pass
+
+
+class TestMemory(InMemory, Tokens, Logins, Door):
+    pass
+
+
+class TestPostgres(OnPostgres, Tokens, Logins, Door):
+    pass

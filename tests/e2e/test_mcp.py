@@ -1,0 +1,115 @@
+"""The store as tools for models, used by the official client: over stdio in a process of its own, and over HTTP."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import sync
+
+mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+
+async def _client(home: Path, *words: str, then: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Talk to `holdfast mcp` in a process of its own."""
+    command = mcp.StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "holdfast.cli", "--home", str(home), "mcp", *words],
+        env=dict(os.environ),
+    )
+    async with mcp.stdio_client(command) as (reading, writing), mcp.ClientSession(reading, writing) as session:
+        await session.initialize()
+        return await then(session)
+
+
+def _talk(home: Path, *words: str, then: Callable[[Any], Awaitable[Any]]) -> Any:
+    return asyncio.run(_client(home, *words, then=then))
+
+
+def _value(result: Any) -> Any:
+    assert not result.is_error, result.content[0].text
+    return json.loads(result.content[0].text)
+
+
+def test_a_model_decides_remembers_asks_and_proves(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        store.agents.register("bot", version="1.0")
+
+    async def work(session: Any) -> None:
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert {"objects_put", "flows_start", "escalations_request", "verify_run", "checkpoint_memory"} <= tools.keys()
+        assert tools["flows_start"].input_schema["required"] == ["agent_id"]
+        assert "tx" not in json.dumps([tool.input_schema for tool in tools.values()])
+        flow = _value(await session.call_tool("flows_start", {"agent_id": "bot"}))
+        running = {"dfid": flow["dfid"], "to": "RUNNING"}
+        assert _value(await session.call_tool("flows_transition", running))["status"] == "RUNNING"
+        _value(await session.call_tool("objects_put", {"id": "note", "type": "note", "content": "tides"}))
+        [found] = _value(await session.call_tool("objects_search", {"text": "tides"}))
+        assert found["id"] == "note"
+        asked = {"dfid": flow["dfid"], "reason": "buy?", "proposal": {"n": 1}}
+        question = _value(await session.call_tool("escalations_request", asked))
+        waited = await session.call_tool("escalations_wait", {"id": question["id"], "timeout_s": 0.01})
+        assert _value(waited)["status"] == "PENDING"
+        assert _value(await session.call_tool("verify_run", {}))["verdict"] == "VALID"
+        said = (await session.call_tool("checkpoint_memory", {"node": "http://127.0.0.1:9"})).content[0].text
+        assert said.startswith("Local dump complete.")
+
+    _talk(tmp_path, then=work)
+
+
+def test_what_fails_tells_a_model_what_to_do(tmp_path: Path) -> None:
+    async def work(session: Any) -> None:
+        missing = await session.call_tool("flows_get", {"dfid": "nothing"})
+        assert missing.is_error
+        assert json.loads(missing.content[0].text)["code"] == "not_found"
+        wrong = await session.call_tool("flows_get", {"dfid": 7, "ns": "main"})
+        assert wrong.is_error
+        assert "dfid" in wrong.content[0].text
+        unknown = await session.call_tool("keys_rotate", {"role": "judge"})
+        assert unknown.is_error
+        assert "there is no tool" in unknown.content[0].text
+
+    _talk(tmp_path, then=work)
+
+
+def test_read_only_offers_nothing_that_writes(tmp_path: Path) -> None:
+    async def work(session: Any) -> None:
+        names = {tool.name for tool in (await session.list_tools()).tools}
+        assert {"objects_get", "verify_run", "flows_list"} <= names
+        assert not names & {"objects_put", "flows_start", "escalations_request", "checkpoint_memory"}
+        assert (await session.call_tool("objects_put", {"id": "x", "type": "t"})).is_error
+        assert _value(await session.call_tool("verify_run", {"lock": True}))["verdict"] == "VALID"
+
+    _talk(tmp_path, "--read-only", then=work)
+
+
+def test_an_agent_works_on_its_own_flows_only(tmp_path: Path) -> None:
+    with sync.open(tmp_path) as store:
+        store.agents.register("bot", version="1.0")
+        store.agents.register("other", version="1.0")
+        theirs = store.flows.start("other").dfid
+
+    async def work(session: Any) -> None:
+        mine = _value(await session.call_tool("flows_start", {"agent_id": "bot"}))
+        assert mine["agent_id"] == "bot"
+        for tool, given in (("flows_get", {"dfid": theirs}), ("flows_start", {"agent_id": "other"})):
+            refused = await session.call_tool(tool, given)
+            assert refused.is_error
+            assert "not one of agent bot" in refused.content[0].text
+        assert (await session.call_tool("objects_put", {"id": "x", "type": "t"})).is_error
+
+    _talk(tmp_path, "--agent", "bot", then=work)
+
+
+def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
+    async def work(session: Any) -> None:
+        tools = {tool.name for tool in (await session.list_tools()).tools}
+        assert {"keys_list", "keys_rotate"} <= tools
+        assert all(name.startswith("keys_") for name in tools)
+
+    _talk(tmp_path, "--noun", "keys", then=work)

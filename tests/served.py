@@ -1,0 +1,93 @@
+"""A store behind HTTP, on a real port, for tests: one server, whose store can be changed."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+import holdfast
+from holdfast.errors import HoldfastError
+from holdfast.faces import problems
+from holdfast.ops.catalogue import Entry
+from holdfast.server import api, blocks
+from holdfast.server.exchange import Exchanges
+from holdfast.store import Store
+
+
+class Stage:
+    """The routes of the API alone, on a port: whoever comes may do everything to the store that is on."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._stores: dict[str, holdfast.Holdfast] = {}
+        self.app = self._made()
+
+    @contextmanager
+    def showing(self, core: Store, ns: str | None = None) -> Iterator[str]:
+        """A token under which a store is on."""
+        token = f"store-{id(core)}-{ns}"
+        self._stores[token] = holdfast.Holdfast(core, ns)
+        try:
+            yield token
+        finally:
+            del self._stores[token]
+
+    def _made(self) -> FastAPI:
+        app, exchanges = FastAPI(), Exchanges()
+
+        async def who(request: Request) -> str:
+            return request.headers["Authorization"].removeprefix("Bearer ")
+
+        async def guard(request: Request, entry: Entry, given: Mapping[str, Any]) -> api.Granted:
+            token = await who(request)
+            return api.Granted(self._stores[token], token)
+
+        async def refused(request: Request, error: Exception) -> JSONResponse:
+            assert isinstance(error, HoldfastError)
+            return JSONResponse(problems.problem(error), error.status, media_type=problems.MEDIA_TYPE)
+
+        app.add_exception_handler(HoldfastError, refused)
+        app.include_router(blocks.router(guard, who, exchanges))
+        app.router.routes.insert(0, api.Verbs(guard, exchanges))
+        return app
+
+
+@contextmanager
+def staged() -> Iterator[Stage]:
+    """A server, as long as it is needed."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    stage = Stage(f"http://127.0.0.1:{listening.getsockname()[1]}")
+    server = uvicorn.Server(uvicorn.Config(stage.app, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
+    thread.start()
+    try:
+        yield stage
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@contextmanager
+def running(app: FastAPI) -> Iterator[str]:
+    """The address of a whole server, its lifespan included."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            thread.join(0.01)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()

@@ -1,0 +1,171 @@
+"""The small parts of the server that need no server: buckets, the book at the door, metrics, names of hosts."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from holdfast.client import Holdfast
+from holdfast.errors import RequestError, UnavailableError
+from holdfast.model.access import AccessEvent
+from holdfast.server import doorbook, pages
+from holdfast.server.doorbook import Doorbook
+from holdfast.server.metrics import Gauge, Metrics
+from holdfast.server.rates import Buckets
+from holdfast.server.serve import Place
+
+EVENT = AccessEvent(0, "denied", 401, "c", "", "1.2.3.4", "GET", "/x", "no", 1, "")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Book:
+    """What a store's tokens keep."""
+
+    def __init__(self) -> None:
+        self.events: list[AccessEvent] = []
+        self.used: dict[str, str] = {}
+        self.broken = False
+
+    @property
+    def tokens(self) -> "Book":
+        return self
+
+    async def record(self, events: list[AccessEvent]) -> None:
+        if self.broken:
+            raise UnavailableError("no disk")
+        self.events += events
+
+    async def touch(self, used: dict[str, str]) -> None:
+        self.used |= used
+
+
+def made(clock: Clock) -> tuple[Book, Doorbook]:
+    book = Book()
+    return book, Doorbook(cast("Holdfast", book), lambda: "now", clock)
+
+
+def test_a_bucket_lets_a_burst_pass_and_then_its_rate() -> None:
+    clock = Clock()
+    buckets = Buckets(2.0, 4.0, clock)
+    assert [buckets.take("a") for _ in range(4)] == [0.0] * 4
+    assert buckets.take("a") == pytest.approx(0.5)
+    assert buckets.take("b") == 0.0
+    clock.now += 0.5
+    assert buckets.take("a") == 0.0
+    assert buckets.take("a") > 0
+    buckets.charge("a", 100)
+    clock.now += 2.4
+    assert buckets.take("a") == pytest.approx(0.1)
+    assert Buckets(0, 0, clock).take("a") == 0.0
+
+
+def test_buckets_do_not_grow_without_end() -> None:
+    buckets = Buckets(1.0, 1.0, Clock())
+    for number in range(10_050):
+        buckets.take(str(number))
+    assert buckets.take("10049") > 0
+    assert buckets.take("0") == 0.0
+
+
+def test_more_of_the_same_within_a_minute_is_counted_and_written_once() -> None:
+    clock = Clock()
+    book, door = made(clock)
+
+    async def story() -> None:
+        for _ in range(5):
+            await door.note(EVENT)
+        assert [each.count for each in book.events] == [1]
+        await door.flush()
+        assert len(book.events) == 1
+        clock.now += doorbook.WINDOW_S
+        await door.flush()
+        assert [each.count for each in book.events] == [1, 4]
+        await door.note(EVENT)
+        await door.flush(ending=True)
+        assert [each.count for each in book.events] == [1, 4, 1]
+
+    asyncio.run(story())
+
+
+def test_a_flood_of_kinds_becomes_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doorbook, "MOST", 3)
+    book, door = made(Clock())
+
+    async def story() -> None:
+        for number in range(20):
+            await door.note(AccessEvent(0, "denied", 401, "c", "", f"a{number}", "GET", "/", "", 1, ""))
+        await door.flush(ending=True)
+
+    asyncio.run(story())
+    assert [(each.address, each.count) for each in book.events] == [("a0", 1), ("a1", 1), ("a2", 1), ("", 1), ("", 16)]
+
+
+def test_a_book_that_cannot_be_written_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    book, door = made(Clock())
+    book.broken = True
+    asyncio.run(door.note(EVENT))
+    assert "could not be kept" in caplog.text
+
+
+def test_the_last_use_of_a_token_is_written_every_few_minutes() -> None:
+    clock = Clock()
+    book, door = made(clock)
+    door.used("t")
+    asyncio.run(door.flush())
+    assert book.used == {"t": "now"}
+    book.used.clear()
+    door.used("t")
+    asyncio.run(door.flush())
+    assert book.used == {}
+    clock.now += 301
+    door.used("t")
+    asyncio.run(door.flush())
+    assert book.used == {"t": "now"}
+
+
+def test_metrics_are_what_prometheus_reads() -> None:
+    metrics = Metrics()
+    metrics.seen("GET", '/a"b\\c\n', 200, 0.002)
+    metrics.seen("GET", '/a"b\\c\n', 200, 99.0)
+    lines = metrics.text([Gauge("up", "Up.", 1), Gauge("size", "Size.", 2.5, {"part": "wal"})]).splitlines()
+    route = r'route="/a\"b\\c\n"'
+    assert f'holdfast_http_requests_total{{method="GET",{route},status="200"}} 2' in lines
+    assert f'holdfast_http_request_seconds_bucket{{method="GET",{route},le="0.0025"}} 1' in lines
+    assert f'holdfast_http_request_seconds_bucket{{method="GET",{route},le="+Inf"}} 2' in lines
+    assert f'holdfast_http_request_seconds_count{{method="GET",{route}}} 2' in lines
+    assert lines[-4:] == ["up 1", "# HELP size Size.", "# TYPE size gauge", 'size{part="wal"} 2.5']
+
+
+@pytest.mark.parametrize(
+    ("place", "local", "hosts"),
+    [
+        (Place(), True, {"127.0.0.1", "localhost", "::1"}),
+        (Place("localhost"), True, {"127.0.0.1", "localhost", "::1"}),
+        (Place("127.0.0.9"), True, {"127.0.0.1", "localhost", "::1", "127.0.0.9"}),
+        (Place("0.0.0.0"), False, set()),
+        (Place("0.0.0.0", names=frozenset({"hf.example"})), False, {"127.0.0.1", "localhost", "::1", "hf.example"}),
+        (Place("10.0.0.1"), False, {"127.0.0.1", "localhost", "::1", "10.0.0.1"}),
+        (Place("hf.example"), False, {"127.0.0.1", "localhost", "::1", "hf.example"}),
+    ],
+)
+def test_where_it_listens_says_who_reaches_it_and_by_which_names(place: Place, local: bool, hosts: Any) -> None:
+    assert place.local is local
+    assert place.hosts == hosts
+
+
+@pytest.mark.parametrize("body", [b"\xff=1", b"a", b"&".join(b"a=1" for _ in range(1001))])
+def test_what_is_no_form_is_refused(body: bytes) -> None:
+    with pytest.raises(RequestError):
+        pages.parse(body)
+
+
+def test_a_form_keeps_empty_fields_and_their_order() -> None:
+    assert pages.parse(b"b=&a=1+2&b=%C3%A9") == [("b", ""), ("a", "1 2"), ("b", "é")]
+    assert pages.parse(b"") == []
