@@ -8,6 +8,7 @@ BENCHMARKS: dict[str, str] = {
     "dbom": "bench.dbom",
     "decisions": "bench.decisions",
     "durable": "bench.durable",
+    "http": "bench.http",
     "log": "bench.log",
     "memory": "bench.memory",
     "telemetry": "bench.telemetry",

@@ -4,6 +4,7 @@ from holdfast import errors, sync
 from holdfast.client import Holdfast, open
 from holdfast.db import Call, Migration, Query, Read, Refused, Tx, Wait, Work, Write, ask, sql
 from holdfast.errors import HoldfastError
+from holdfast.remote import connect
 from holdfast.store import VERSION as __version__
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Write",
     "__version__",
     "ask",
+    "connect",
     "errors",
     "open",
     "sql",

@@ -13,6 +13,7 @@ from holdfast.model.progress import Progress
 from holdfast.model.status import Check, Migrated, Status
 from holdfast.model.verify import Report
 from holdfast.ops import Nouns
+from holdfast.remote import SyncRemote, connect_sync
 from holdfast.storage.lazily import Lazily
 from holdfast.store import (
     Store,
@@ -63,6 +64,12 @@ def open(home: str | Path | None = None, url: str | None = None, *, ns: str | No
     """
     refuse_running_loop()
     return Holdfast(open_store(home, url, **options), ns)
+
+
+def connect(url: str, token: str | None = None, **options: Any) -> SyncRemote:
+    """Connect to a store on a server, with the nouns and verbs of an open one; options are those of httpx."""
+    refuse_running_loop()
+    return connect_sync(url, token, **options)
 
 
 def storage(home: str | Path | None = None, url: str | None = None) -> Lazily:

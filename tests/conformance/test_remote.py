@@ -14,12 +14,12 @@ from holdfast import sync
 from holdfast.remote import SyncRemote, connect_sync
 from tests.conformance.decisions import OnSqlite
 from tests.conformance.test_agents import Agents
-from tests.conformance.test_decisions import Decisions
 from tests.conformance.test_escalations import Escalations
 from tests.conformance.test_flows import Flows
 from tests.conformance.test_idempotency import Idempotency
 from tests.conformance.test_locks import Locks
 from tests.conformance.test_records import Records
+from tests.conformance.test_recovery import Recovery
 from tests.conformance.test_retries import Retries
 from tests.conformance.test_sagas import Sagas
 from tests.conformance.test_steps import Steps
@@ -69,7 +69,7 @@ class TestAgents(OnServer, Agents):
     pass
 
 
-class TestDecisions(OnServer, Decisions):
+class TestRecovery(OnServer, Recovery):
     pass
 
 

@@ -47,6 +47,13 @@ class Block(Noun[Face]):
         super().__init__(face)
         self._entering = entering
 
+    @classmethod
+    def taken(cls, face: Face, run: Run) -> "Block[Face]":  # type: ignore[misc]
+        """A block around a flow that is in hand already: it can only be left."""
+        block = cls(face, _nothing())
+        block._run = run
+        return block
+
     def _enter(self) -> Work[Run]:
         """Open the flow, or take it up; a block is entered once."""
         if inspect.getgeneratorstate(self._entering) != inspect.GEN_CREATED:
@@ -84,3 +91,8 @@ class Block(Noun[Face]):
     ) -> None:
         if (work := self._leaving(error)) is not None:
             self._face.run(work)
+
+
+def _nothing() -> Work[Run]:
+    raise InvalidInputError("this flow is in hand already")
+    yield

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidInputError
 from holdfast.faces import problems, wire
+from holdfast.model.guards import Escalation, Lock
 from holdfast.remote.exchange import Exchange, Loads, Send, converse, words
 from holdfast.remote.wires import AsyncWire, SyncWire
 
@@ -22,6 +23,24 @@ _INSIDE: Final[ContextVar[frozenset[str]]] = ContextVar("holdfast_remote_steps",
 
 def _anything(given: Any) -> Any:
     return wire.shape(Any).load(given, "")
+
+
+def _loads(kind: Any) -> Loads:
+    return lambda given: wire.shape(kind).load(given, "")
+
+
+FLOW: Final[dict[str, Loads]] = {
+    "lock": _loads(tuple[Lock, ...]),
+    "ask": _loads(Escalation),
+    "heartbeat": _loads(None),
+}
+"""The verbs of a flow in hand beside `step`, and how their answers are read."""
+TRANSACTION: Final[dict[str, Loads]] = {
+    **dict.fromkeys(("execute", "executemany"), _loads(int)),
+    "fetch_all": _loads(list[dict[str, Any]]),
+    "fetch_one": _loads(dict[str, Any] | None),
+}
+"""The same of a transaction."""
 
 
 class Inside(Generic[Wire]):

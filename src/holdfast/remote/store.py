@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from holdfast.errors import RemoteError
 from holdfast.faces import AsyncFace, SyncFace, wire
-from holdfast.model.guards import Escalation, Lock
 from holdfast.model.status import Check, Status
 from holdfast.ops.catalogue import Entry, entries
-from holdfast.remote.blocks import Block, Wire
-from holdfast.remote.exchange import Exchange, Loads, Send, call
+from holdfast.remote.blocks import FLOW, TRANSACTION, Block, Wire
+from holdfast.remote.decisions import Decision, Registered, Registry
+from holdfast.remote.exchange import Exchange, Send, call
 from holdfast.remote.wires import AsyncWire, SyncWire
-
-
-def _loads(kind: Any) -> Loads:
-    return lambda given: wire.shape(kind).load(given, "")
+from holdfast.runtime.leases import LEASE_S
+from holdfast.runtime.rows import MAIN
 
 
 class RemoteVerb(Generic[Wire]):
@@ -62,11 +60,18 @@ class RemoteNoun(Generic[Wire]):
 class RemoteFlows(RemoteNoun[Wire]):
     """Flows on a server; those in hand are worked on here."""
 
+    def __init__(self, wired: Wire, registry: Registry[Wire]) -> None:
+        super().__init__(wired, "flows")
+        self._registry = registry
+
+    def recover(self, worker: str | None = None, *, limit: int = 100, ns: str = MAIN) -> Any:
+        """Run orphaned flows again whose function is registered here, `limit` at most; the rest is left, and named."""
+        return self._wire.run(self._registry.recover(worker, limit, ns))
+
     def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> Block[Wire]:
         """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
         given = {"agent_id": agent_id, "resume": resume, **opening}
-        answers = {"lock": _loads(tuple[Lock, ...]), "ask": _loads(Escalation), "heartbeat": _loads(None)}
-        return Block(self._wire, "/v1/flows/run", {k: v for k, v in given.items() if v is not None}, answers)
+        return Block(self._wire, "/v1/flows/run", {k: v for k, v in given.items() if v is not None}, FLOW)
 
 
 class RemoteTables(RemoteNoun[Wire]):
@@ -74,9 +79,7 @@ class RemoteTables(RemoteNoun[Wire]):
 
     def transaction(self, **given: Any) -> Block[Wire]:
         """Several calls as one: committed at the end, rolled back by an exception."""
-        answers = {"execute": _loads(int), "executemany": _loads(int)}
-        answers |= {"fetch_all": _loads(list[dict[str, Any]]), "fetch_one": _loads(dict[str, Any] | None)}
-        return Block(self._wire, "/v1/relational/transaction", given, answers)
+        return Block(self._wire, "/v1/relational/transaction", given, TRANSACTION)
 
 
 class Nouns(Generic[Wire]):
@@ -86,7 +89,8 @@ class Nouns(Generic[Wire]):
         self._wire = wired
         for name in {noun for noun, _ in entries()}:
             setattr(self, name, RemoteNoun(wired, name))
-        self.flows = RemoteFlows(wired, "flows")
+        self._registry = Registry(wired)
+        self.flows = RemoteFlows(wired, self._registry)
         self.relational = RemoteTables(wired, "relational")
 
     def _ask(self, path: str, kind: Any) -> Exchange[Any]:
@@ -97,7 +101,20 @@ class Nouns(Generic[Wire]):
         """Refused: a function of a transaction runs where the store is."""
         raise RemoteError("a function of a transaction runs where the store is; call its verbs instead")
 
-    read = scan = begin = hear = run = stream = decision = write
+    read = scan = begin = hear = run = stream = write
+
+    def decision(
+        self,
+        *,
+        flow_type: str,
+        agent: str | None = None,
+        flow_version: str = "1.0",
+        lease_s: float = LEASE_S,
+        **opening: Any,
+    ) -> Callable[[Callable[..., Any]], Decision[Wire]]:
+        """Register a function that works on a flow, so that `flows.recover` can run it again on any worker."""
+        begun = {"agent_id": agent, **opening}
+        return lambda fn: self._registry.register(fn, Registered(flow_type, flow_version, lease_s, fn), begun)
 
 
 if TYPE_CHECKING:

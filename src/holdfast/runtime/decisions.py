@@ -9,7 +9,7 @@ Rules:
   versions.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,12 +24,18 @@ from holdfast.runtime.steps import Hand
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """A function that flows run; `bind` gives it a flow in hand and its arguments."""
+class Kind:
+    """Which function flows run, and for how long a worker has one in hand."""
 
     name: str
     version: str
     lease_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Registered(Kind):
+    """A function that flows run; `bind` gives it a flow in hand and its arguments."""
+
     bind: Callable[[Run, Sequence[Any], Mapping[str, Any]], Callable[[], Any]]
 
 
@@ -66,15 +72,15 @@ def recover(
     again: list[Rerun] = []
     for decision in tuple(registry.values()):
         while len(again) < rows.limited(limit):
-            taken = yield from ask(Write(partial(_take, decision=decision, worker=worker, ns=ns)))
+            taken = yield from ask(Write(partial(take, decision=decision, worker=worker, ns=ns)))
             if taken is None:
                 break
             again.append((yield from _again(decision, *taken)))
-    left = yield from ask(Read(lambda tx: _left(tx, registry, limit, ns)))
-    return Recovered(tuple(again), left)
+    known = {(decision.name, decision.version) for decision in registry.values()}
+    return Recovered(tuple(again), (yield from ask(Read(lambda tx: left(tx, known, limit, ns)))))
 
 
-def _take(tx: Tx, decision: Registered, worker: str | None, ns: str) -> tuple[Run, Called] | None:
+def take(tx: Tx, decision: Kind, worker: str | None, ns: str) -> tuple[Run, Called] | None:
     """One orphan of a function, in hand."""
     of = (decision.name, decision.version)
     for lease in leases.recover(tx, worker or tx.new_id(), of=of, lease_s=decision.lease_s, limit=1, ns=ns):
@@ -93,7 +99,7 @@ def _again(decision: Registered, run: Run, called: Called) -> Work[Rerun]:
     return Rerun((yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns)))), words)
 
 
-def _left(tx: Tx, registry: Mapping[str, Registered], limit: int, ns: str) -> tuple[Flow, ...]:
-    known = {(decision.name, decision.version) for decision in registry.values()}
+def left(tx: Tx, known: Collection[tuple[str, str]], limit: int, ns: str) -> tuple[Flow, ...]:
+    """Orphans that none of the functions runs which are known, by name and version."""
     others = [one.dfid for one in leases.orphans(tx, ns=ns) if (one.name, one.version) not in known]
     return tuple(flows.get(tx, dfid, ns=ns) for dfid in others[:limit])

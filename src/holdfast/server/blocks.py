@@ -1,6 +1,8 @@
 """Blocks of code at a distance: `flows.run` and `relational.transaction`, held open for their caller.
 
     POST /v1/flows/run                 {"agent_id": …} or {"resume": …}, and what `flows.start` takes
+    POST /v1/flows/take                {"name": …, "version": …}: an orphan that such a function runs, in hand; or null
+    POST /v1/flows/left                {"known": […]}: the orphans that none of those functions runs
     POST /v1/relational/transaction    {}
     POST /v1/blocks/{block}/{verb}     a verb inside the block; answered line by line (exchange.py)
     POST /v1/blocks/{block}/leave      {} or {"error": "Kind: words"} or {"problem": …}
@@ -14,14 +16,19 @@ Rules:
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from holdfast.errors import InvalidInputError, NotFoundError
-from holdfast.faces import problems, wire
+from holdfast.faces import problems, wire, within
+from holdfast.ops.block import Block, OpenFlow
 from holdfast.ops.catalogue import entries
+from holdfast.runtime import decisions
+from holdfast.runtime.calls import Called
+from holdfast.runtime.rows import MAIN
 from holdfast.server.api import Granted, Guard, body, streaming
 from holdfast.server.exchange import Exchange, Exchanges, caller_error
 
@@ -29,6 +36,30 @@ _FLOW: Final = frozenset({"step", "lock", "ask", "heartbeat"})
 _TRANSACTION: Final = frozenset({"execute", "executemany", "fetch_all", "fetch_one"})
 _MOST: Final = 10_000
 """How many blocks are held; of more, those that were not used for the longest time are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which orphan is wanted."""
+
+    name: str
+    version: str
+    lease_s: float
+    worker: str | None = None
+    ns: str = MAIN
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Which functions are known."""
+
+    known: tuple[tuple[str, str], ...]
+    limit: int = 100
+    ns: str = MAIN
+
+
+def _namespace(granted: Granted, ns: str) -> str:
+    return str(within(granted.store, {} if ns == MAIN else {"ns": ns}).get("ns", MAIN))
 
 
 class Held:
@@ -124,7 +155,30 @@ def router(guard: Guard, who: Callable[[Request], Awaitable[str]], exchanges: Ex
             granted = await guard(request, known["flows", "start"], {k: v for k, v in given.items() if k != "lease_s"})
         else:
             granted = await guard(request, known["flows", "lease"], {"dfid": given["resume"], "worker": "block"})
+        if "called" in given:
+            given["called"] = wire.shape(Called).load(given["called"], "called")
         return await opened(granted, granted.store.flows.run(**given), _FLOW)
+
+    @made.post("/flows/take")
+    async def take(request: Request) -> Response:
+        given = wire.shape(_Wanted).load(await body(request), "")
+        granted = await guard(request, known["flows", "recover"], {})
+        ns, kind = _namespace(granted, given.ns), decisions.Kind(given.name, given.version, given.lease_s)
+        taken = await granted.store.write(lambda tx: decisions.take(tx, kind, given.worker, ns))
+        if taken is None:
+            return JSONResponse(None)
+        run, called = taken
+        manager = Block.taken(granted.store, run)
+        held = blocks.hold(Held(granted.who, manager, OpenFlow(granted.store, run), _FLOW))
+        return JSONResponse({"block": held.id, "dfid": run.hand.dfid, "arguments": called.arguments})
+
+    @made.post("/flows/left")
+    async def left(request: Request) -> Response:
+        given = wire.shape(_Left).load(await body(request), "")
+        granted = await guard(request, known["flows", "recover"], {})
+        ns = _namespace(granted, given.ns)
+        found = await granted.store.read(lambda tx: decisions.left(tx, set(given.known), given.limit, ns))
+        return JSONResponse(wire.dump(found))
 
     @made.post("/relational/transaction")
     async def transaction(request: Request) -> Response:

@@ -1,0 +1,72 @@
+"""The catalogue of verbs: nothing is forgotten, and what stays out is named."""
+
+import inspect
+from typing import Any
+
+from holdfast.faces import Noun, Verb
+from holdfast.ops import Nouns
+from holdfast.ops.catalogue import entries
+
+STAYS = {
+    "archive.export_car",
+    "archive.export_lisp",
+    "archive.import_car",
+    "archive.import_lisp",
+    "backup.check",
+    "backup.create",
+    "backup.list",
+    "blobs.close",
+    "dbom.check_intent",
+    "dbom.verify",
+    "image.open",
+    "imports.dir",
+    "imports.green_agent",
+    "keys.export_root",
+    "keys.init_root",
+    "keys.recover_root",
+    "relational.close",
+    "skills.approve",
+    "skills.fingerprint",
+    "skills.load",
+    "skills.watch",
+    "telemetry.close",
+    "vectors.close",
+    "vectors.reembed",
+}
+"""What needs the process that has the store open, or the disk of its machine."""
+
+
+def test_every_verb_is_offered_or_named_as_staying() -> None:
+    nouns: Any = Nouns(None)
+    every = {
+        f"{name}.{verb}"
+        for name, noun in vars(nouns).items()
+        if isinstance(noun, Noun)
+        for verb, found in inspect.getmembers_static(noun.kind)
+        if isinstance(found, Verb)
+    }
+    offered = {f"{noun}.{verb}" for noun, verb in entries()}
+    assert every - offered == STAYS
+
+
+def test_nothing_hidden_is_a_parameter() -> None:
+    for entry in entries().values():
+        assert not {each.name for each in entry.parameters} & {"tx", "registry", "self"}, entry.name
+        assert entry.summary, entry.name
+        assert [each.name for each in entry.parameters] == list(entry.signature.parameters)
+
+
+def test_no_place_on_a_disk_can_be_given_by_a_stranger() -> None:
+    paths = {
+        f"{each.noun}.{each.verb}" for each in entries().values() if (found := each.parameter("path")) and found.offered
+    }
+    names = {
+        "log.tile",
+        "sessions.record_artifact",
+        "skills.revoke",
+        "skills.status",
+    }  # names of ours, nothing is opened
+    assert paths == names
+    named = {"dest", "src", "recovery", "folder", "dboms"}
+    for entry in entries().values():
+        assert not named & {each.name for each in entry.parameters if each.offered}, entry.name
