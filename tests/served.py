@@ -54,7 +54,7 @@ class Stage:
 
         app.add_exception_handler(HoldfastError, refused)
         app.include_router(blocks.router(guard, who, exchanges))
-        app.include_router(api.router(guard, exchanges))
+        app.router.routes.insert(0, api.Verbs(guard, exchanges))
         return app
 
 

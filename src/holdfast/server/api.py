@@ -13,11 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
 
 from holdfast.client import Holdfast
-from holdfast.errors import InvalidInputError, StaleVersionError
+from holdfast.errors import InvalidInputError, MethodError, StaleVersionError
 from holdfast.faces import problems, wire
 from holdfast.faces.wire import Named
 from holdfast.ops.catalogue import Entry, entries
@@ -40,31 +42,35 @@ Guard = Callable[[Request, Entry, Mapping[str, Any]], Awaitable[Granted]]
 """Lets a caller do something, or raises."""
 
 
-def router(guard: Guard, exchanges: Exchanges) -> APIRouter:
-    """The routes of all verbs."""
-    made = APIRouter(prefix="/v1")
-    for entry in entries().values():
-        endpoint = _Endpoint(entry, guard, exchanges)
-        told: dict[str, Any] = {"summary": entry.summary, "tags": [entry.noun], "response_class": Response}
-        told |= {"operation_id": entry.name, "openapi_extra": described(entry)}
-        path = f"/{entry.noun}/{entry.verb}"
-        if entry.asked:
-            made.add_api_route(path, endpoint.read, methods=["GET"], **told)
-            told["include_in_schema"] = False
-        made.add_api_route(path, endpoint.post, methods=["POST"], **told)
-    for name in ("status", "check"):
-        made.add_api_route(f"/{name}", _whole(name, guard), methods=["GET", "POST"], include_in_schema=False)
-    return made
+class Verbs(BaseRoute):
+    """All verbs as one route: found by their address at once, however many there are."""
+
+    def __init__(self, guard: Guard, exchanges: Exchanges) -> None:
+        found: list[_Endpoint | _Whole] = [_Endpoint(entry, guard, exchanges) for entry in entries().values()]
+        found += [_Whole(name, guard) for name in ("status", "check")]
+        self._known = {each.path: each for each in found}
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """See BaseRoute."""
+        found = self._known.get(scope["path"]) if scope["type"] == "http" else None
+        return (Match.NONE, {}) if found is None else (Match.FULL, {"route": found, "endpoint": found.answer})
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See BaseRoute."""
+        answer = await scope["endpoint"](Request(scope, receive, send))
+        await answer(scope, receive, send)
 
 
-def _whole(name: str, guard: Guard) -> Callable[[Request], Awaitable[Response]]:
+class _Whole:
     """What a store says of itself as a whole."""
 
-    async def answer(request: Request) -> Response:
-        granted = await guard(request, entries()["storage", "status"], {})
-        return _shown(request, await getattr(granted.store, name)())
+    def __init__(self, name: str, guard: Guard) -> None:
+        self._name, self._guard, self.path = name, guard, f"/v1/{name}"
 
-    return answer
+    async def answer(self, request: Request) -> Response:
+        """Ask the store."""
+        granted = await self._guard(request, entries()["storage", "status"], {})
+        return _shown(request, await getattr(granted.store, self._name)())
 
 
 class _Endpoint:
@@ -72,14 +78,19 @@ class _Endpoint:
 
     def __init__(self, entry: Entry, guard: Guard, exchanges: Exchanges) -> None:
         self._entry, self._guard, self._exchanges = entry, guard, exchanges
+        self.path = _address(entry)
 
-    async def read(self, request: Request) -> Response:
-        """A call that a query says."""
+    async def answer(self, request: Request) -> Response:
+        """A call that a JSON object says, or a query."""
+        if request.method == "POST":
+            return await self._answer(request, loaded(self._entry, await body(request)))
+        if request.method not in self._methods:
+            raise MethodError("this verb is called otherwise", allow=", ".join(self._methods))
         return await self._answer(request, _queried(self._entry, request))
 
-    async def post(self, request: Request) -> Response:
-        """A call that a JSON object says."""
-        return await self._answer(request, loaded(self._entry, await body(request)))
+    @property
+    def _methods(self) -> tuple[str, ...]:
+        return ("GET", "HEAD", "POST") if self._entry.asked else ("POST",)
 
     async def _answer(self, request: Request, given: dict[str, Any]) -> Response:
         entry = self._entry
@@ -209,7 +220,7 @@ def _shown(request: Request, value: Any) -> Response:
         return Response(value, media_type="application/octet-stream")
     version = getattr(value, "version", None)
     headers = {"ETag": f'"{version}"'} if type(version) is int else {}
-    if headers and request.method == "GET" and request.headers.get("If-None-Match") == headers["ETag"]:
+    if headers and request.method != "POST" and request.headers.get("If-None-Match") == headers["ETag"]:
         return Response(status_code=_NOT_MODIFIED, headers=headers)
     return Response(json.dumps(wire.dump(value), separators=(",", ":")), media_type="application/json", headers=headers)
 
@@ -217,17 +228,28 @@ def _shown(request: Request, value: Any) -> Response:
 # --- the document ------------------------------------------------------------------------------------------------
 
 
-def described(entry: Entry) -> dict[str, Any]:
-    """A verb as OpenAPI describes it."""
+def paths() -> dict[str, Any]:
+    """The addresses of all verbs, as OpenAPI describes them."""
+    return {_address(each): {"get" if each.asked else "post": _described(each)} for each in entries().values()}
+
+
+def _address(entry: Entry) -> str:
+    return f"/v1/{entry.noun}/{entry.verb}"
+
+
+def _described(entry: Entry) -> dict[str, Any]:
     named: Named = {}
     bytes_only = entry.answer is wire.shape(bytes) and not entry.streams
     kind = LINES if entry.streams else "application/octet-stream" if bytes_only else "application/json"
     answer = {} if entry.streams or bytes_only else entry.answer.schema(named)
     found: dict[str, Any] = {
+        "operationId": entry.name,
+        "summary": entry.summary,
+        "tags": [entry.noun],
         "responses": {
             "200": {"description": "The answer.", "content": {kind: {"schema": answer}}},
             "default": {"description": "What went wrong.", "content": _PROBLEM},
-        }
+        },
     }
     if entry.asked:
         found["parameters"] = [

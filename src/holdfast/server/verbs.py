@@ -17,7 +17,7 @@ def part(app: FastAPI) -> None:
     """Add the routes of all verbs to a server."""
     exchanges = Exchanges()
     app.include_router(blocks.router(guard, who, exchanges))
-    app.include_router(api.router(guard, exchanges))
+    app.router.routes.insert(0, api.Verbs(guard, exchanges))
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
 
 
@@ -39,6 +39,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document: the routes, and the schemas that they speak of."""
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        made["paths"] = api.paths() | made.get("paths", {})
         made.setdefault("components", {}).setdefault("schemas", {}).update(api.components())
         made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         made["security"] = [{"token": []}]
