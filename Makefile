@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check bench faults docs ipfs clean
+.PHONY: run test check bench faults docs site ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -50,7 +50,13 @@ faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each 
 	  tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200
 
 docs: $(VENV)/.dev          ## run every code block of README and docs
-	@$(BIN)/python -m pytest tests/unit/test_docs.py
+	@$(BIN)/python -m pytest tests/unit/test_docs.py tests/unit/test_reference.py
+
+$(VENV)/.site: pyproject.toml | $(VENV)/bin/python
+	$(call install,.[site])
+
+site: $(VENV)/.site         ## the documentation as a site, in build/site
+	@$(BIN)/zensical build --clean
 
 ipfs:                       ## an IPFS node for the tests of blobs, from npm (about 250 MB); they skip without it
 	@mkdir -p .ipfs && cp tests/ipfs/package.json .ipfs/

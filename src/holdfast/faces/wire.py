@@ -83,7 +83,9 @@ def _finite(value: float) -> float:
 
 
 def _mapped(value: Mapping[Any, Any]) -> dict[str, Any]:
-    return {f"${key}" if str(key).startswith("$") else str(key): dump(item) for key, item in value.items()}
+    if odd := [key for key in value if not isinstance(key, str)]:
+        raise InvalidInputError(f"a key is a text, not {odd[0]!r}")
+    return {f"${key}" if key.startswith("$") else str(key): dump(item) for key, item in value.items()}
 
 
 _TOLD: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (

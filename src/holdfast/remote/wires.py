@@ -21,12 +21,18 @@ _TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0, read=None)
 """An answer may take as long as its work: a lock, a person. A server that is gone breaks the connection."""
 _LIMITS: Final = httpx.Limits(max_connections=256, max_keepalive_connections=64)
 _BAD: Final = 400
+_JSON: Final = {"Content-Type": "application/json"}
 
 
 def options(url: str, token: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """What the HTTP client is made with; `given` are further options of httpx, as `verify`."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     return {"base_url": url, "headers": headers, "timeout": _TIMEOUT, "limits": _LIMITS, **given}
+
+
+def _encoded(body: dict[str, Any]) -> bytes:
+    """JSON in ASCII, so that the server judges what is no text."""
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _lost(error: httpx.HTTPError | httpx.StreamError, send: Send) -> HoldfastError:
@@ -129,7 +135,7 @@ class AsyncWire:
                 return await self._send(act, talk)
 
     async def _send(self, send: Send, talk: _Talk) -> Any:
-        request = self._http.build_request("POST", send.path, json=send.body)
+        request = self._http.build_request("POST", send.path, content=_encoded(send.body), headers=_JSON)
         try:
             response = await self._http.send(request, stream=send.lines)
             if send.lines and response.status_code < _BAD:
@@ -209,7 +215,7 @@ class SyncWire:
                 return self._send(act, talk)
 
     def _send(self, send: Send, talk: _Talk) -> Any:
-        request = self._http.build_request("POST", send.path, json=send.body)
+        request = self._http.build_request("POST", send.path, content=_encoded(send.body), headers=_JSON)
         try:
             response = self._http.send(request, stream=send.lines)
             if send.lines and response.status_code < _BAD:
