@@ -197,6 +197,8 @@ def router(guard: Guard, who: Callable[[Request], Awaitable[str]], exchanges: Ex
     async def inside(request: Request, block: str, verb: str) -> Response:
         held = blocks.find(block, await who(request))
         given: dict[str, Any] = wire.shape(dict[str, Any]).load(await body(request), "")
+        if verb == "ask":  # what may not be asked outside a block may not be asked inside
+            await guard(request, known["escalations", "request"], {**given, "dfid": held.inside.dfid})
         exchange = exchanges.begin(held.who)
         try:
             work = held.call(verb, given, exchange)

@@ -103,7 +103,7 @@ async def serve(
     state: State = app.state.holdfast
     server = _Server(_config(app, place), state)
     running = asyncio.create_task(server.serve())
-    tasks = [asyncio.create_task(_after(server, each(state))) for each in beside]
+    tasks = [asyncio.create_task(_after(server, each, state)) for each in (_ended(server), *beside)]
     try:
         if await server.listening(running):
             ready(await _listening(store, place, server.port()))
@@ -114,10 +114,20 @@ async def serve(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _after(server: "_Server", work: Awaitable[None]) -> None:
+async def _after(server: "_Server", work: Beside, state: State) -> None:
     """Run something once the server listens."""
     await server.began.wait()
-    await work
+    await work(state)
+
+
+def _ended(server: "_Server") -> Beside:
+    """Whoever sets `stopping` ends the server."""
+
+    async def wait(state: State) -> None:
+        await state.stopping.wait()
+        server.should_exit = True
+
+    return wait
 
 
 async def admit(store: Holdfast, place: Place) -> None:

@@ -1,0 +1,55 @@
+"""The commands of tokens, through typer's runner; always a real store."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast import errors, sync
+from tests.unit.test_cli_evidence import home, parsed, run
+
+__all__ = ["home"]  # every test has a home of its own
+
+
+def test_a_token_is_made_listed_and_revoked(home: Path) -> None:
+    made = parsed("tokens", "create", "grafana", "--role", "auditor", "--noun", "log", "--noun", "flows", "--days", "1")
+    token = made["token"]
+    assert (token["role"], token["nouns"], token["ns"]) == ("auditor", ["flows", "log"], "*")
+    assert made["secret"].startswith("hf_")
+    [listed] = parsed("tokens", "list")["tokens"]
+    assert listed == token
+    shown = run("tokens", "list").stdout
+    assert "grafana" in shown
+    assert made["secret"] not in shown
+    ended = parsed("tokens", "revoke", token["token_id"], "--by", "ann")
+    assert ended["revoked_by"] == "ann"
+    assert parsed("tokens", "list")["tokens"] == []
+    assert parsed("tokens", "list", "--all")["tokens"] == [ended]
+    with sync.open(home) as store, pytest.raises(errors.UnauthenticatedError):
+        store.tokens.authenticate(made["secret"])
+
+
+def test_a_token_may_last_until_it_is_revoked() -> None:
+    assert parsed("tokens", "create", "for-ever", "--days", "0")["token"]["expires_at"] is None
+
+
+def test_what_is_no_token_is_refused_with_its_exit_code() -> None:
+    run("tokens", "create", "x", "--role", "god", code=2)
+    run("tokens", "create", "x", "--role", "agent", code=2)
+    run("tokens", "create", "x", "--role", "agent", "--agent", "nobody", code=3)
+    run("tokens", "create", "x", "--days", "-1", code=2)
+    run("tokens", "revoke", "nothing", code=3)
+    run("tokens", "link", "--token", "nothing", code=3)
+    run("tokens", "link", "--role", "agent", code=2)
+
+
+def test_a_link_opens_once(home: Path) -> None:
+    made = parsed("tokens", "link", "--name", "ann", "--minutes", "5")
+    with sync.open(home) as store:
+        session = store.tokens.login(made["secret"])
+        assert session.login.name == "ann"
+        with pytest.raises(errors.UnauthenticatedError):
+            store.tokens.login(made["secret"])
+
+
+def test_what_happened_at_the_door_is_listed() -> None:
+    assert parsed("tokens", "events", "--event", "denied", "--since", "2026-01-01T00:00:00Z")["events"] == []
