@@ -9,6 +9,7 @@ from holdfast.ops.decision import Decision, Registry, register
 from holdfast.runtime import (
     agents,
     audit,
+    budgets,
     contexts,
     decisions,
     escalations,
@@ -49,11 +50,14 @@ class Flows(Noun[Face]):
 
     start = Writes(flows.start)
     transition = Writes(flows.transition)
+    cancel = Writes(flows.cancel)
     get = Reads(flows.get)
     tree = Reads(lineage.tree)
     list = Reads(lineage.list)
+    search = Reads(lineage.search)
     transitions = Reads(lineage.transitions)
     timeline = Reads(timelines.timeline)
+    pace = Reads(lineage.pace)
     orphans = Reads(leases.orphans)
     lease = Writes(leases.lease)
     heartbeat = Writes(leases.heartbeat)
@@ -82,6 +86,7 @@ class Contexts(Noun[Face]):
     put = Writes(contexts.put)
     update = Writes(contexts.update)
     read = Reads(contexts.read)
+    versions = Reads(contexts.versions)
     take = Writes(contexts.take)
 
 
@@ -91,6 +96,7 @@ class State(Noun[Face]):
     put = Writes(state.put)
     update = Writes(state.update)
     read = Reads(state.read)
+    versions = Reads(state.versions)
 
 
 class Feedback(Noun[Face]):
@@ -98,6 +104,7 @@ class Feedback(Noun[Face]):
 
     record = Writes(feedback.record)
     trajectory = Reads(feedback.trajectory)
+    recent = Reads(feedback.recent)
 
 
 class Audit(Noun[Face]):
@@ -164,6 +171,10 @@ class Escalations(Noun[Face]):
     expire = Writes(escalations.expire)
     get = Reads(inbox.get)
     pending = Reads(inbox.pending)
+    due = Reads(inbox.due)
+    list = Reads(inbox.list)
+    waiting = Reads(inbox.waiting)
+    budget = Reads(budgets.standing)
     wait = Runs(inbox.wait)
 
 

@@ -8,6 +8,7 @@ from holdfast.memory import (
     archive,
     graph,
     image,
+    images,
     lispfiles,
     nearest,
     objects,
@@ -77,6 +78,7 @@ class Image(Noun[Face]):
     load = RunsWith(image.load)
     open = RunsWith(image.open)
     beat = RunsWith(heartbeats.beat)
+    list = RunsWith(images.list, reads=True)
 
 
 class Archive(Noun[Face]):

@@ -66,6 +66,7 @@ class Battles(Noun[Face]):
 
     submit = RunsWith(battles.submit)
     list = Reads(battles.list)
+    recent = Reads(battles.recent)
     get = Reads(battles.get)
     reveal = Reads(battles.reveal)
 
@@ -75,7 +76,7 @@ class Dbom(Noun[Face]):
 
     get = Reads(dbom.get)
     envelope = Reads(dbom.envelope)
-    verify = Runs(dbom.verify)
+    verify = Runs(dbom.verify, reads=True)
     repair = RunsWith(dbom.repair)
     check_intent = Runs(spread.check_intent)
     spread = Reads(spread.spread)
