@@ -144,6 +144,7 @@ TRIES: Final[dict[str, list[Try]]] = {
     "flows.get": [lambda s, w: s.flows.get(w.dfid)],
     "flows.tree": [lambda s, w: s.flows.tree(w.dfid)],
     "flows.list": [lambda s, w: s.flows.list(), lambda s, w: s.flows.list(agent_id="their-agent")],
+    "flows.export": [lambda s, w: list(s.flows.export())],
     "flows.transitions": [lambda s, w: s.flows.transitions(w.dfid)],
     "flows.timeline": [lambda s, w: s.flows.timeline(w.dfid)],
     "flows.orphans": [lambda s, w: s.flows.orphans()],
@@ -168,6 +169,9 @@ TRIES: Final[dict[str, list[Try]]] = {
     "audit.get": [lambda s, w: s.audit.get(w.event)],
     "audit.for_flow": [lambda s, w: s.audit.for_flow(w.dfid)],
     "audit.search": [lambda s, w: s.audit.search(), lambda s, w: s.audit.search(event_type=SECRET)],
+    "audit.export": [lambda s, w: list(s.audit.export()), lambda s, w: list(s.audit.export(event_type=SECRET))],
+    "watch.look": [lambda s, w: s.watch.look()],
+    "watch.follow": [lambda s, w: list(s.watch.follow(rounds=1))],
     "ledger.append": [lambda s, w: s.ledger.append(w.dfid, 1, context_ref="", evidence_hash="")],
     "ledger.get": [lambda s, w: s.ledger.get(w.dfid)],
     "ledger.list": [lambda s, w: s.ledger.list()],
@@ -325,7 +329,8 @@ class Tenancy(OnStore):
         for name in ("flows.get", "flows.transition", "flows.timeline", "audit.get", "escalations.get", "sagas.get"):
             with pytest.raises(errors.NotFoundError):
                 TRIES[name][0](ours, world)
-        for name in ("agents.list", "flows.list", "audit.search", "locks.list", "escalations.pending", "ledger.list"):
+        lists = ("agents.list", "flows.list", "audit.search", "locks.list", "escalations.pending", "ledger.list")
+        for name in (*lists, "flows.export", "audit.export", "watch.look"):
             assert "their-agent" not in _shown(TRIES[name][0](ours, world))
         assert TRIES["idempotency.once"][0](ours, world) == "own"
         assert len(TRIES["locks.acquire"][1](ours, world)) == 1
