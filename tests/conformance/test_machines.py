@@ -11,6 +11,7 @@ from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.machines import MACHINES, Machine
 from tests.conformance.memory_machines import ObjectMachine
+from tests.conformance.transcript_machines import TranscriptMachine
 
 WALKS = int(os.environ.get("HOLDFAST_WALKS", "1"))
 
@@ -18,7 +19,7 @@ WALKS = int(os.environ.get("HOLDFAST_WALKS", "1"))
 class Models(OnStore):
     walks = 20
 
-    @pytest.mark.parametrize("machine", [*MACHINES, ObjectMachine], ids=lambda machine: machine.__name__)
+    @pytest.mark.parametrize("machine", [*MACHINES, ObjectMachine, TranscriptMachine], ids=lambda machine: machine.__name__)
     def test_a_random_walk_ends_where_the_model_does(
         self, store: sync.Holdfast, clock: FrozenClock, machine: type[Machine]
     ) -> None:

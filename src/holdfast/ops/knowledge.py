@@ -4,7 +4,7 @@ from typing import Generic
 
 from holdfast.content import values
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
-from holdfast.memory import archive, graph, image, lispfiles, objects, search, snapshots, tools
+from holdfast.memory import archive, graph, image, lispfiles, objects, search, snapshots, tools, transcripts
 
 
 class Values(Noun[Face]):
@@ -72,6 +72,22 @@ class Archive(Noun[Face]):
     restore = RunsWith(archive.restore)
 
 
+class Transcripts(Noun[Face]):
+    """Conversations of agent frameworks, item by item."""
+
+    append = Writes(transcripts.append)
+    put = Writes(transcripts.put)
+    write = Writes(transcripts.write)
+    pop = Writes(transcripts.pop)
+    drop = Writes(transcripts.drop)
+    clear = Writes(transcripts.clear)
+    delete = Writes(transcripts.delete)
+    read = Reads(transcripts.read)
+    find = Reads(transcripts.find)
+    get = Reads(transcripts.get)
+    list = Reads(transcripts.list)
+
+
 class Memory(Noun[Face]):
     """What a model is given as tools; answers are sentences."""
 
@@ -89,4 +105,5 @@ class Knowledge(Generic[Face]):
         self.snapshots = Snapshots(face)
         self.image = Image(face)
         self.archive = Archive(face)
+        self.transcripts = Transcripts(face)
         self.memory = Memory(face)

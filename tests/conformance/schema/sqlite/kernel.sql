@@ -621,3 +621,29 @@ CREATE TABLE subjects (
   UNIQUE (ns, name_hash)
 );
 
+CREATE TABLE transcript_items (
+  transcript INTEGER NOT NULL REFERENCES transcripts (n),
+  seq INTEGER NOT NULL,
+  key TEXT,
+  tag TEXT,
+  body TEXT NOT NULL,
+  PRIMARY KEY (transcript, seq)
+);
+
+CREATE UNIQUE INDEX idx_transcript_items_key ON transcript_items (transcript, key) WHERE key IS NOT NULL;
+
+CREATE INDEX idx_transcript_items_tag ON transcript_items (transcript, tag, seq) WHERE tag IS NOT NULL;
+
+CREATE TABLE transcripts (
+  n INTEGER PRIMARY KEY AUTOINCREMENT,
+  ns TEXT NOT NULL,
+  name TEXT NOT NULL,
+--postgres:  name TEXT COLLATE "C" NOT NULL,
+  rev INTEGER NOT NULL,
+  last INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  UNIQUE (ns, name)
+);
+
