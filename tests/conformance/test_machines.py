@@ -19,7 +19,9 @@ WALKS = int(os.environ.get("HOLDFAST_WALKS", "1"))
 class Models(OnStore):
     walks = 20
 
-    @pytest.mark.parametrize("machine", [*MACHINES, ObjectMachine, TranscriptMachine], ids=lambda machine: machine.__name__)
+    @pytest.mark.parametrize(
+        "machine", [*MACHINES, ObjectMachine, TranscriptMachine], ids=lambda machine: machine.__name__
+    )
     def test_a_random_walk_ends_where_the_model_does(
         self, store: sync.Holdfast, clock: FrozenClock, machine: type[Machine]
     ) -> None:

@@ -259,7 +259,10 @@ TRIES: Final[dict[str, list[Try]]] = {
     "transcripts.append": [lambda s, w: s.transcripts.append(_THEIR_CHAT, ["x"], expected=1)],
     "transcripts.put": [lambda s, w: s.transcripts.put(_THEIR_CHAT, "key", "own")],
     "transcripts.write": [lambda s, w: s.transcripts.write(_THEIR_CHAT, "own")],
-    "transcripts.read": [lambda s, w: s.transcripts.read(_THEIR_CHAT), lambda s, w: s.transcripts.read(_THEIR_CHAT, tag="tag")],
+    "transcripts.read": [
+        lambda s, w: s.transcripts.read(_THEIR_CHAT),
+        lambda s, w: s.transcripts.read(_THEIR_CHAT, tag="tag"),
+    ],
     "transcripts.find": [lambda s, w: s.transcripts.find(_THEIR_CHAT, "key")],
     "transcripts.get": [lambda s, w: s.transcripts.get(_THEIR_CHAT)],
     "transcripts.list": [lambda s, w: s.transcripts.list().transcripts],

@@ -134,7 +134,8 @@ class Races(OnStore):
             popped = live.transcripts.pop("chat")
             return None if popped is None else popped.value
 
-        assert together(8, work) == {**dict.fromkeys(range(6), 1), None: 2}
+        wanted: dict[object, int] = {**dict.fromkeys(range(6), 1), None: 2}
+        assert together(8, work) == wanted
 
     def test_of_racing_writers_with_one_revision_one_is_taken(self, live: sync.Holdfast) -> None:
         rev = live.transcripts.append("chat", ["a"])

@@ -85,9 +85,7 @@ def _add(tx: Tx, n: int, before: int, items: Iterable[tuple[str | None, str | No
 
 # --- removing ----------------------------------------------------------------------------------------------------
 
-_HOLD = sql(
-    "UPDATE transcripts SET rev = rev + 1, updated_at = :now WHERE ns = :ns AND name = :name RETURNING n, last"
-)
+_HOLD = sql("UPDATE transcripts SET rev = rev + 1, updated_at = :now WHERE ns = :ns AND name = :name RETURNING n, last")
 _POP = sql(
     "DELETE FROM transcript_items WHERE transcript = :transcript AND seq = (SELECT max(seq) FROM transcript_items"
     " WHERE transcript = :transcript) RETURNING seq, key, tag, body"
