@@ -6,7 +6,21 @@ that answers bit by bit (`stream`). A `Noun` declares, once for both, which oper
 
 from holdfast.faces.async_face import AsyncFace
 from holdfast.faces.sync_face import SyncFace, refuse_running_loop
-from holdfast.faces.verbs import Bound, Face, Hears, Noun, Reads, Runs, RunsWith, StreamsWith, Verb, Writes, within
+from holdfast.faces.verbs import (
+    Bound,
+    Face,
+    Hears,
+    Noun,
+    Reads,
+    Runs,
+    RunsWith,
+    StreamsWith,
+    Verb,
+    Writes,
+    unwatch,
+    watch,
+    within,
+)
 
 __all__ = [
     "AsyncFace",
@@ -22,5 +36,7 @@ __all__ = [
     "Verb",
     "Writes",
     "refuse_running_loop",
+    "unwatch",
+    "watch",
     "within",
 ]
