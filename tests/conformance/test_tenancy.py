@@ -259,6 +259,7 @@ TRIES: Final[dict[str, list[Try]]] = {
     "transcripts.append": [lambda s, w: s.transcripts.append(_THEIR_CHAT, ["x"], expected=1)],
     "transcripts.put": [lambda s, w: s.transcripts.put(_THEIR_CHAT, "key", "own")],
     "transcripts.write": [lambda s, w: s.transcripts.write(_THEIR_CHAT, "own")],
+    "transcripts.merge": [lambda s, w: s.transcripts.merge(_THEIR_CHAT, {"k": "own"}, expected=9)],
     "transcripts.read": [
         lambda s, w: s.transcripts.read(_THEIR_CHAT),
         lambda s, w: s.transcripts.read(_THEIR_CHAT, tag="tag"),

@@ -83,6 +83,17 @@ class Transcripts(OnStore):
         store.transcripts.write("chat", None)
         assert store.transcripts.get("chat").state == {}
 
+    def test_keys_of_the_document_are_changed_and_the_others_stay(self, store: sync.Holdfast) -> None:
+        assert store.transcripts.merge("chat", {"a": 1, "b": 1}) == {"a": 1, "b": 1}
+        rev = store.transcripts.append("chat", ["x"], changes={"b": 2})
+        assert store.transcripts.merge("chat", {"c": None}, expected=rev) == {"a": 1, "b": 2, "c": None}
+        with pytest.raises(errors.ConflictError):
+            store.transcripts.merge("chat", {"a": 9}, expected=rev)
+        store.transcripts.write("chat", [1])
+        with pytest.raises(errors.InvalidInputError):
+            store.transcripts.merge("chat", {"a": 9})
+        assert store.transcripts.get("chat").state == [1]
+
     def test_what_was_deleted_begins_anew(self, store: sync.Holdfast) -> None:
         store.transcripts.append("chat", ["a"], state=[1])
         assert store.transcripts.delete("chat")
@@ -149,6 +160,10 @@ class Races(OnStore):
 
         assert together(8, work) == {"taken": 1, "refused": 7}
         assert len(values(live, "chat")) == 2
+
+    def test_racing_changes_of_keys_are_all_kept(self, live: sync.Holdfast) -> None:
+        together(8, lambda number: len(live.transcripts.merge("shared", {f"k{number}": number})))
+        assert live.transcripts.get("shared").state == {f"k{number}": number for number in range(8)}
 
     def test_of_racing_first_writers_all_are_kept(self, live: sync.Holdfast) -> None:
         together(8, lambda number: live.transcripts.append("new", [number]))

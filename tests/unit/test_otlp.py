@@ -131,7 +131,7 @@ def test_packed_requests_are_unpacked_within_bounds() -> None:
         receive(plain, content_type=JSON, most=10)
     for wrong in ({"content_encoding": "br"}, {"content_type": "text/html"}):
         with pytest.raises(errors.InvalidInputError):
-            receive(plain, **{"content_type": JSON, **wrong})
+            receive(plain, **{"content_type": JSON, **wrong})  # type: ignore[arg-type]
 
 
 def test_values_nested_without_end_are_refused() -> None:

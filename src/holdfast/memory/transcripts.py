@@ -10,7 +10,7 @@ Rules:
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.db import Row, Tx, sql
@@ -41,11 +41,20 @@ _ADD = sql(
 
 
 def append(
-    tx: Tx, name: str, items: Sequence[Any], *, state: Any = None, expected: int | None = None, ns: str = MAIN
+    tx: Tx,
+    name: str,
+    items: Sequence[Any],
+    *,
+    state: Any = None,
+    changes: Mapping[str, Any] | None = None,
+    expected: int | None = None,
+    ns: str = MAIN,
 ) -> int:
-    """Add items at the end, and with `state` replace the document, as one; the new `rev`."""
+    """Add items at the end, and replace the document by `state` or keys of it by `changes`, as one; the new `rev`."""
     bodies = [_dump(item) for item in items]
     n, rev, last = _touch(tx, name, ns, count=len(bodies), state=state, expected=expected)
+    if changes:
+        _merge(tx, n, changes)
     _add(tx, n, last - len(bodies), ((None, None, body) for body in bodies))
     return rev
 
@@ -62,6 +71,29 @@ def put(tx: Tx, name: str, key: str, value: Any, *, tag: str | None = None, ns: 
 def write(tx: Tx, name: str, state: Any, *, expected: int | None = None, ns: str = MAIN) -> int:
     """Replace the document beside the items; the new `rev`."""
     return _touch(tx, name, ns, state={} if state is None else state, expected=expected)[1]
+
+
+def merge(
+    tx: Tx, name: str, changes: Mapping[str, Any], *, expected: int | None = None, ns: str = MAIN
+) -> dict[str, Any]:
+    """Change some keys of the document and leave the others, whoever changes those meanwhile; the whole document."""
+    n, _, _ = _touch(tx, name, ns, expected=expected)
+    return _merge(tx, n, changes)
+
+
+_STATE = sql("SELECT state FROM transcripts WHERE n = :n")
+_REPLACE = sql("UPDATE transcripts SET state = :state WHERE n = :n")
+
+
+def _merge(tx: Tx, n: int, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Change keys of a document that is ours to change."""
+    [(text,)] = tx.all(_STATE, n=n)
+    known = json.loads(text)
+    if not isinstance(known, dict):
+        raise InvalidInputError("the document of the transcript is no object, and has no keys to change")
+    merged = {**known, **changes}
+    tx.execute(_REPLACE, n=n, state=_dump(merged), expect=1)
+    return merged
 
 
 def _touch(

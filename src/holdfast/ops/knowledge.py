@@ -78,6 +78,7 @@ class Transcripts(Noun[Face]):
     append = Writes(transcripts.append)
     put = Writes(transcripts.put)
     write = Writes(transcripts.write)
+    merge = Writes(transcripts.merge)
     pop = Writes(transcripts.pop)
     drop = Writes(transcripts.drop)
     clear = Writes(transcripts.clear)
