@@ -13,6 +13,7 @@ from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.machines import MACHINES, Machine
 from tests.conformance.memory_machines import ObjectMachine
 from tests.conformance.thread_machines import ThreadMachine
+from tests.conformance.transcript_machines import TranscriptMachine
 
 WALKS = int(os.environ.get("HOLDFAST_WALKS", "1"))
 
@@ -21,7 +22,9 @@ class Models(OnStore):
     walks = 20
 
     @pytest.mark.parametrize(
-        "machine", [*MACHINES, ObjectMachine, ThreadMachine, TokenMachine], ids=lambda machine: machine.__name__
+        "machine",
+        [*MACHINES, ObjectMachine, ThreadMachine, TokenMachine, TranscriptMachine],
+        ids=lambda machine: machine.__name__,
     )
     def test_a_random_walk_ends_where_the_model_does(
         self, store: sync.Holdfast, clock: FrozenClock, machine: type[Machine]

@@ -20,6 +20,7 @@ from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 SECRET: Final = "of-another-tenant"
+_THEIR_CHAT: Final = "their-chat"
 THEIRS, OURS = "theirs", "ours"
 _TABLES = {
     "agent_registry": "agent_id",
@@ -53,6 +54,7 @@ _TABLES = {
     "subjects": "handle",
     "thread_facts": "key",
     "threads": "thread_id",
+    "transcripts": "name",
 }
 _ROWS = {table: sql(f"SELECT * FROM {table} WHERE ns = :ns ORDER BY {key}") for table, key in _TABLES.items()}
 
@@ -95,6 +97,8 @@ def theirs(store: sync.Holdfast, folder: Path) -> World:
     snapshot = there.snapshots.create(SECRET, author=SECRET).cid
     there.threads.put("their-thread", {"is": SECRET}, metadata={"is": SECRET}, facts={"is": SECRET}, run_id="their-run")
     there.threads.put_writes("their-thread", "z", "task", [(0, "is", SECRET)])
+    there.transcripts.put(_THEIR_CHAT, "key", SECRET, tag="tag")
+    there.transcripts.write(_THEIR_CHAT, {"is": SECRET})
     clean = there.flows.start("their-agent").dfid
     there.flows.transition(clean, "RUNNING")
     asked = there.escalations.request(clean, reason=SECRET, proposal={"is": SECRET})
@@ -271,6 +275,21 @@ TRIES: Final[dict[str, list[Try]]] = {
     "snapshots.diff": [lambda s, w: s.snapshots.diff(w.snapshot, "work")],
     "snapshots.rollback": [lambda s, w: s.snapshots.rollback(w.snapshot)],
     "snapshots.merge": [lambda s, w: s.snapshots.merge(w.snapshot)],
+    "transcripts.append": [lambda s, w: s.transcripts.append(_THEIR_CHAT, ["x"], expected=1)],
+    "transcripts.put": [lambda s, w: s.transcripts.put(_THEIR_CHAT, "key", "own")],
+    "transcripts.write": [lambda s, w: s.transcripts.write(_THEIR_CHAT, "own")],
+    "transcripts.merge": [lambda s, w: s.transcripts.merge(_THEIR_CHAT, {"k": "own"}, expected=9)],
+    "transcripts.read": [
+        lambda s, w: s.transcripts.read(_THEIR_CHAT),
+        lambda s, w: s.transcripts.read(_THEIR_CHAT, tag="tag"),
+    ],
+    "transcripts.find": [lambda s, w: s.transcripts.find(_THEIR_CHAT, "key")],
+    "transcripts.get": [lambda s, w: s.transcripts.get(_THEIR_CHAT)],
+    "transcripts.list": [lambda s, w: s.transcripts.list().transcripts],
+    "transcripts.pop": [lambda s, w: s.transcripts.pop(_THEIR_CHAT)],
+    "transcripts.drop": [lambda s, w: s.transcripts.drop(_THEIR_CHAT, "key")],
+    "transcripts.clear": [lambda s, w: s.transcripts.clear(_THEIR_CHAT)],
+    "transcripts.delete": [lambda s, w: s.transcripts.delete(_THEIR_CHAT)],
 }
 _FILES: Final = {
     *("image.dump", "image.load", "image.open"),

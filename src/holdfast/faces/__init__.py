@@ -18,6 +18,8 @@ from holdfast.faces.verbs import (
     Verb,
     Writes,
     WritesWith,
+    unwatch,
+    watch,
     within,
 )
 
@@ -36,5 +38,7 @@ __all__ = [
     "Writes",
     "WritesWith",
     "refuse_running_loop",
+    "unwatch",
+    "watch",
     "within",
 ]

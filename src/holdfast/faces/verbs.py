@@ -214,6 +214,32 @@ class RunsWith(Verb[P, T]):
         return lambda *args, **kwargs: run(fn(noun.held, *args, **kwargs))
 
 
+Watcher = Callable[[str, Callable[..., Any]], Callable[..., Any]]
+
+
+def watch(face: AsyncFace | SyncFace, watcher: Watcher) -> None:
+    """Let every verb of a store go through a watcher: given a name (`locks.acquire`) and the call, it answers a call.
+
+    What answers bit by bit is not watched, nor what is called in a transaction.
+    """
+    for name, noun, verb in _verbs(face):
+        noun.__dict__[verb.name] = Bound(verb, watcher(f"{name}.{verb.name}", verb.bind(noun)))
+
+
+def unwatch(face: AsyncFace | SyncFace) -> None:
+    """Call the verbs of a store as they are again."""
+    for _, noun, verb in _verbs(face):
+        noun.__dict__.pop(verb.name, None)
+
+
+def _verbs(face: AsyncFace | SyncFace) -> Iterator[tuple[str, Noun[Any], Verb[Any, Any]]]:
+    for name, noun in vars(face).items():
+        if isinstance(noun, Noun):
+            for verb in vars(type(noun)).values():
+                if isinstance(verb, Verb) and not isinstance(verb, StreamsWith):
+                    yield name, noun, verb
+
+
 class StreamsWith(Verb[P, T]):
     """A verb that answers bit by bit: work that gives; its first parameter is what its noun holds."""
 

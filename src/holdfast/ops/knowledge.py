@@ -18,6 +18,7 @@ from holdfast.memory import (
     threadremoval,
     threads,
     tools,
+    transcripts,
 )
 from holdfast.upkeep import heartbeats
 from holdfast.upkeep import threads as threadupkeep
@@ -108,6 +109,23 @@ class Threads(Noun[Face]):
     prune = RunsWith(threadupkeep.prune)
 
 
+class Transcripts(Noun[Face]):
+    """Conversations of agent frameworks, item by item."""
+
+    append = Writes(transcripts.append)
+    put = Writes(transcripts.put)
+    write = Writes(transcripts.write)
+    merge = Writes(transcripts.merge)
+    pop = Writes(transcripts.pop)
+    drop = Writes(transcripts.drop)
+    clear = Writes(transcripts.clear)
+    delete = Writes(transcripts.delete)
+    read = Reads(transcripts.read)
+    find = Reads(transcripts.find)
+    get = Reads(transcripts.get)
+    list = Reads(transcripts.list)
+
+
 class Memory(Noun[Face]):
     """What a model is given as tools; answers are sentences."""
 
@@ -126,4 +144,5 @@ class Knowledge(Generic[Face]):
         self.image = Image(face)
         self.archive = Archive(face)
         self.threads = Threads(face)
+        self.transcripts = Transcripts(face)
         self.memory = Memory(face)

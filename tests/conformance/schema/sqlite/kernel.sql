@@ -767,3 +767,29 @@ CREATE INDEX idx_threads_status ON threads (ns, status, updated_at, n);
 
 CREATE INDEX idx_threads_updated ON threads (ns, updated_at, n);
 
+CREATE TABLE transcript_items (
+  transcript INTEGER NOT NULL REFERENCES transcripts (n),
+  seq INTEGER NOT NULL,
+  key TEXT,
+  tag TEXT,
+  body TEXT NOT NULL,
+  PRIMARY KEY (transcript, seq)
+);
+
+CREATE UNIQUE INDEX idx_transcript_items_key ON transcript_items (transcript, key) WHERE key IS NOT NULL;
+
+CREATE INDEX idx_transcript_items_tag ON transcript_items (transcript, tag, seq) WHERE tag IS NOT NULL;
+
+CREATE TABLE transcripts (
+  n INTEGER PRIMARY KEY AUTOINCREMENT,
+  ns TEXT NOT NULL,
+  name TEXT NOT NULL,
+--postgres:  name TEXT COLLATE "C" NOT NULL,
+  rev INTEGER NOT NULL,
+  last INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  UNIQUE (ns, name)
+);
+

@@ -1,0 +1,69 @@
+"""The Microsoft Agent Framework on a store: a workflow that fails half way and goes on from its last checkpoint.
+
+python examples/agent_framework_checkpoints.py [FOLDER]
+"""
+
+import asyncio
+import sys
+import tempfile
+from typing import Never
+
+from agent_framework import Executor, Workflow, WorkflowBuilder, WorkflowContext, handler
+
+from holdfast.adapters.agent_framework import HoldfastCheckpointStorage
+
+drafted: list[str] = []
+
+
+class Draft(Executor):
+    """Writes something, which is slow and costs money."""
+
+    @handler
+    async def run(self, topic: str, context: WorkflowContext[str]) -> None:
+        """Write about a topic."""
+        drafted.append(topic)
+        await context.send_message(f"a text about {topic}")
+
+
+class Publish(Executor):
+    """Puts it somewhere, which fails the first time."""
+
+    down = True
+
+    @handler
+    async def run(self, text: str, context: WorkflowContext[Never, str]) -> None:
+        """Publish a text."""
+        if Publish.down:
+            raise ConnectionError("the printer is off")
+        await context.yield_output(text)
+
+
+def built(storage: HoldfastCheckpointStorage) -> Workflow:
+    """The workflow, as every process builds it."""
+    draft, publish = Draft(id="draft"), Publish(id="publish")
+    return (
+        WorkflowBuilder(name="press", start_executor=draft, checkpoint_storage=storage).add_edge(draft, publish).build()
+    )
+
+
+async def main(folder: str) -> None:
+    """Fail, and go on where it stopped."""
+    async with HoldfastCheckpointStorage(folder) as storage:
+        try:
+            await built(storage).run("otters")
+        except ConnectionError as error:
+            print("failed:", error)
+
+    Publish.down = False
+    async with HoldfastCheckpointStorage(folder) as storage:  # another process, another day
+        latest = await storage.get_latest(workflow_name="press")
+        assert latest is not None
+        result = await built(storage).run(checkpoint_id=latest.checkpoint_id)
+        print("output:", result.get_outputs())
+        assert drafted == ["otters"], "what was done before is not done again"
+        print("checkpoints:", len(await storage.list_checkpoint_ids(workflow_name="press")))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else scratch))

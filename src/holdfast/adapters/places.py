@@ -1,0 +1,113 @@
+"""Where an adapter keeps things: on a store that is open, or on one that all adapters of a process with its name share.
+
+Frameworks make an object for every conversation, and a store is opened once: the first that asks opens it, in a thread,
+and the last that closes closes it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from holdfast import sync
+from holdfast.client import Holdfast
+from holdfast.errors import ClosedError
+from holdfast.store import Store, open_store
+
+T = TypeVar("T")
+Where = str | Path | Holdfast | sync.Holdfast | None
+
+_MEMORY: Final = ":memory:"
+
+
+class _Shared:
+    """A store of this process, and how many use it."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.lock = threading.Lock()
+        self.core: Store | None = None
+
+
+_SHARED: Final[dict[tuple[str, str], _Shared]] = {}
+_GUARD: Final = threading.Lock()
+
+
+class Place:
+    """A store for an adapter; nothing is opened before it is asked for."""
+
+    def __init__(self, where: Where, *, ns: str | None = None) -> None:
+        self._store: Holdfast | None = None
+        self._shared: _Shared | None = None
+        self._given = isinstance(where, Holdfast | sync.Holdfast)
+        self._closed = False
+        self._key = ("", "")
+        if isinstance(where, Holdfast | sync.Holdfast):
+            self.ns = where.ns if ns is None else ns
+            self._store = where if isinstance(where, Holdfast) and ns is None else Holdfast(where.core, self.ns)
+            return
+        self.ns = ns
+        named = isinstance(where, str) and ("://" in where or where == _MEMORY)
+        self._key = ("", str(where)) if named else ("" if where is None else str(Path(where).absolute()), "")
+        with _GUARD:
+            alone = where == _MEMORY  # each in-memory store is another one
+            self._shared = _Shared() if alone else _SHARED.setdefault(self._key, _Shared())
+            self._shared.users += 1
+
+    def within(self) -> dict[str, Any]:
+        """The namespace as operations take it."""
+        return {} if self.ns is None else {"ns": self.ns}
+
+    async def store(self) -> Holdfast:
+        """The store; ClosedError once the adapter is closed."""
+        if self._closed:
+            raise ClosedError("the adapter is closed")
+        if self._store is None:
+            self._store = Holdfast(await asyncio.to_thread(self._open), self.ns)
+        return self._store
+
+    def _open(self) -> Store:
+        shared = self._shared
+        assert shared is not None
+        with shared.lock:
+            if shared.core is None:
+                home, url = self._key
+                shared.core = open_store(home or None, url or None)
+            return shared.core
+
+    def close(self) -> None:
+        """Let go of the store; may be called twice. One that was given stays open."""
+        if self._closed:
+            return
+        self._closed = True
+        shared, self._shared = self._shared, None
+        if shared is None:
+            return
+        with _GUARD:
+            shared.users -= 1
+            last = shared.users == 0
+            if last and _SHARED.get(self._key) is shared:
+                del _SHARED[self._key]
+        if last:
+            with shared.lock:
+                if shared.core is not None:
+                    shared.core.close()
+
+
+async def settled(work: Awaitable[T]) -> T:
+    """Wait for a write even if the caller is cancelled meanwhile: who is told of the cancellation may look."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            task.add_done_callback(_heard)
+            await asyncio.wait({task})
+        raise
+
+
+def _heard(task: "asyncio.Future[Any]") -> None:
+    """Nobody is left to be told of a failure."""
+    if not task.cancelled():
+        task.exception()

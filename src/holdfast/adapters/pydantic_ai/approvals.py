@@ -1,0 +1,113 @@
+"""A run of Pydantic AI that deferred tool calls, kept as an escalation: answered in the inbox, resumed from there."""
+
+import json
+from typing import Any, Final, Literal
+
+from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+from holdfast.adapters.pauses import BUDGET, LEASE_S, Pauses, Resumed, Terms, ToolCall, Verdict, verdicts
+from holdfast.adapters.places import Place, Where
+from holdfast.adapters.pydantic_ai.history import HoldfastHistory
+from holdfast.errors import InvalidInputError
+from holdfast.model.guards import Escalation
+
+FRAMEWORK: Final = "pydantic-ai"
+
+
+class HoldfastApprovals:
+    """The runs of one agent that wait for a person."""
+
+    def __init__(self, where: Where = None, *, agent_id: str, ns: str | None = None) -> None:
+        self._place = Place(where, ns=ns)
+        self._pauses = Pauses(self._place, FRAMEWORK, agent_id)
+
+    async def pause(
+        self,
+        result: Any,
+        *,
+        reason: str = "tools need approval",
+        impact: str = "HIGH_IMPACT",
+        deadline_s: float | None = None,
+        on_deadline: str = "reject",
+        budget: int = BUDGET,
+        dfid: str | None = None,
+    ) -> Escalation:
+        """Keep a run whose output is a DeferredToolRequests, and ask a person about its calls."""
+        waiting = result.output
+        if not isinstance(waiting, DeferredToolRequests):
+            raise InvalidInputError("the run waits for nobody: its output is no DeferredToolRequests")
+        if waiting.calls:
+            raise InvalidInputError("calls that are carried out elsewhere are not for a person to approve")
+        calls = [ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in waiting.approvals]
+        state = result.all_messages_json().decode()
+        return await self._pauses.ask(state, calls, Terms(reason, impact, deadline_s, on_deadline, budget), dfid)
+
+    async def answers(self, id: int, *, timeout_s: float | None = None) -> tuple[list[Any], DeferredToolResults]:
+        """Wait for the answer: the messages of the run and its deferred results, as `agent.run` takes them.
+
+        It may be asked for again and again; `resume` sees to it that the run goes on once.
+        """
+        asked, state = await self._pauses.answered(id, timeout_s=timeout_s)
+        return _restored(asked, state)
+
+    async def resume(
+        self,
+        agent: Any,
+        id: int,
+        *,
+        history: HoldfastHistory | None = None,
+        timeout_s: float | None = None,
+        lease_s: float = LEASE_S,
+        on_error: Literal["replay", "retry"] = "replay",
+        **options: Any,
+    ) -> Resumed:
+        """Wait for the answer and go on with the run, once however many ask; `options` are those of `agent.run`.
+
+        New messages are added to `history`. A run that defers other calls is paused again. One that raises is not run a
+        second time, since tools may have run: that is `on_error="retry"`, or the operator's to say.
+        """
+        asked, state = await self._pauses.answered(id, timeout_s=timeout_s)
+
+        async def run() -> Resumed:
+            messages, results = _restored(asked, state)
+            result = await agent.run(message_history=messages, deferred_tool_results=results, **options)
+            if history is not None:
+                await history.append(result.new_messages())
+            if not isinstance(result.output, DeferredToolRequests):
+                return Resumed(_plain(result.output), None, result)
+            again = await self.pause(result, reason=asked.reason, dfid=asked.dfid if asked.approved else None)
+            return Resumed(None, again.id, result)
+
+        return await self._pauses.once(asked, run, lease_s=lease_s, on_error=on_error)
+
+    def close(self) -> None:
+        """Let go of the store; may be called twice. One that was given stays open."""
+        self._place.close()
+
+
+def _restored(asked: Escalation, state: str) -> tuple[list[Any], DeferredToolResults]:
+    said = {id: _answer(verdict) for id, verdict in verdicts(asked).items()}
+    return list(ModelMessagesTypeAdapter.validate_json(state)), DeferredToolResults(approvals=said)
+
+
+def _answer(verdict: Verdict) -> Any:
+    if not verdict.approved:
+        return ToolDenied(verdict.message) if verdict.message else ToolDenied()
+    if verdict.arguments is not None and not isinstance(verdict.arguments, dict):
+        raise InvalidInputError("the arguments of a call are an object")
+    return ToolApproved(override_args=verdict.arguments)
+
+
+def _arguments(part: Any) -> Any:
+    """The arguments as a person can read them, or the text that they are."""
+    try:
+        return part.args if isinstance(part.args, dict) else json.loads(part.args or "{}", parse_constant=str)
+    except ValueError:
+        return part.args
+
+
+def _plain(output: Any) -> Any:
+    """The output of a run as JSON can keep it."""
+    dump = getattr(output, "model_dump", None)
+    return dump(mode="json") if callable(dump) else json.loads(json.dumps(output, default=str))

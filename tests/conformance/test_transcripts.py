@@ -1,0 +1,182 @@
+"""Transcripts: nothing is lost, numbered twice or torn apart, whoever writes; on every backend."""
+
+import pytest
+
+from holdfast import Tx, errors, sync
+from holdfast.memory import transcripts
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
+from tests.conformance.racing import together
+
+ODD = [{"text": "ä \0 \U0001f600 'quoted\""}, {"lone": "\ud800"}, [1, 2.5, None, True], "text", 2**70, {}]
+
+
+def values(store: sync.Holdfast, name: str, **options: int | str) -> list[object]:
+    return [item.value for item in store.transcripts.read(name, **options)]  # type: ignore[arg-type]
+
+
+class Transcripts(OnStore):
+    def test_items_are_read_as_they_were_given_and_in_their_order(self, store: sync.Holdfast) -> None:
+        store.transcripts.append("chat", ODD[:2])
+        store.transcripts.append("chat", ODD[2:])
+        assert values(store, "chat") == ODD
+        assert values(store, "chat", last=2) == ODD[-2:]
+        assert values(store, "chat", last=0) == values(store, "another") == []
+        assert values(store, "chat", before=3) == ODD[:2]
+
+    def test_what_is_no_json_is_refused_and_nothing_of_it_is_written(self, store: sync.Holdfast) -> None:
+        loop: list[object] = []
+        loop.append(loop)
+        for wrong in ({1, 2}, float("nan"), b"bytes", loop):
+            with pytest.raises(errors.InvalidInputError):
+                store.transcripts.append("chat", [{"fine": 1}, wrong])
+        for name in ("", "a\nb", "x" * 1001):
+            with pytest.raises(errors.InvalidInputError):
+                store.transcripts.append(name, [1])
+        with pytest.raises(errors.NotFoundError):
+            store.transcripts.get("chat")
+
+    def test_the_last_item_goes_first_and_its_number_never_comes_again(self, store: sync.Holdfast) -> None:
+        assert store.transcripts.pop("chat") is None
+        store.transcripts.append("chat", ["a", "b"])
+        popped = store.transcripts.pop("chat")
+        assert popped is not None
+        assert (popped.seq, popped.value) == (2, "b")
+        store.transcripts.append("chat", ["c"])
+        assert [(item.seq, item.value) for item in store.transcripts.read("chat")] == [(1, "a"), (3, "c")]
+        assert store.transcripts.clear("chat") == 2
+        store.transcripts.append("chat", ["d"])
+        assert [item.seq for item in store.transcripts.read("chat")] == [4]
+
+    def test_a_keyed_item_stands_for_the_last_that_was_put(self, store: sync.Holdfast) -> None:
+        store.transcripts.put("runs", "one", {"v": 1}, tag="flow")
+        store.transcripts.put("runs", "two", {"v": 2}, tag="other")
+        store.transcripts.put("runs", "one", {"v": 3}, tag="flow")
+        assert values(store, "runs") == [{"v": 2}, {"v": 3}]
+        assert values(store, "runs", tag="flow", last=1) == [{"v": 3}]
+        found = store.transcripts.find("runs", "one")
+        assert found is not None
+        assert (found.value, found.key, found.tag) == ({"v": 3}, "one", "flow")
+        assert store.transcripts.drop("runs", "one")
+        assert not store.transcripts.drop("runs", "one")
+        assert store.transcripts.find("runs", "one") is None
+
+    def test_a_writer_that_saw_another_revision_is_refused(self, store: sync.Holdfast) -> None:
+        rev = store.transcripts.append("chat", ["a"], state={"n": 1}, expected=0)
+        with pytest.raises(errors.ConflictError):
+            store.transcripts.append("chat", ["late"], expected=0)
+        assert store.transcripts.append("chat", ["b"], expected=rev) == rev + 1
+        for stale in (rev, rev + 5):
+            with pytest.raises(errors.ConflictError):
+                store.transcripts.write("chat", {"n": 2}, expected=stale)
+        kept = store.transcripts.get("chat")
+        assert (kept.state, kept.rev, values(store, "chat")) == ({"n": 1}, rev + 1, ["a", "b"])
+        with pytest.raises(errors.ConflictError):
+            store.transcripts.write("not there", {}, expected=3)
+        with pytest.raises(errors.InvalidInputError):
+            store.transcripts.write("chat", {}, expected=-1)
+
+    def test_the_document_stays_until_it_is_replaced(self, store: sync.Holdfast) -> None:
+        store.transcripts.write("chat", {"who": "Ada"})
+        store.transcripts.append("chat", ["a"])
+        store.transcripts.clear("chat")
+        assert store.transcripts.get("chat").state == {"who": "Ada"}
+        store.transcripts.write("chat", None)
+        assert store.transcripts.get("chat").state == {}
+
+    def test_keys_of_the_document_are_changed_and_the_others_stay(self, store: sync.Holdfast) -> None:
+        assert store.transcripts.merge("chat", {"a": 1, "b": 1}) == {"a": 1, "b": 1}
+        rev = store.transcripts.append("chat", ["x"], changes={"b": 2})
+        assert store.transcripts.merge("chat", {"c": None}, expected=rev) == {"a": 1, "b": 2, "c": None}
+        with pytest.raises(errors.ConflictError):
+            store.transcripts.merge("chat", {"a": 9}, expected=rev)
+        store.transcripts.write("chat", [1])
+        with pytest.raises(errors.InvalidInputError):
+            store.transcripts.merge("chat", {"a": 9})
+        assert store.transcripts.get("chat").state == [1]
+
+    def test_what_was_deleted_begins_anew(self, store: sync.Holdfast) -> None:
+        store.transcripts.append("chat", ["a"], state=[1])
+        assert store.transcripts.delete("chat")
+        assert not store.transcripts.delete("chat")
+        assert values(store, "chat") == []
+        assert store.transcripts.append("chat", ["b"]) == 1
+        assert store.transcripts.get("chat").state == {}
+
+    def test_names_are_listed_by_prefix_a_page_at_a_time(self, store: sync.Holdfast) -> None:
+        for name in ("a/1", "a/2", "a/Z", "a/é", "aa", "b/1"):
+            store.transcripts.write(name, {})
+        first = store.transcripts.list(prefix="a/", limit=3)
+        rest = store.transcripts.list(prefix="a/", after=first.next or "", limit=3)
+        assert [one.name for one in (*first.transcripts, *rest.transcripts)] == ["a/1", "a/2", "a/Z", "a/é"]
+        assert rest.next is None
+        with pytest.raises(errors.InvalidInputError):
+            store.transcripts.list(limit=0)
+
+    def test_a_failing_neighbour_takes_no_item_along(self, store: sync.Holdfast) -> None:
+        def fails(tx: Tx) -> None:
+            transcripts.append(tx, "chat", ["lost"])
+            raise errors.ConflictError("no")
+
+        with pytest.raises(errors.ConflictError):
+            store.write(fails)
+        store.transcripts.append("chat", ["kept"])
+        assert values(store, "chat") == ["kept"]
+
+
+class Races(OnStore):
+    def test_racing_writers_lose_nothing_and_each_append_stays_together(self, live: sync.Holdfast) -> None:
+        def work(number: int) -> bool:
+            for turn in range(5):
+                live.transcripts.append("chat", [[number, turn, part] for part in range(3)])
+            return True
+
+        together(8, work)
+        found = live.transcripts.read("chat")
+        assert [item.seq for item in found] == list(range(1, 8 * 5 * 3 + 1))
+        triples = [[item.value for item in found[at : at + 3]] for at in range(0, len(found), 3)]
+        assert all(one[:2] == three[:2] and three[2] == 2 for one, _, three in triples)
+        for number in range(8):
+            assert [one[1] for one, *_ in triples if one[0] == number] == list(range(5)), "each writer's own order"
+
+    def test_of_racing_takers_each_gets_another_item(self, live: sync.Holdfast) -> None:
+        live.transcripts.append("chat", list(range(6)))
+
+        def work(number: int) -> object:
+            popped = live.transcripts.pop("chat")
+            return None if popped is None else popped.value
+
+        wanted: dict[object, int] = {**dict.fromkeys(range(6), 1), None: 2}
+        assert together(8, work) == wanted
+
+    def test_of_racing_writers_with_one_revision_one_is_taken(self, live: sync.Holdfast) -> None:
+        rev = live.transcripts.append("chat", ["a"])
+
+        def work(number: int) -> str:
+            try:
+                live.transcripts.append("chat", [number], expected=rev)
+            except errors.ConflictError:
+                return "refused"
+            return "taken"
+
+        assert together(8, work) == {"taken": 1, "refused": 7}
+        assert len(values(live, "chat")) == 2
+
+    def test_racing_changes_of_keys_are_all_kept(self, live: sync.Holdfast) -> None:
+        together(8, lambda number: len(live.transcripts.merge("shared", {f"k{number}": number})))
+        assert live.transcripts.get("shared").state == {f"k{number}": number for number in range(8)}
+
+    def test_of_racing_first_writers_all_are_kept(self, live: sync.Holdfast) -> None:
+        together(8, lambda number: live.transcripts.append("new", [number]))
+        assert sorted(values(live, "new")) == list(range(8))  # type: ignore[type-var]
+
+
+class TestSqlite(OnSqlite, Transcripts, Races):
+    pass
+
+
+class TestMemory(InMemory, Transcripts, Races):
+    pass
+
+
+class TestPostgres(OnPostgres, Transcripts, Races):
+    pass

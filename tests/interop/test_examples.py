@@ -1,0 +1,39 @@
+"""Every example runs, without a network and without a model, and without a warning."""
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted(ROOT.glob("examples/*.py"))
+
+
+def needs(example: Path) -> set[str]:
+    """The packages that an example imports."""
+    tree = ast.parse(example.read_text(encoding="utf-8"))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in names} | (
+        {"opentelemetry.sdk"} if "opentelemetry" in str(names) else set()
+    )
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_runs(example: Path, tmp_path: Path) -> None:
+    missing = [name for name in sorted(needs(example)) if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    done = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:holdfast", str(example), str(tmp_path / "store")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
