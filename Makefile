@@ -23,14 +23,15 @@ define install
 endef
 
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
-	$(call install,.)
+	$(call install,.[server])
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(call install,.[dev])
 
-run: $(VENV)/.run           ## set up, and tell the story of a store in a scratch home
+run: $(VENV)/.run           ## set up, serve a store in a scratch home, and play its story; without a terminal it ends then
 	@rm -rf .holdfast-run
-	@$(BIN)/holdfast demo --keep .holdfast-run
+	@if [ -t 1 ]; then $(BIN)/holdfast --home .holdfast-run up --demo; \
+	 else $(BIN)/holdfast --home .holdfast-run up --demo --once --port 0; fi
 
 test: $(VENV)/.dev          ## every test, on every backend
 	@$(PYTEST)

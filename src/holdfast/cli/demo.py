@@ -37,8 +37,8 @@ def demo(
 ) -> Played:
     """Tell in a few seconds what a store does: decide, ask, survive kill -9, sign, remember, find a forgery, prove."""
     home = Path(tempfile.mkdtemp(prefix="holdfast-demo-")) if keep is None else keep
-    with _quiet():
-        return play(home, None if call.as_json else _Teller(), program=_program())
+    with quiet():
+        return play(home, None if call.as_json else Teller(), program=_program())
 
 
 def _program() -> str:
@@ -48,7 +48,7 @@ def _program() -> str:
     return sys.argv[0] if Path(sys.argv[0]).name == "holdfast" else f"{sys.executable} -m holdfast.cli"
 
 
-class _Teller:
+class Teller:
     """Tells what happens as it happens, act by act."""
 
     def __init__(self) -> None:
@@ -56,6 +56,7 @@ class _Teller:
         self._last = ""
 
     def __call__(self, told: Told) -> None:
+        """Tell one thing."""
         line = Text()
         if told.act != self._last:
             number = list(self._acts).index(told.act) + 1
@@ -66,7 +67,7 @@ class _Teller:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """The story tells of its lockdown itself."""
     logger, handler = logging.getLogger("holdfast"), logging.NullHandler()
     logger.addHandler(handler)

@@ -1,19 +1,27 @@
 """`holdfast up`: the server on this store."""
 
 import asyncio
+import signal
+import tempfile
+import threading
 import webbrowser
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import holdfast
+from holdfast import sync
 from holdfast.cli import render
 from holdfast.cli.call import Call, command
+from holdfast.cli.demo import Teller, quiet
+from holdfast.demo import live
 from holdfast.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from holdfast.server.serve import Listening
+    from holdfast.server.state import State
 
 app = typer.Typer()
 
@@ -36,6 +44,11 @@ def up(
     rate: Annotated[float, typer.Option("--rate", min=0, help="Requests a second for each caller; 0: any.")] = 1000.0,
     console: Annotated[bool, typer.Option("--console/--no-console", help="Show the console.")] = True,
     open_: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Play a story on it; without --home on a store of its own.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --demo: end when the story is told.")] = False,
+    pace: Annotated[float, typer.Option("--pace", min=0, help="With --demo: seconds between its acts.")] = 2.0,
 ) -> None:
     """Serve API and console on this store until it is stopped; prints the address and a link that opens it once."""
     try:
@@ -51,9 +64,30 @@ def up(
     async def run() -> None:
         place = serve.Place(host, port, tls_cert, tls_key, frozenset(map(str.lower, name or ())), proxy)
         settings = Settings(public_log=public_log, rate_s=rate, burst=2 * rate)
-        async with holdfast.open(call.home, call.url) as store:
+        async with holdfast.open(_home(call, demo), call.url) as store:
             render.greet(await store.status())
-            await serve.serve(store, place, settings, ready=ready, parts=serve.parts(console=console))
+            beside = [partial(_played, once=once, pace_s=pace)] if demo else []
+            parts = serve.parts(console=console)
+            await serve.serve(store, place, settings, ready=ready, parts=parts, beside=beside)
 
     asyncio.run(run())
     raise typer.Exit
+
+
+def _home(call: Call, demo: bool) -> str | None:
+    """Where the store lies; a demonstration does not touch one that was not named."""
+    if demo and call.home is None and call.url is None:
+        return tempfile.mkdtemp(prefix="holdfast-demo-")
+    return call.home
+
+
+async def _played(state: "State", *, once: bool, pace_s: float) -> None:
+    """Tell the story beside the server."""
+    stopping, store = threading.Event(), sync.Holdfast(state.store.core)
+    try:
+        with quiet():
+            await asyncio.to_thread(partial(live, store, Teller(), stopping, pause_s=pace_s))
+        if once:
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        stopping.set()

@@ -14,7 +14,8 @@ Rules:
 """
 
 from holdfast.demo.acts import ACTS
+from holdfast.demo.live import live
 from holdfast.demo.play import play
 from holdfast.demo.scene import Played, Scene, Tell, Told
 
-__all__ = ["ACTS", "Played", "Scene", "Tell", "Told", "play"]
+__all__ = ["ACTS", "Played", "Scene", "Tell", "Told", "live", "play"]
