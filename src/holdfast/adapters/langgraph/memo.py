@@ -29,11 +29,13 @@ class Known:
     Elements are models all of them, or none is: then what is looked at is the same for all, and C does the looking.
     """
 
-    def __init__(self, elements: Sequence[Any], digests: Sequence[bytes], before: "Known | None" = None) -> None:
+    def __init__(
+        self, elements: Sequence[Any], digests: Sequence[bytes], before: "Known | None" = None, same: int = 0
+    ) -> None:
         self.models = bool(elements) and isinstance(elements[0], BaseModel)
-        start = 0 if before is None or before.models != self.models else before.unchanged(elements, digests)
-        self.copies: list[Any] = before.copies[:start] if before is not None and start else []
-        self.extras: list[Any] = before.extras[:start] if before is not None and start else []
+        start = same if before is not None and before.models is self.models else 0
+        self.copies: list[Any] = before.copies[:start] if before is not None else []
+        self.extras: list[Any] = before.extras[:start] if before is not None else []
         for element in elements[start:]:
             try:
                 if isinstance(element, BaseModel) is not self.models:
@@ -46,22 +48,22 @@ class Known:
             self.extras.append(extra)
         self.elements = list(elements[: len(self.copies)])
         self.digests = tuple(digests[: len(self.copies)])
+        self._bare: bool = not any(self.extras[start:]) and (before is None or not start or before._bare)
         self._places: dict[int, int] | None = None
 
-    def unchanged(self, elements: Sequence[Any], digests: Sequence[bytes] | None = None) -> int:
+    def unchanged(self, elements: Sequence[Any]) -> int:
         """How many elements from the first on are the same objects and as they were."""
-        same = list(map(is_, self.elements, elements))
-        count = same.index(False) if False in same else len(same)
-        if digests is not None:
-            theirs = tuple(digests[:count])
-            return count if theirs == self.digests[:count] else 0
+        count = min(len(self.elements), len(elements))
+        if not all(map(is_, self.elements, elements)):
+            count = list(map(is_, self.elements, elements)).index(False)
         first = elements[:count]
         states = list(map(_FIELDS, first)) if self.models else first
-        if states != self.copies[:count]:
-            count = next(place for place, state in enumerate(states) if state != self.copies[place])
-        if self.models and (extras := list(map(_EXTRA, first[:count]))) != self.extras[:count]:
-            count = next(place for place, extra in enumerate(extras) if extra != self.extras[place])
-        return count
+        copies = self.copies if count == len(self.copies) else self.copies[:count]
+        if states != copies:
+            count = next(place for place, state in enumerate(states) if state != copies[place])
+        if not self.models or (self._bare and not any(map(_EXTRA, first))):
+            return count
+        return next((place for place in range(count) if _EXTRA(first[place]) != self.extras[place]), count)
 
     def digest(self, element: Any) -> bytes | None:
         """The hash of an element, wherever it stands, if it is as it was."""
@@ -83,19 +85,23 @@ class Line:
         self._lists: dict[str, tuple[Known, ...]] = {}
 
     def digests(self, channel: str, elements: Sequence[Any], encode: Callable[[Any], bytes]) -> tuple[bytes, ...]:
-        """The hash of each element; `encode` gives that of one that is new or was changed."""
+        """The hash of each element, remembered; `encode` gives that of one that is new or was changed."""
         for known in self._lists.get(channel, ()):
             if count := known.unchanged(elements):
                 rest = elements[count:]
                 if count == len(known.elements):  # it has grown at its end, and all there is new
-                    return known.digests + tuple(map(encode, rest))
-                return known.digests[:count] + tuple(known.digest(each) or encode(each) for each in rest)
-        return tuple(map(encode, elements))
+                    found = known.digests + tuple(map(encode, rest))
+                else:
+                    found = known.digests[:count] + tuple(known.digest(each) or encode(each) for each in rest)
+                self.keep(channel, Known(elements, found, known, count))
+                return found
+        found = tuple(map(encode, elements))
+        self.keep(channel, Known(elements, found))
+        return found
 
-    def keep(self, channel: str, elements: Sequence[Any], digests: Sequence[bytes]) -> None:
+    def keep(self, channel: str, known: Known) -> None:
         """Remember a list; the one before too, since a run may go on with that while another looks at this one."""
         before = self._lists.get(channel, ())
-        known = Known(elements, digests, before[0] if before else None)
         last = before[:1] if before and not _extends(known, before[0]) else before[1:]
         self._lists[channel] = (known, *last)
 

@@ -8,7 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
 from holdfast.adapters.langgraph.envelope import Envelopes
-from holdfast.adapters.langgraph.memo import Line
+from holdfast.adapters.langgraph.memo import Known, Line
 from holdfast.errors import FormatError
 from holdfast.model.threads import Checkpoint, Part, Run
 
@@ -75,9 +75,7 @@ def channel(envelopes: Envelopes, line: Line, name: str, value: Any) -> Part | R
         fresh[digest] = data
         return digest
 
-    digests = line.digests(name, value, encode)
-    line.keep(name, value, digests)
-    return Run(envelopes.tag, digests, fresh)
+    return Run(envelopes.tag, line.digests(name, value, encode), fresh)
 
 
 def decoded(envelopes: Envelopes, stored: Any) -> Any:
@@ -113,7 +111,7 @@ def shown(
 def _remember(line: Line, found: Checkpoint, values: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     for name, stored in found.channels.items():
         if isinstance(stored, Run):
-            line.keep(name, values[name], stored.digests)
+            line.keep(name, Known(values[name], stored.digests))
     line.newest = found.checkpoint_id, dict(state.get("channel_versions") or {})
 
 
