@@ -472,7 +472,9 @@ def test_tokens_have_buckets_of_their_own(tmp_path: Path) -> None:
 def test_numbers_are_for_operators_and_auditors(web: Web) -> None:
     problem(web.client().get("/metrics"), 401, "access.unauthenticated")
     problem(web.client(agent(web)).get("/metrics"), 403, "access.forbidden")
-    text = web.client(secret(web, role="auditor")).get("/metrics").text
+    client = web.client(secret(web, role="auditor"))
+    assert client.get("/v1/flows/list").status_code == 200
+    text = client.get("/metrics").text
     assert 'holdfast_http_requests_total{method="GET",route="/metrics",status="401"}' in text
     assert re.search(r"^holdfast_log_leaves [1-9]", text, re.M)
     assert "holdfast_locked 0" in text
