@@ -29,6 +29,8 @@ class Web:
     store: sync.Holdfast
     listening: Listening
     verify: Any = True
+    token: str = ""
+    """Of an operator, where a test has made one."""
     _clients: list[httpx.Client] = field(default_factory=list)
 
     @property

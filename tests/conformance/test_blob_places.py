@@ -17,7 +17,7 @@ from holdfast import errors
 from holdfast.db import MEMORY, Row, open_database, sql
 from holdfast.db.sqlite.files import connect
 from holdfast.faces import AsyncFace, SyncFace
-from holdfast.model.blobs import Swept
+from holdfast.model.blobs import BlobsSwept
 from holdfast.model.verdicts import Verdict
 from holdfast.storage.blobs import Blobs, Place, Shelf, open_place, rows
 from tests.conformance.blobstores import PostgresFiles, Rows, SqliteFiles, SqliteIpfs, SqliteS3, Stores
@@ -98,9 +98,9 @@ class PlaceSuite(Stores):
         name, _ = self.database.read(lambda tx: rows.name(tx, place.kind, "0" * 64)).result()
         place.keep(place.take(LARGE), name)
         self.blobs.put("kept", OTHER)
-        assert self.blobs.sweep() == Swept(0, 0), "it is young: somebody may be about to write its row"
-        assert self.blobs.sweep(older_than_s=0) == Swept(1, 0)
-        assert self.blobs.sweep(older_than_s=0) == Swept(0, 0)
+        assert self.blobs.sweep() == BlobsSwept(0, 0), "it is young: somebody may be about to write its row"
+        assert self.blobs.sweep(older_than_s=0) == BlobsSwept(1, 0)
+        assert self.blobs.sweep(older_than_s=0) == BlobsSwept(0, 0)
         self.sound()
 
     def test_a_sweep_leaves_alone_what_another_database_has_at_the_same_place(self) -> None:
@@ -108,19 +108,19 @@ class PlaceSuite(Stores):
             others = Blobs(SyncFace(database), Shelf(*self.shelf.places.values()))
             others.put("theirs", LARGE)
             self.blobs.put("ours", OTHER)
-            assert self.blobs.sweep(older_than_s=0) == others.sweep(older_than_s=0) == Swept(0, 0)
+            assert self.blobs.sweep(older_than_s=0) == others.sweep(older_than_s=0) == BlobsSwept(0, 0)
             assert (self.blobs.get("ours"), others.get("theirs")) == (OTHER, LARGE)
 
     def test_a_crash_between_row_and_removal_leaves_garbage_that_a_sweep_removes(self) -> None:
         self.blobs.put("k", LARGE)
         self.blobs.put("kept", OTHER)
         self.database.write(lambda tx: rows.delete(tx, "k")).result()
-        assert self.blobs.sweep(older_than_s=0) == Swept(1, 0)
+        assert self.blobs.sweep(older_than_s=0) == BlobsSwept(1, 0)
         self.sound()
         self.database.write(lambda tx: rows.claim(tx, "files", NAME, "00")).result()
-        assert self.blobs.sweep() == Swept(0, 0)
+        assert self.blobs.sweep() == BlobsSwept(0, 0)
         swept = self.blobs.sweep(older_than_s=0)
-        assert swept == Swept(int("files" in self.shelf.places), 0)
+        assert swept == BlobsSwept(int("files" in self.shelf.places), 0)
 
     def test_a_write_that_meets_a_sweep_ends_well(self) -> None:
         meddler = self.meddle()
@@ -170,9 +170,9 @@ class PlaceSuite(Stores):
             self.blobs.put("k", OTHER)
             self.blobs.put("l", LARGE)
             assert self.blobs.delete("l")
-            assert self.blobs.sweep(older_than_s=0) == Swept(0, 0)
+            assert self.blobs.sweep(older_than_s=0) == BlobsSwept(0, 0)
         assert self.blobs.get("k") == OTHER
-        assert self.blobs.sweep(older_than_s=0) == Swept(2, 0)
+        assert self.blobs.sweep(older_than_s=0) == BlobsSwept(2, 0)
         self.sound()
 
     @pytest.mark.parametrize("age", [-1, float("inf"), float("nan"), 1e12, "1", None])
@@ -183,7 +183,7 @@ class PlaceSuite(Stores):
     def test_a_sweep_takes_nothing_that_a_key_has(self) -> None:
         for number in range(5):
             self.blobs.put(f"k{number}", LARGE + bytes([number]))
-        assert self.blobs.sweep(older_than_s=0) == Swept(0, 0)
+        assert self.blobs.sweep(older_than_s=0) == BlobsSwept(0, 0)
         self.sound()
         with pytest.raises(errors.InvalidInputError):
             self.blobs.sweep(older_than_s=-1)
@@ -259,8 +259,8 @@ class TestIpfs(SqliteIpfs):
                 self.blobs.put("k", LARGE)
         assert self.blobs.get("k") is None
         assert len(self.objects()) == 1
-        assert self.blobs.sweep() == Swept(0, 0)
-        assert self.blobs.sweep(older_than_s=0) == Swept(1, 0)
+        assert self.blobs.sweep() == BlobsSwept(0, 0)
+        assert self.blobs.sweep(older_than_s=0) == BlobsSwept(1, 0)
         assert self.objects() == []
 
     def test_equal_bytes_have_one_address_that_says_where_they_are(self) -> None:
@@ -385,7 +385,7 @@ class TestFolder(SqliteFiles):
                     self.blobs.put("k", OTHER)
             assert self.temporaries() == []
         assert self.blobs.get("k") == LARGE
-        assert self.blobs.sweep(older_than_s=0) == Swept(0, 0)
+        assert self.blobs.sweep(older_than_s=0) == BlobsSwept(0, 0)
 
     def test_a_read_only_folder_is_a_typed_error_and_small_blobs_go_on(self) -> None:
         self.blobs.put("k", LARGE)
@@ -423,9 +423,9 @@ class TestFolder(SqliteFiles):
         self.blobs.put("k", LARGE)
         left = self.root / ".tmp" / ".holdfast-blob-left"
         left.write_bytes(LARGE)
-        assert self.blobs.sweep() == Swept(0, 0)
+        assert self.blobs.sweep() == BlobsSwept(0, 0)
         os.utime(left, (1, 1))
-        assert self.blobs.sweep() == Swept(0, 1)
+        assert self.blobs.sweep() == BlobsSwept(0, 1)
         assert self.temporaries() == []
 
     def test_strangers_in_the_folder_are_left_alone(self) -> None:
@@ -433,7 +433,7 @@ class TestFolder(SqliteFiles):
         stranger = self.path("k").with_name("README")
         stranger.write_text("mine")
         (self.root / "notes").mkdir()
-        assert self.blobs.sweep(older_than_s=0) == Swept(0, 0)
+        assert self.blobs.sweep(older_than_s=0) == BlobsSwept(0, 0)
         assert stranger.exists()
 
 
@@ -460,4 +460,4 @@ class TestInMemory(Rows):
         self.blobs.put("k", LARGE)
         self.blobs.open_write("l", [LARGE] * 40)
         assert (self.blobs.get("k"), self.blobs.get("l")) == (LARGE, LARGE * 40)
-        assert self.blobs.sweep(older_than_s=0) == Swept(0, 0)
+        assert self.blobs.sweep(older_than_s=0) == BlobsSwept(0, 0)

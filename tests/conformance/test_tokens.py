@@ -75,7 +75,7 @@ class Tokens(OnStore):
     def test_a_session_token_of_an_agent_is_known_wherever_it_lives(self, store: sync.Holdfast) -> None:
         token = store.agents.register("far", version="1.0.0", ns="other").token
         assert store.tokens.agent("far", token).ns == "other"
-        for agent, secret in (("trader", token), ("nobody", token), ("far", ""), ("far", token[:-1])):
+        for agent, secret in (("trader", token), ("nobody", token), ("far", ""), ("far", token[:-1]), ("a\0", "b")):
             with pytest.raises(errors.UnauthenticatedError):
                 store.tokens.agent(agent, secret)
         store.agents.set_status("far", "RETIRED", ns="other")

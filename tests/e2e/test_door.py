@@ -352,6 +352,26 @@ def test_headers_that_two_servers_could_read_differently_reach_no_route(web: Web
     assert b"set-cookie" not in answer.lower()
 
 
+ASKED = sorted(f"{each.noun}/{each.verb}" for each in entries().values() if each.asked)
+
+
+@pytest.mark.parametrize(
+    "evil", ["' OR 1=1 --", "'; DROP TABLE agent_registry; --", "%_\\", "x\0y", "${jndi:x}{{7*7}}"]
+)
+def test_what_a_filter_is_given_is_a_value_and_never_a_statement(web: Web, evil: str) -> None:
+    client = web.client(secret(web))
+    before = web.store.agents.list(limit=1000)
+    for path in ASKED:
+        noun, verb = path.split("/")
+        texts = [each for each in entries()[noun, verb].parameters if '"string"' in json.dumps(each.schema({}))]
+        given = {each.name: evil for each in texts if each.offered}
+        answer = client.get(f"/v1/{path}", params=given)
+        assert answer.status_code in {200, 403, 404, 422}, f"{path} {answer.text}"
+        if "agent_registry" in evil and answer.status_code == 200:
+            assert "trader" not in answer.text, path
+    assert web.store.agents.list(limit=1000) == before
+
+
 def test_nothing_that_is_sent_comes_back_as_a_header(web: Web) -> None:
     evil = "x\r\nSet-Cookie: a=b"
     client = web.client()
@@ -452,7 +472,9 @@ def test_tokens_have_buckets_of_their_own(tmp_path: Path) -> None:
 def test_numbers_are_for_operators_and_auditors(web: Web) -> None:
     problem(web.client().get("/metrics"), 401, "access.unauthenticated")
     problem(web.client(agent(web)).get("/metrics"), 403, "access.forbidden")
-    text = web.client(secret(web, role="auditor")).get("/metrics").text
+    client = web.client(secret(web, role="auditor"))
+    assert client.get("/v1/flows/list").status_code == 200
+    text = client.get("/metrics").text
     assert 'holdfast_http_requests_total{method="GET",route="/metrics",status="401"}' in text
     assert re.search(r"^holdfast_log_leaves [1-9]", text, re.M)
     assert "holdfast_locked 0" in text

@@ -134,13 +134,13 @@ def test_metrics_are_what_prometheus_reads() -> None:
     metrics = Metrics()
     metrics.seen("GET", '/a"b\\c\n', 200, 0.002)
     metrics.seen("GET", '/a"b\\c\n', 200, 99.0)
-    lines = metrics.text([Gauge("up", "Up.", 1), Gauge("size", "Size.", 2.5, {"part": "wal"})]).splitlines()
+    lines = metrics.text([Gauge("up", "Up.", 12345678), Gauge("size", "Size.", 2.5, {"part": "wal"})]).splitlines()
     route = r'route="/a\"b\\c\n"'
     assert f'holdfast_http_requests_total{{method="GET",{route},status="200"}} 2' in lines
     assert f'holdfast_http_request_seconds_bucket{{method="GET",{route},le="0.0025"}} 1' in lines
     assert f'holdfast_http_request_seconds_bucket{{method="GET",{route},le="+Inf"}} 2' in lines
     assert f'holdfast_http_request_seconds_count{{method="GET",{route}}} 2' in lines
-    assert lines[-4:] == ["up 1", "# HELP size Size.", "# TYPE size gauge", 'size{part="wal"} 2.5']
+    assert lines[-4:] == ["up 12345678", "# HELP size Size.", "# TYPE size gauge", 'size{part="wal"} 2.5']
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, command, options
 from holdfast.cli.storage import STDIO, Source
 from holdfast.errors import NotFoundError, UnavailableError
-from holdfast.model.blobs import Blob, Swept
+from holdfast.model.blobs import Blob, BlobsSwept
 from holdfast.model.verdicts import Verdict
 
 app = typer.Typer(
@@ -118,10 +118,10 @@ def check(call: Call) -> dict[str, Any]:
 def sweep(
     call: Call,
     older_than_s: Annotated[float, typer.Option("--older-than-s", help="Leave alone what is younger.")] = 3600.0,
-) -> Swept:
+) -> BlobsSwept:
     """Remove what crashed writers left: bytes without a key, temporary files."""
     with storage.opened(call, "blobs") as blobs:
-        swept: Swept = blobs.sweep(older_than_s=older_than_s)
+        swept: BlobsSwept = blobs.sweep(older_than_s=older_than_s)
         return swept
 
 

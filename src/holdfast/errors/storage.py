@@ -2,7 +2,7 @@
 
 from holdfast.errors.evidence import FormatError
 from holdfast.errors.ground import CorruptError
-from holdfast.errors.root import ConflictError, HoldfastError, InvalidInputError
+from holdfast.errors.root import ConfigError, ConflictError, HoldfastError, InvalidInputError
 
 # --- storage -----------------------------------------------------------------------------------------------------
 
@@ -35,6 +35,12 @@ class EmbeddingMismatchError(ConflictError):
     """The vectors kept are of another model or length: open the store with that one, or have it re-embedded."""
 
     code = "vectors.embedding"
+
+
+class EmbedderMissingError(ConfigError):
+    """Open the vectors with an embedder to have texts compared, or give vectors."""
+
+    code, status = "vectors.embedder", 409
 
 
 class SessionEndedError(ConflictError):

@@ -268,9 +268,13 @@ class _Row(Shape):
 
     def schema(self, named: Named) -> Schema:
         """See Shape."""
-        count = len(self._items)
-        prefix = [each.schema(named) for each in self._items]
-        return {"type": "array", "prefixItems": prefix, "minItems": count, "maxItems": count}
+        kinds: list[Schema] = []
+        for each in self._items:
+            if (kind := each.schema(named)) not in kinds:
+                kinds.append(kind)
+        # Which stands where is left open: readers of schemas do not agree on `prefixItems`.
+        item = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        return {"type": "array", "items": item, "minItems": len(self._items), "maxItems": len(self._items)}
 
 
 class _Map(Shape):

@@ -31,7 +31,7 @@ class Blob(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Swept(Value):
+class BlobsSwept(Value):
     """What a sweep removed: objects that no key has, and temporary files."""
 
     objects: int

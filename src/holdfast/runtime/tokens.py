@@ -181,10 +181,10 @@ def authenticate(tx: Tx, secret: str, *, ns: str = EVERY) -> Token:
 
 def agent(tx: Tx, agent_id: str, secret: str, *, ns: str = EVERY) -> Agent:
     """The agent that a session token belongs to, wherever it lives; one that is RETIRED does not come in."""
-    found = tx.one(_HOME, agent_id=agent_id)
     try:
+        found = tx.one(_HOME, agent_id=agent_id)
         known = agents.authenticate(tx, agent_id, secret, ns=found[0] if found else rows.MAIN)
-    except AuthenticationError as error:
+    except (AuthenticationError, InvalidInputError) as error:
         raise Unauthenticated("agent and token do not belong together") from error
     if ns not in (EVERY, known.ns):
         raise Unauthenticated("agent and token do not belong together")

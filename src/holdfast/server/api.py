@@ -172,8 +172,9 @@ def loaded(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
         if parameter is None or not parameter.offered:
             raise InvalidInputError(f"{entry.noun} {entry.verb} takes no {name}", parameter=name)
         if parameter.shape.callback:
-            if value is True:
-                found[name] = True
+            if value is not True:
+                raise InvalidInputError(f"{name} is true, or left out", parameter=name)
+            found[name] = True
         elif parameter.many:
             found[name] = wire.shape(list[Any]).load(value, name)
             found[name] = [parameter.shape.load(each, f"{name}[{n}]") for n, each in enumerate(found[name])]
@@ -230,28 +231,30 @@ def _shown(request: Request, value: Any) -> Response:
 
 def paths() -> dict[str, Any]:
     """The addresses of all verbs, as OpenAPI describes them."""
-    return {_address(each): {"get" if each.asked else "post": _described(each)} for each in entries().values()}
+    return {_address(each): _methods(each) for each in entries().values()}
+
+
+def _methods(entry: Entry) -> dict[str, Any]:
+    posted = {"post": _described(entry, asked=False)}
+    return {"get": _described(entry, asked=True), **posted} if entry.asked else posted
 
 
 def _address(entry: Entry) -> str:
     return f"/v1/{entry.noun}/{entry.verb}"
 
 
-def _described(entry: Entry) -> dict[str, Any]:
+def _described(entry: Entry, *, asked: bool) -> dict[str, Any]:
     named: Named = {}
-    bytes_only = entry.answer is wire.shape(bytes) and not entry.streams
-    kind = LINES if entry.streams else "application/octet-stream" if bytes_only else "application/json"
-    answer = {} if entry.streams or bytes_only else entry.answer.schema(named)
     found: dict[str, Any] = {
-        "operationId": entry.name,
+        "operationId": entry.name if asked or not entry.asked else f"{entry.name}_post",
         "summary": entry.summary,
         "tags": [entry.noun],
         "responses": {
-            "200": {"description": "The answer.", "content": {kind: {"schema": answer}}},
+            "200": {"description": "The answer.", "content": _content(entry, named)},
             "default": {"description": "What went wrong.", "content": _PROBLEM},
         },
     }
-    if entry.asked:
+    if asked:
         found["parameters"] = [
             {"name": each.name, "in": "query", "required": each.required, "schema": each.schema(named)}
             for each in entry.parameters
@@ -260,6 +263,18 @@ def _described(entry: Entry) -> dict[str, Any]:
     else:
         taken = entry.schema(named, callbacks=True)
         found["requestBody"] = {"content": {"application/json": {"schema": taken}}, "required": bool(taken["required"])}
+    return found
+
+
+def _content(entry: Entry, named: Named) -> dict[str, Any]:
+    """In which forms a verb answers."""
+    found: dict[str, Any] = {}
+    if entry.streams or entry.callbacks:
+        found[LINES] = {"schema": {}}
+    if entry.answer in (wire.shape(bytes), wire.shape(bytes | None)):
+        found["application/octet-stream"] = {"schema": {}}
+    if not entry.streams and entry.answer is not wire.shape(bytes):
+        found["application/json"] = {"schema": entry.answer.schema(named)}
     return found
 
 

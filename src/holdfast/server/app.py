@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -19,7 +19,7 @@ from holdfast.server import docs, events, health, login, tiles
 from holdfast.server.guard import Bounded, Counted, Paced, Sealed
 from holdfast.server.identify import Identified
 from holdfast.server.pages import STATIC
-from holdfast.server.problems import Errors, answer
+from holdfast.server.problems import CONTENT_TYPE, Errors, answer
 from holdfast.server.settings import Settings
 from holdfast.server.state import State
 from holdfast.store import VERSION
@@ -27,6 +27,12 @@ from holdfast.store import VERSION
 _log = logging.getLogger("holdfast.server")
 
 ROUTERS: Final[Sequence[APIRouter]] = (health.router, login.router, docs.router, tiles.router, events.router)
+PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    "default": {
+        "description": "What went wrong.",
+        "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+}
 LAYERS: Final = (Counted, Sealed, Errors, Bounded, Paced, Identified)
 """Around the routes, from the outside in."""
 
@@ -54,7 +60,7 @@ def create_app(
     for layer in reversed(LAYERS):
         app.add_middleware(layer)
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, responses=PROBLEMS)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for part in parts:
         part(app)

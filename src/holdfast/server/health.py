@@ -17,15 +17,22 @@ from holdfast.server.state import State, caller_of, state_of
 
 router = APIRouter(tags=["health"])
 _PATIENCE_S: Final = 5.0
+_PUBLIC: Final[dict[str, Any]] = {"security": []}
+_TEXT: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
 
-@router.get("/healthz", summary="Whether the server lives.")
+@router.get("/healthz", summary="Whether the server lives.", openapi_extra=_PUBLIC)
 async def healthz() -> JSONResponse:
     """Answers as long as the process does."""
     return JSONResponse({"status": "ok"})
 
 
-@router.get("/readyz", summary="Whether the store answers.", responses={503: {"description": "It does not."}})
+@router.get(
+    "/readyz",
+    summary="Whether the store answers.",
+    responses={503: {"description": "It does not."}},
+    openapi_extra=_PUBLIC,
+)
 async def readyz(request: Request) -> JSONResponse:
     """503 if the database cannot be read. A store that is locked or degraded is ready: it is read, and says so."""
     state = state_of(request)
@@ -39,7 +46,7 @@ async def readyz(request: Request) -> JSONResponse:
     return JSONResponse({"status": status, "database": True, "locked": locked, "degraded": degraded})
 
 
-@router.get("/metrics", summary="Numbers for Prometheus.", response_class=Response)
+@router.get("/metrics", summary="Numbers for Prometheus.", response_class=Response, responses=_TEXT)
 async def numbers(request: Request) -> Response:
     """Requests and latencies by route, sizes, queues, what waits, and whether anything is locked or degraded."""
     state = state_of(request)

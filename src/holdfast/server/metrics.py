@@ -89,7 +89,7 @@ def _head(name: str, kind: str, help: str) -> Iterator[str]:
 
 def _line(name: str, value: float, labels: Mapping[str, str]) -> str:
     inner = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
-    return f"{name}{{{inner}}} {value:g}" if inner else f"{name} {value:g}"
+    return f"{name}{{{inner}}} {value}" if inner else f"{name} {value}"
 
 
 def _quoted(text: str) -> str:

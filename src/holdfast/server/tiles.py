@@ -1,6 +1,6 @@
 """The log for everybody who checks it: its signed head and its tiles, at the addresses of C2SP tlog-tiles."""
 
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -12,10 +12,12 @@ from holdfast.server.access import permit
 from holdfast.server.state import caller_of, state_of
 
 router = APIRouter(tags=["log"])
+_NOTE: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+_BYTES: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"application/octet-stream": {"schema": {}}}}}
 _FOREVER: Final = "public, max-age=31536000, immutable"
 
 
-@router.get("/checkpoint", summary="The newest signed head of the log.", response_class=Response)
+@router.get("/checkpoint", summary="The newest signed head of the log.", response_class=Response, responses=_NOTE)
 async def checkpoint(request: Request) -> Response:
     """A signed note (C2SP tlog-checkpoint)."""
     store = await _readable(request, "head")
@@ -23,7 +25,9 @@ async def checkpoint(request: Request) -> Response:
     return Response(head.encode(), media_type="text/plain; charset=utf-8")
 
 
-@router.get("/tile/{path:path}", summary="A tile of hashes, or a bundle of entries.", response_class=Response)
+@router.get(
+    "/tile/{path:path}", summary="A tile of hashes, or a bundle of entries.", response_class=Response, responses=_BYTES
+)
 async def tile(request: Request, path: str) -> Response:
     """Bytes as C2SP tlog-tiles lays them out; a full tile never changes."""
     store = await _readable(request, "tile")

@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.db import Read, Tx, Work, Write, ask, call
 from holdfast.errors import HoldfastError
-from holdfast.model.blobs import Swept, check_key
+from holdfast.model.blobs import BlobsSwept, check_key
 from holdfast.model.times import to_micros, to_text
 from holdfast.storage import values
 from holdfast.storage.blobs import rows
@@ -71,7 +71,7 @@ def finish(shelf: Shelf) -> Work[list[str]]:
     return stay
 
 
-def sweep(shelf: Shelf, *, older_than_s: float = HOUR_S) -> Work[Swept]:
+def sweep(shelf: Shelf, *, older_than_s: float = HOUR_S) -> Work[BlobsSwept]:
     """Remove bytes without a key and temporary files, as far as they are at least that old; what was removed."""
     values.number("older_than_s", older_than_s, least=0, most=_LONG_S)
     before, hour = yield from ask(Read(lambda tx: (_before(tx, older_than_s), _before(tx, HOUR_S))))
@@ -81,7 +81,7 @@ def sweep(shelf: Shelf, *, older_than_s: float = HOUR_S) -> Work[Swept]:
     for place in shelf.places.values():
         objects += yield from _sweep_strays(shelf, place, older_than_s)
         temporaries += yield from call(place.tidy, older_than_s)
-    return Swept(objects, temporaries)
+    return BlobsSwept(objects, temporaries)
 
 
 def _before(tx: Tx, seconds: float) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from holdfast.db import Call, Read, Row, Tx, Work, Write, ask, sql
-from holdfast.errors import ConfigError, EmbeddingMismatchError, InvalidInputError
+from holdfast.errors import EmbedderMissingError, EmbeddingMismatchError, InvalidInputError
 from holdfast.storage.vectors import given, rows
 from holdfast.storage.vectors.rows import Facts, Vector
 from holdfast.storage.vectors.shelf import Embedder
@@ -45,7 +45,7 @@ def asked(embedder: Embedder | None, content: str) -> Work[Any]:
 
 def _known(embedder: Embedder | None) -> Embedder:
     if embedder is None:
-        raise ConfigError("texts need an embedder: name one when the vectors are opened")
+        raise EmbedderMissingError("texts need an embedder: name one when the vectors are opened")
     return embedder
 
 

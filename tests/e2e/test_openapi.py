@@ -1,0 +1,50 @@
+"""The OpenAPI document against the server it describes: schemathesis sends what fits it and what does not."""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+import holdfast
+from holdfast.server import Settings, create_app, serve
+from tests.web import Web, running
+
+WALKS = int(os.environ.get("HOLDFAST_WALKS", "1"))
+LEFT_OUT: Final = (
+    "/v1/events",  # does not end
+    *("/v1/escalations/wait", "/v1/idempotency/once", "/v1/sagas/compensate"),  # wait for somebody
+    *("/v1/lockdown/lock", "/v1/lockdown/unlock"),  # nothing else would be answered afterwards
+    *("/v1/log/witness", "/v1/archive/push", "/v1/archive/restore"),  # ask other servers
+    *("/v1/memory/checkpoint_memory", "/v1/memory/restore_memory"),
+)
+
+
+def document() -> dict[str, Any]:
+    return create_app(holdfast.open(url=":memory:"), parts=serve.parts(console=False)).openapi()
+
+
+schema = schemathesis.openapi.from_dict(document()).exclude(path=list(LEFT_OUT))
+if WALKS == 1:  # what reads is asked in one way only, and not every bound is tried
+    schema = schema.exclude(operation_id_regex="_post$")
+    schema.config.phases.update(phases=["fuzzing"])
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    with running(tmp_path_factory.mktemp("openapi") / "home", Settings(rate_s=0, sweep_s=0)) as web:
+        web.token = web.store.tokens.create("schemathesis").secret
+        yield web
+
+
+@schema.parametrize()
+@settings(max_examples=2 * WALKS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+def test_every_answer_is_one_that_the_document_describes(web: Web, case: Any) -> None:
+    case.call_and_validate(
+        base_url=web.listening.address,
+        headers={"Authorization": f"Bearer {web.token}"},
+        excluded_checks=[positive_data_acceptance],  # which names and numbers make sense is the store's to say
+    )
