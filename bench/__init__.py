@@ -10,6 +10,7 @@ BENCHMARKS: dict[str, str] = {
     "durable": "bench.durable",
     "log": "bench.log",
     "memory": "bench.memory",
+    "sessions": "bench.sessions",
     "telemetry": "bench.telemetry",
     "vectors": "bench.vectors",
 }
