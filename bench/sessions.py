@@ -40,7 +40,7 @@ def run(options: Options) -> list[Result]:
     crowd = [_crowd(name, opened, options.crowd) for name, opened in sides.items() if name != ADK_PEER]
     results += run_race(Race(CROWD, crowd, (f"{PEER} @{options.crowd}",)), options)
     results += run_race(Race(READ, [_reading(*side) for side in sides.items()], references), options)
-    for turns in TURNS[1:]:
+    for turns in [each for each in TURNS[1:] if options.race in _room(each)]:
         sizes = {name: _bytes(opened, turns) for name, opened in sides.items()}
         results += [Result(_room(turns), name, 1, (turns * 1e6 / size,)) for name, size in sizes.items()]
     return results

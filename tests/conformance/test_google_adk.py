@@ -79,7 +79,7 @@ class GoogleAdk(OnStore):
                 return_exceptions=True,
             )
             assert sum(isinstance(each, exists.AlreadyExistsError) for each in made) == 5
-            [first] = [each for each in made if not isinstance(each, Exception)]
+            [first] = [each for each in made if not isinstance(each, BaseException)]
             got = await service.get_session(**ADA, session_id="s")
             assert got.state == first.state, "a session that was refused left nothing"
             named = await service.create_session(**ADA)

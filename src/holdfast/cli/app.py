@@ -51,6 +51,7 @@ from holdfast.cli import (
     status,
     sweep,
     telemetry,
+    transcripts,
     unlock,
     vectors,
     verify,
@@ -169,6 +170,7 @@ app.add_typer(archive.app, name="archive")
 app.add_typer(blobs.app, name="blobs")
 app.add_typer(vectors.app, name="vectors")
 app.add_typer(telemetry.app, name="telemetry")
+app.add_typer(transcripts.app, name="transcripts")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 app.add_typer(witness.app, name="witness")
