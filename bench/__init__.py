@@ -12,6 +12,7 @@ BENCHMARKS: dict[str, str] = {
     "http": "bench.http",
     "log": "bench.log",
     "memory": "bench.memory",
+    "sessions": "bench.sessions",
     "telemetry": "bench.telemetry",
     "vectors": "bench.vectors",
 }

@@ -2,11 +2,12 @@
 
 import pytest
 
-from holdfast import Tx, errors, sync
+from holdfast import Tx, errors, sql, sync
 from holdfast.memory import transcripts
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.racing import together
 
+_SPOIL = sql("UPDATE transcript_items SET body = :body WHERE seq = 1")
 ODD = [{"text": "ä \0 \U0001f600 'quoted\""}, {"lone": "\ud800"}, [1, 2.5, None, True], "text", 2**70, {}]
 
 
@@ -111,6 +112,13 @@ class Transcripts(OnStore):
         assert rest.next is None
         with pytest.raises(errors.InvalidInputError):
             store.transcripts.list(limit=0)
+
+    @pytest.mark.parametrize("text", ["{", "1,2", "", "]["])
+    def test_a_row_that_is_no_json_is_an_error_and_not_passed_over(self, store: sync.Holdfast, text: str) -> None:
+        store.transcripts.append("chat", ["a", "b"])
+        store.write(lambda tx: tx.execute(_SPOIL, body=text))
+        with pytest.raises(errors.FormatError):
+            store.transcripts.read("chat")
 
     def test_a_failing_neighbour_takes_no_item_along(self, store: sync.Holdfast) -> None:
         def fails(tx: Tx) -> None:

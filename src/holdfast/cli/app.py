@@ -57,6 +57,7 @@ from holdfast.cli import (
     telemetry,
     threads,
     tokens,
+    transcripts,
     unlock,
     up,
     vectors,
@@ -179,6 +180,7 @@ app.add_typer(threads.app, name="threads")
 app.add_typer(blobs.app, name="blobs")
 app.add_typer(vectors.app, name="vectors")
 app.add_typer(telemetry.app, name="telemetry")
+app.add_typer(transcripts.app, name="transcripts")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 app.add_typer(witness.app, name="witness")

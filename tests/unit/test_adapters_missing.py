@@ -1,0 +1,49 @@
+"""An adapter whose framework is not installed says what to install, and importing Holdfast needs none of them."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from holdfast import errors
+
+ADAPTERS = {
+    "openai_agents": ("agents", "openai"),
+    "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
+    "agent_framework": ("agent_framework", "agent-framework"),
+    "google_adk": ("google", "adk"),
+}
+
+
+def forget(monkeypatch: pytest.MonkeyPatch, framework: str) -> None:
+    """Let a framework be absent, and everything of ours that has seen it be imported anew."""
+    for name in [
+        name for name in sys.modules if name == framework or name.startswith((f"{framework}.", "holdfast.adapters."))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, framework, None)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_a_missing_framework_is_told_with_its_extra(adapter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    framework, extra = ADAPTERS[adapter]
+    forget(monkeypatch, framework)
+    with pytest.raises(errors.MissingExtraError, match=rf"pip install 'holdfast\[{extra}\]'"):
+        importlib.import_module(f"holdfast.adapters.{adapter}")
+
+
+def test_decoding_otlp_needs_no_sdk_and_the_rest_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget(monkeypatch, "opentelemetry")
+    otel = importlib.import_module("holdfast.adapters.otel")
+    assert otel.receive(b"{}", content_type="application/json").events == ()
+    with pytest.raises(errors.MissingExtraError, match=r"holdfast\[otel\]"):
+        _ = otel.HoldfastSpanExporter
+    with pytest.raises(AttributeError):
+        _ = otel.nothing
+
+
+def test_importing_holdfast_imports_no_framework() -> None:
+    script = f"import sys, holdfast, holdfast.cli; print(sorted({{*sys.modules}} & {set(dict(ADAPTERS.values()))!r}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

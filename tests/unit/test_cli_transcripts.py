@@ -1,0 +1,34 @@
+"""The commands of transcripts: what they print, and the codes they exit with."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast import sync
+from tests.unit.test_cli_memory import answer, run
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("HOLDFAST", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    with sync.open() as store:
+        store.transcripts.append("chat/ada", ["a", "b", "c"], state={"n": 1})
+        store.transcripts.write("other", {})
+    return tmp_path
+
+
+def test_transcripts_are_listed_shown_and_removed() -> None:
+    assert [each["name"] for each in answer("transcripts", "list")["transcripts"]] == ["chat/ada", "other"]
+    assert [each["name"] for each in answer("transcripts", "list", "--prefix", "o")["transcripts"]] == ["other"]
+    assert "chat/ada" in run("transcripts", "list").stdout
+    shown = answer("transcripts", "show", "chat/ada", "--last", "2")
+    assert (shown["state"], [item["value"] for item in shown["items"]]) == ({"n": 1}, ["b", "c"])
+    assert [item["seq"] for item in answer("transcripts", "show", "chat/ada", "--before", "2")["items"]] == [1]
+    assert answer("transcripts", "delete", "chat/ada")["deleted"] is True
+    assert answer("transcripts", "delete", "chat/ada")["deleted"] is False
+    run("transcripts", "show", "chat/ada", code=3)
+    run("transcripts", "list", "--limit", "0", code=2)
