@@ -1,0 +1,71 @@
+"""Too much and too slow: what the server does not wait for and does not take, on a real port."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.server import Settings
+from holdfast.server.protocol import Impatient
+from tests.e2e.test_door import refused, secret
+from tests.web import Web, problem, running
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A server without patience."""
+    settings = Settings(body_bytes=1000, stall_s=0.2, least_bytes_s=1e6, rate_s=20, burst=40, denied_cost=0)
+    patience, Impatient.head_s = Impatient.head_s, 0.3
+    with running(tmp_path_factory.mktemp("strict") / "home", settings) as web:
+        yield web
+    Impatient.head_s = patience
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_came(strict: Web) -> None:
+    head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999999\r\n\r\n"
+    assert strict.raw(head).startswith(b"HTTP/1.1 413 ")
+    refused(strict, "request.too_large", "/login")
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(20):
+            yield b"a" * 100
+
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = strict.client().post("/login", content=endless(), headers=kind)
+    problem(answer, 413, "request.too_large")
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(strict: Web) -> None:
+    head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    answer = strict.raw(head + b"Content-Length: 100\r\n\r\ncode=")
+    assert answer.startswith(b"HTTP/1.1 408 "), answer
+    assert b"connection: close" in answer.lower()
+    refused(strict, "request.slow", "/login")
+
+
+def test_a_head_that_does_not_end_is_not_waited_for(strict: Web) -> None:
+    for begun in (b"", b"GET /healthz HTTP/1.1\r\nHost: localh"):
+        with socket.create_connection(("127.0.0.1", strict.port), timeout=10) as wire:
+            wire.sendall(begun)
+            assert wire.recv(1000).startswith(b"HTTP/1.1 408 ")
+            assert wire.recv(1000) == b""
+
+
+def test_whoever_asks_too_often_is_told_when_to_come_back(strict: Web) -> None:
+    client = strict.client()
+    answers = [client.get("/healthz") for _ in range(60)]
+    late = [answer for answer in answers if answer.status_code == 429]
+    assert late
+    problem(late[0], 429, "access.rate_limited")
+    assert int(late[0].headers["retry-after"]) >= 1
+    refused(strict, "access.rate_limited", "/healthz")
+    rows = [each for each in strict.denied() if each.code == "access.rate_limited"]
+    assert len(rows) == 1, "a flood is counted, not written"
+
+
+def test_tokens_have_buckets_of_their_own(tmp_path: Path) -> None:
+    with running(tmp_path / "home", Settings(rate_s=0.001, burst=5, denied_cost=0)) as web:
+        first, second = (web.client(secret(web)) for _ in range(2))
+        assert [first.get("/healthz").status_code for _ in range(3)] == [200] * 3
+        assert {second.get("/healthz").status_code for _ in range(3)} == {200, 429}, "the address has one too"
