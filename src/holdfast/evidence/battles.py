@@ -45,6 +45,7 @@ BATTLES: Final = Projection(
 covered.register(BATTLES, kinds=("dbom", "legacy_import"), key="id", first=-1)
 
 _MOST_PAGE: Final = 1_000
+_AFTER_ALL: Final = 2**53 - 1
 _NUMBERED = re.compile(r"(.+)\.([0-9]{1,18})")
 _log = logging.getLogger("holdfast")
 
@@ -233,6 +234,21 @@ def list(
         imported=-1 if imported is None else int(imported),
         limit=limit + 1,
     )
+    found = [from_row(row) for row in rows[:limit]]
+    return BattlePage(found, found[-1].id if len(rows) > limit else None)
+
+
+_RECENT = sql(
+    "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
+    " leaf_id, leaf_ver FROM battles WHERE id < :before AND ns = :ns ORDER BY id DESC LIMIT :limit"
+)
+
+
+def recent(tx: Tx, *, before: int | None = None, limit: int = 100, ns: str = MAIN) -> BattlePage:
+    """Battles, the newest first, a page at a time: pass `next` of a page as `before`."""
+    if not 1 <= limit <= _MOST_PAGE:
+        raise InvalidInputError(f"a page has 1 to {_MOST_PAGE} battles", limit=limit)
+    rows = tx.all(_RECENT, before=_AFTER_ALL if before is None else before, ns=ns, limit=limit + 1)
     found = [from_row(row) for row in rows[:limit]]
     return BattlePage(found, found[-1].id if len(rows) > limit else None)
 

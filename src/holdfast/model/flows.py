@@ -112,7 +112,7 @@ class Flow(Value):
 
 @dataclass(frozen=True, slots=True)
 class FlowPage(Value):
-    """Some flows, oldest first; `next` is where the following page begins."""
+    """Some flows in the order asked for; `next` is where the following page begins."""
 
     flows: tuple[Flow, ...]
     next: str | None
@@ -140,6 +140,16 @@ class Transition(Value):
     created_at: str
     reason: str | None
     ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pace(Value):
+    """What happened to flows in one minute (`2026-01-31T12:00`)."""
+
+    minute: str
+    transitions: int
+    completed: int
+    failed: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,39 @@ class EscalationPage(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class DuePage(Value):
+    """Questions that wait, the most urgent first; `next` is where the following page begins."""
+
+    escalations: tuple[Escalation, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Value):
+    """How many questions wait, how many of them are of high impact, and how many are past their deadline."""
+
+    pending: int
+    high: int
+    overdue: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budget(Value):
+    """What an agent has spent of its escalations within the window, and when the oldest of them counts no more."""
+
+    agent_id: str
+    spent: int
+    budget: int
+    window_s: float
+    renews_at: str | None
+
+    @property
+    def left(self) -> int:
+        """How many questions it may still ask."""
+        return max(self.budget - self.spent, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Swept(Value):
     """What a sweep put away, and what it left for somebody to look after."""
 

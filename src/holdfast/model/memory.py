@@ -154,6 +154,19 @@ class Dumped(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class ImageFile(Value):
+    """An image as it lies in its folder; `damage` says why it cannot be read."""
+
+    name: str
+    head: str
+    rev: str
+    made_at: str
+    files: int
+    bytes: int
+    damage: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded(Value):
     """An image that was loaded: which one, what became of it, and what is not as it should be."""
 

@@ -72,6 +72,17 @@ class Document(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentVersion(Value):
+    """One leaf of a document: a write, or its being taken; where it stands in the log, and what it commits to."""
+
+    ver: int
+    index: int | None
+    """None while the log has not taken it up."""
+    at: str
+    commitment: str
+
+
+@dataclass(frozen=True, slots=True)
 class Feedback(Value):
     """How a decision turned out."""
 

@@ -9,6 +9,7 @@ from holdfast.ops.decision import Decision, Registry, register
 from holdfast.runtime import (
     agents,
     audit,
+    budgets,
     contexts,
     decisions,
     escalations,
@@ -51,8 +52,10 @@ class Flows(Noun[Face]):
     get = Reads(flows.get)
     tree = Reads(lineage.tree)
     list = Reads(lineage.list)
+    search = Reads(lineage.search)
     transitions = Reads(lineage.transitions)
     timeline = Reads(timelines.timeline)
+    pace = Reads(lineage.pace)
     orphans = Reads(leases.orphans)
     lease = Writes(leases.lease)
     heartbeat = Writes(leases.heartbeat)
@@ -80,6 +83,7 @@ class Contexts(Noun[Face]):
     put = Writes(contexts.put)
     update = Writes(contexts.update)
     read = Reads(contexts.read)
+    versions = Reads(contexts.versions)
     take = Writes(contexts.take)
 
 
@@ -89,6 +93,7 @@ class State(Noun[Face]):
     put = Writes(state.put)
     update = Writes(state.update)
     read = Reads(state.read)
+    versions = Reads(state.versions)
 
 
 class Feedback(Noun[Face]):
@@ -161,6 +166,10 @@ class Escalations(Noun[Face]):
     expire = Writes(escalations.expire)
     get = Reads(inbox.get)
     pending = Reads(inbox.pending)
+    due = Reads(inbox.due)
+    list = Reads(inbox.list)
+    waiting = Reads(inbox.waiting)
+    budget = Reads(budgets.standing)
     wait = Runs(inbox.wait)
 
 

@@ -4,7 +4,7 @@ from typing import Generic
 
 from holdfast.content import values
 from holdfast.faces import Face, Noun, Reads, Runs, RunsWith, Writes
-from holdfast.memory import archive, graph, image, lispfiles, objects, search, snapshots, tools
+from holdfast.memory import archive, graph, image, images, lispfiles, objects, search, snapshots, tools
 
 
 class Values(Noun[Face]):
@@ -59,6 +59,7 @@ class Image(Noun[Face]):
     dump = RunsWith(image.dump)
     load = RunsWith(image.load)
     open = RunsWith(image.open)
+    list = RunsWith(images.list)
 
 
 class Archive(Noun[Face]):

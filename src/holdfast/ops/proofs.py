@@ -60,6 +60,7 @@ class Battles(Noun[Face]):
 
     submit = RunsWith(battles.submit)
     list = Reads(battles.list)
+    recent = Reads(battles.recent)
     get = Reads(battles.get)
     reveal = Reads(battles.reveal)
 

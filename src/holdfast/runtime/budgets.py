@@ -6,7 +6,9 @@ Rules:
 
 from holdfast.db import Tx, alone, sql
 from holdfast.errors import ConflictError
-from holdfast.runtime import rows
+from holdfast.model.guards import Budget
+from holdfast.model.times import later
+from holdfast.runtime import escalations, rows
 from holdfast.runtime.rows import BEGINNING, MAIN
 
 _SPENT = sql("SELECT count(*) FROM escalation_budget WHERE agent_id = :agent_id AND ns = :ns AND created_at >= :since")
@@ -31,3 +33,25 @@ def spend(tx: Tx, agent_id: str, *, since: str = BEGINNING, seen: int | None = N
             f"agent {agent_id} has spent {now} escalations by now, not {seen}: look again", agent_id=agent_id, spent=now
         )
     tx.execute(_SPEND, agent_id=agent_id, now=tx.now, ns=ns, expect=1)
+
+
+_WITHIN = sql(
+    "SELECT count(*), min(created_at) FROM escalation_budget"
+    " WHERE agent_id = :agent_id AND ns = :ns AND created_at > :since"
+)
+
+
+def standing(
+    tx: Tx,
+    agent_id: str,
+    *,
+    budget: int = escalations.BUDGET,
+    window_s: float = escalations.WINDOW_S,
+    ns: str = MAIN,
+) -> Budget:
+    """What an agent has spent of its budget by now."""
+    since = later(tx.now, -rows.seconds("window_s", window_s))
+    row = tx.one(_WITHIN, agent_id=agent_id, since=since, ns=ns)
+    assert row is not None, "counts always come"
+    renews = None if row[1] is None else later(row[1], window_s)
+    return Budget(agent_id, row[0], budget, window_s, renews)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from holdfast.db import Tx, alone, sql
 from holdfast.errors import ContextTakenError
 from holdfast.evidence.leaves import Projection
-from holdfast.model.records import Document
+from holdfast.model.records import Document, DocumentVersion
 from holdfast.runtime import documents, rows
 from holdfast.runtime.documents import Shelf
 from holdfast.runtime.rows import MAIN
@@ -66,3 +66,10 @@ def take(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
     row = {"dfid": dfid, "data": text, "version": version, "updated_at": updated, "taken_at": tx.now, "ns": ns}
     rows.change(tx, SHELF.change, "context", CONTEXT, row, leaf_id=leaf_id, leaf_ver=leaf_ver)
     return document
+
+
+def versions(
+    tx: Tx, dfid: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
+) -> tuple[DocumentVersion, ...]:
+    """What the log knows of the context of a flow, the newest first."""
+    return documents.versions(tx, SHELF, dfid, before=before, limit=limit, ns=ns)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.crypto import canonical
-from holdfast.db import Query, Row, Tx, alone
+from holdfast.db import Query, Row, Tx, alone, sql
 from holdfast.errors import InvalidInputError, NotFoundError, StaleVersionError
 from holdfast.evidence.leaves import Projection
-from holdfast.model.records import Document
+from holdfast.model.records import Document, DocumentVersion
 from holdfast.runtime import rows
 
 
@@ -73,3 +73,22 @@ def _canonical(text: str, value: Any) -> bytes:
         return canonical.dumps(value)
     except InvalidInputError:  # another kernel's text may hold numbers that JCS has not
         return text.encode()
+
+
+_VERSIONS = sql(
+    "SELECT ver, idx, leaf FROM log_leaves WHERE id = :id AND ver < :before ORDER BY ver DESC LIMIT :limit",
+    postgres="SELECT ver, idx, leaf FROM (SELECT ver, idx, leaf FROM log_leaves WHERE id = :id UNION ALL"
+    " SELECT ver, NULL, leaf FROM log_pending WHERE id = :id) AS known WHERE ver < :before"
+    " ORDER BY ver DESC LIMIT :limit",
+)
+
+
+def versions(tx: Tx, shelf: Shelf, key: str, *, before: int | None, limit: int, ns: str) -> tuple[DocumentVersion, ...]:
+    """What the log knows of a document, the newest first; of older versions only the commitment is left."""
+    row = tx.one(shelf.find, key=key, ns=ns)
+    if row is None:
+        raise NotFoundError(f"there is no {shelf.owner} {key}", key=key)
+    until = rows.LAST if before is None else rows.position("before", before)
+    found = [] if row[3] is None else tx.all(_VERSIONS, id=row[3], before=until, limit=rows.limited(limit))
+    said = [(ver, idx, rows.load(leaf)) for ver, idx, leaf in found]
+    return tuple(DocumentVersion(ver, idx, leaf["ts"], leaf["h"]) for ver, idx, leaf in said)

@@ -1,11 +1,20 @@
-"""The inbox of escalations: looking at them, and waiting for an answer."""
+"""The inbox of escalations: looking at them, and waiting for an answer.
+
+Rules:
+- The most urgent comes first: by deadline, then by impact, then by age; what has no deadline comes last.
+"""
+
+from typing import Final
 
 from holdfast.db import Read, Tx, Wait, Work, Write, ask, sql
-from holdfast.errors import NotFoundError
-from holdfast.model.guards import Escalation, EscalationPage
+from holdfast.errors import InvalidInputError, NotFoundError
+from holdfast.model.guards import DuePage, Escalation, EscalationPage, Waiting
 from holdfast.model.times import later
 from holdfast.runtime import escalations, questions, rows
-from holdfast.runtime.rows import MAIN
+from holdfast.runtime.rows import BEGINNING, MAIN
+
+_NEVER: Final = "9999-12-31T23:59:59.999999Z"
+_RESOLUTIONS: Final = frozenset({"PENDING", "APPROVED", "REJECTED", "CANCELLED"})
 
 _FIND = sql(
     "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
@@ -34,6 +43,79 @@ def pending(tx: Tx, *, agent_id: str | None = None, ns: str = MAIN, after: int =
     """Questions that wait for an answer, oldest first, a page at a time: pass `next` of a page as `after`."""
     found = tx.all(_PENDING, agent_id=agent_id, ns=ns, after=after, limit=rows.limited(limit))
     return EscalationPage(*rows.paged(found, limit, questions.shown, lambda asked: asked.id))
+
+
+# HIGH_IMPACT sorts before LOW_IMPACT by its letters, in every collation.
+_DUE = sql(
+    "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
+    " created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment, answer_json, ns"
+    " FROM escalation_requests WHERE status = 'PENDING' AND ns = :ns"
+    " AND (coalesce(deadline, :never), impact, id) > (:deadline, :impact, :id)"
+    " ORDER BY coalesce(deadline, :never), impact, id LIMIT :limit"
+)
+
+
+def due(tx: Tx, *, ns: str = MAIN, after: str = "", limit: int = 100) -> DuePage:
+    """Questions that wait for an answer, the most urgent first, a page at a time: pass `next` of a page as `after`."""
+    found = tx.all(_DUE, never=_NEVER, ns=ns, limit=rows.limited(limit), **_cursor(after))
+    return DuePage(*rows.paged(found, limit, questions.shown, _place))
+
+
+def _place(asked: Escalation) -> str:
+    return f"{asked.deadline or _NEVER} {asked.impact} {asked.id}"
+
+
+def _cursor(after: str) -> dict[str, str | int]:
+    try:
+        deadline, impact, number = after.split(" ") if after else (BEGINNING, "", "0")
+        return {"deadline": rows.moment("after", deadline), "impact": impact, "id": rows.position("after", int(number))}
+    except ValueError as error:
+        raise InvalidInputError("`after` is the `next` of a page", after=after[:100]) from error
+
+
+_LIST = sql(
+    "SELECT id, dfid, root_dfid, agent_id, reason, context_json, proposal_json, impact, status, human_decision,"
+    " created_at, resolved_at, deadline, on_deadline, opened_by, resolved_by, comment, answer_json, ns"
+    " FROM escalation_requests WHERE ns = :ns AND id < :before AND (:settled = 0 OR status <> 'PENDING')"
+    " AND (CAST(:status AS TEXT) IS NULL OR status = :status) AND (CAST(:dfid AS TEXT) IS NULL OR dfid = :dfid)"
+    " AND (CAST(:agent_id AS TEXT) IS NULL OR agent_id = :agent_id) ORDER BY id DESC LIMIT :limit"
+)
+
+
+def list(
+    tx: Tx,
+    *,
+    status: str | None = None,
+    settled: bool = False,
+    agent_id: str | None = None,
+    dfid: str | None = None,
+    ns: str = MAIN,
+    before: int | None = None,
+    limit: int = 100,
+) -> EscalationPage:
+    """Questions and their answers, newest first, a page at a time: pass `next` of a page as `before`.
+
+    With `settled` only those that are answered.
+    """
+    if status is not None:
+        rows.one_of("status", status, _RESOLUTIONS)
+    filters = {"status": status, "settled": int(settled), "agent_id": agent_id, "dfid": dfid}
+    until = rows.LAST if before is None else rows.position("before", before)
+    found = tx.all(_LIST, **filters, ns=ns, before=until, limit=rows.limited(limit))
+    return EscalationPage(*rows.paged(found, limit, questions.shown, lambda asked: asked.id))
+
+
+_WAITING = sql(
+    "SELECT count(*), count(CASE WHEN impact = 'HIGH_IMPACT' THEN 1 END), count(CASE WHEN deadline <= :now THEN 1 END)"
+    " FROM escalation_requests WHERE status = 'PENDING' AND ns = :ns"
+)
+
+
+def waiting(tx: Tx, *, ns: str = MAIN) -> Waiting:
+    """How many questions wait for an answer."""
+    row = tx.one(_WAITING, ns=ns, now=tx.now)
+    assert row is not None, "counts always come"
+    return Waiting(*row)
 
 
 _NTH = sql(

@@ -29,6 +29,8 @@ IMPORTED: Final = "legacy_import"
 """The leaf of a row that was taken over from elsewhere: the log saw it arrive, not happen."""
 BEGINNING: Final = "0001-01-01T00:00:00.000000Z"
 """Before everything, where no moment is given."""
+LAST: Final = 2**53 - 1
+"""The number after every row, where none is given."""
 _MOST_PAGE: Final = 1_000
 _LONGEST_NAME: Final = 500
 _LONGEST_WORDS: Final = 10_000
@@ -150,6 +152,13 @@ def moment(what: str, text: str) -> str:
         return to_text(to_micros(text))
     except (ValueError, TypeError) as error:
         raise InvalidInputError(f"{what}: {error}", value=str(text)) from error
+
+
+def position(what: str, value: Any) -> int:
+    """A number of a row, as far as every database counts."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LAST:
+        raise InvalidInputError(f"{what} is the number of a row", value=str(value)[:100])
+    return value
 
 
 def limited(limit: int) -> int:

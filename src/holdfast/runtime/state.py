@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from holdfast.db import Tx, sql
 from holdfast.evidence.leaves import Projection
-from holdfast.model.records import Document
+from holdfast.model.records import Document, DocumentVersion
 from holdfast.runtime import documents, rows
 from holdfast.runtime.documents import Shelf
 from holdfast.runtime.rows import MAIN
@@ -46,3 +46,10 @@ def update(tx: Tx, agent_id: str, data: Any, *, expected_version: int, ns: str =
 def read(tx: Tx, agent_id: str, *, ns: str = MAIN) -> Document:
     """What is kept for an agent."""
     return documents.shown(agent_id, documents.find(tx, SHELF, agent_id, ns))
+
+
+def versions(
+    tx: Tx, agent_id: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
+) -> tuple[DocumentVersion, ...]:
+    """What the log knows of the state of an agent, the newest first."""
+    return documents.versions(tx, SHELF, agent_id, before=before, limit=limit, ns=ns)

@@ -24,7 +24,7 @@ from importlib import resources
 from typing import Final
 
 from holdfast.crypto import attest, canonical, dbom, dsse, tlog_proof
-from holdfast.db import Read, Row, Tx, Work, ask
+from holdfast.db import Read, Row, Tx, Work, ask, sql
 from holdfast.errors import InvalidInputError, NotFoundError, ProofError
 from holdfast.evidence import battles, covered, log, tree, trust
 from holdfast.evidence.context import Context
@@ -55,9 +55,29 @@ def _battle(tx: Tx, battle_id: str) -> Material:
     return Material("battle", records, {"dbom.json": battle.dbom.encode(), "dbom.dsse.json": envelope})
 
 
+_OF_FLOW: Final = {
+    "flow_transitions": sql("SELECT id FROM flow_transitions WHERE dfid = :dfid ORDER BY id LIMIT :limit"),
+    "flow_steps": sql("SELECT step_id FROM flow_steps WHERE dfid = :dfid ORDER BY step_id LIMIT :limit"),
+    "escalation_requests": sql("SELECT id FROM escalation_requests WHERE dfid = :dfid ORDER BY id LIMIT :limit"),
+    "flow_context": sql("SELECT dfid FROM flow_context WHERE dfid = :dfid LIMIT :limit"),
+    "decision_ledger_entries": sql("SELECT id FROM decision_ledger_entries WHERE dfid = :dfid LIMIT :limit"),
+    "decision_audit_events": sql("SELECT id FROM decision_audit_events WHERE dfid = :dfid ORDER BY id LIMIT :limit"),
+}
+
+
+def _flow(tx: Tx, dfid: str) -> Material:
+    """A flow with everything that is recorded of it; flows that it delegated have bundles of their own."""
+    records: list[tuple[str, str | int]] = [("decision_flows", dfid)]
+    for table, query in _OF_FLOW.items():
+        records += [(table, row[0]) for row in tx.all(query, dfid=dfid, limit=offline.MOST_RECORDS + 1)]
+    if len(records) > offline.MOST_RECORDS:
+        raise InvalidInputError(f"a bundle has at most {offline.MOST_RECORDS} records", dfid=dfid)
+    return Material("flow", records)
+
+
 Gather = Callable[[Tx, str], Material]
-KINDS: Final[dict[str, Gather]] = {"battle": _battle}
-"""How each kind of subject is gathered; domains above evidence add theirs (flow, snapshot)."""
+KINDS: Final[dict[str, Gather]] = {"battle": _battle, "flow": _flow}
+"""How each kind of subject is gathered."""
 
 
 def export(context: Context, subject: str, *, kind: str = "battle") -> Work[bytes]:

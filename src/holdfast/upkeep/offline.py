@@ -7,6 +7,7 @@ Rules:
 - Every key comes from trust.json; with a root key from elsewhere only root's signature on it counts, without one the
   bundle vouches for its own keys, and the answer says so (`trusted` false).
 - Of a battle: the DBOM's signature holds under a judge key that counted at that leaf, and the result is the one hashed.
+- Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap.
 """
 
 import io
@@ -24,12 +25,13 @@ from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.errors import FormatError, InvalidInputError, ProofError
 from holdfast.evidence import trust as trusts
 from holdfast.evidence.trust import Trust, TrustedKey
+from holdfast.model.flows import STATUSES, onward
 from holdfast.model.verdicts import Verdict, worst
 from holdfast.model.verify import Checked, Finding
 
 MOST_BYTES: Final = 64 << 20
 _MOST_MEMBER: Final = 32 << 20
-_MOST_RECORDS: Final = 1000
+MOST_RECORDS: Final = 1000
 _COMMON: Final = ("VERIFY.md", "bundle.json", "head.note", "trust.json")
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _SALT_BYTES: Final = 16
@@ -85,7 +87,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             listed = archive.infolist()
             names = [each.filename for each in listed]
-            if len(set(names)) != len(names) or len(names) > _MOST_RECORDS * len(_SUFFIXES) + 16:
+            if len(set(names)) != len(names) or len(names) > MOST_RECORDS * len(_SUFFIXES) + 16:
                 raise FormatError("bundle: a member twice, or too many", count=len(names))
             if any(each.compress_type not in _METHODS for each in listed):
                 raise FormatError("bundle: a member is neither stored nor deflated")
@@ -131,8 +133,8 @@ def _about(data: bytes) -> dict[str, Any]:
     if not isinstance(value["kind"], str) or value["kind"] not in _KINDS or not isinstance(value["subject"], str):
         raise FormatError(f"bundle.json: not a bundle of {' or '.join(sorted(_KINDS))}", kind=str(value["kind"])[:100])
     records = value["records"]
-    if not isinstance(records, list) or not 1 <= len(records) <= _MOST_RECORDS:
-        raise FormatError(f"bundle.json: not 1 to {_MOST_RECORDS} records")
+    if not isinstance(records, list) or not 1 <= len(records) <= MOST_RECORDS:
+        raise FormatError(f"bundle.json: not 1 to {MOST_RECORDS} records")
     names = {"name", "projection", "leaf_id", "leaf_ver", "salt"}
     for number, each in enumerate(records, 1):
         if not isinstance(each, dict) or set(each) != names or each["name"] != f"records/{number:04}":
@@ -222,5 +224,29 @@ def _imported(members: Mapping[str, bytes], subject: str, records: list[Record],
     return [Finding(Verdict.UNSIGNED, what, "rely on the log alone, or not at all", file="records/0001.json")]
 
 
+def _flow(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
+    """What the records of a flow must fulfil: they are its own, and its moves follow one another."""
+    del members, trust
+    if sum(each.table == "decision_flows" for each in records) != 1:
+        raise ProofError("the bundle holds no opening of that flow", dfid=subject)
+    if any(each.content.get("dfid") != subject for each in records):
+        raise ProofError("a record is of another flow", dfid=subject)
+    _check_moves([each.content for each in records if each.table == "flow_transitions"], subject)
+    return []
+
+
+def _check_moves(moves: list[Mapping[str, Any]], dfid: str) -> None:
+    """Refuse transitions with a gap; words of another kernel are believed where they say they come from."""
+    numbers = [int(each.get("id", 0)) for each in moves]
+    if numbers != sorted(set(numbers)):
+        raise ProofError("the transitions are not in their order", dfid=dfid)
+    status = "CREATED"
+    for each in moves:
+        before, word = each.get("from_status"), str(each.get("to_status"))
+        if before in STATUSES and before != status:
+            raise ProofError("a transition is missing", dfid=dfid, expected=status)
+        status = onward(status, word) or status
+
+
 Judge = Callable[[Mapping[str, bytes], str, list[Record], Trust], list[Finding]]
-_KINDS: Final[dict[str, Judge]] = {"battle": _battle, "imported": _imported}
+_KINDS: Final[dict[str, Judge]] = {"battle": _battle, "flow": _flow, "imported": _imported}

@@ -1,0 +1,188 @@
+"""Looking at decisions as people do: the most urgent first, the newest first, by a piece of text; on every backend."""
+
+import time
+
+import pytest
+
+from holdfast import errors, sync
+from holdfast.model.times import later
+from holdfast.testing import FrozenClock
+from holdfast.upkeep import offline
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+
+
+def asked(store: sync.Holdfast, agent: str, **given: object) -> int:
+    """A question of an agent of its own, so that no budget is in the way."""
+    store.agents.register(agent, version="1.0.0")
+    flow = store.flows.start(agent)
+    store.flows.transition(flow.dfid, "RUNNING")
+    return store.escalations.request(flow.dfid, reason="?", **given).id  # type: ignore[arg-type]
+
+
+class Inbox(OnStore):
+    def test_the_most_urgent_question_comes_first(self, store: sync.Holdfast) -> None:
+        calm = asked(store, "a")
+        grave = asked(store, "b", impact="HIGH_IMPACT")
+        late = asked(store, "c", deadline_s=900)
+        soon = asked(store, "d", deadline_s=60)
+        soon_and_grave = asked(store, "e", deadline_s=60, impact="HIGH_IMPACT")
+        wanted = [soon_and_grave, soon, late, grave, calm]
+        assert [each.id for each in store.escalations.due().escalations] == wanted
+
+    def test_pages_of_the_inbox_leave_nothing_out(self, store: sync.Holdfast) -> None:
+        for number in range(7):
+            asked(store, f"a{number}", deadline_s=60 * (number % 3 + 1) if number % 2 else None)
+        whole = [each.id for each in store.escalations.due().escalations]
+        met, after = list[int](), ""
+        while True:
+            page = store.escalations.due(after=after, limit=2)
+            met += [each.id for each in page.escalations]
+            if page.next is None:
+                break
+            after = page.next
+        assert met == whole
+        for wrong in ("x", "a b c", "a b -1", "a b c d", f"a b {10**30}"):
+            with pytest.raises(errors.InvalidInputError):
+                store.escalations.due(after=wrong)
+
+    def test_what_waits_is_counted(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        asked(store, "a")
+        asked(store, "b", impact="HIGH_IMPACT", deadline_s=60)
+        gone = asked(store, "c")
+        store.escalations.resolve(gone, "REJECTED", by="ann")
+        assert store.escalations.waiting().to_dict() == {"pending": 2, "high": 1, "overdue": 0}
+        clock.advance(61)
+        assert store.escalations.waiting().overdue == 1
+        assert store.escalations.waiting(ns="other").pending == 0
+
+    def test_answers_are_found_by_agent_flow_and_status_newest_first(self, store: sync.Holdfast) -> None:
+        first, second, third = (asked(store, agent) for agent in "abc")
+        store.escalations.resolve(first, "APPROVED", by="ann")
+        store.escalations.resolve(third, "REJECTED", by="ann")
+        found = store.escalations.list(settled=True)
+        assert [each.id for each in found.escalations] == [third, first]
+        assert [each.id for each in store.escalations.list().escalations] == [third, second, first]
+        assert [each.id for each in store.escalations.list(agent_id="b").escalations] == [second]
+        assert [each.id for each in store.escalations.list(status="APPROVED").escalations] == [first]
+        dfid = store.escalations.get(third).dfid
+        assert [each.id for each in store.escalations.list(dfid=dfid).escalations] == [third]
+        page = store.escalations.list(limit=2)
+        assert (page.next, store.escalations.list(before=page.next).escalations[0].id) == (second, first)
+        with pytest.raises(errors.InvalidInputError):
+            store.escalations.list(status="LOST")
+
+    def test_a_budget_says_what_is_left_and_when_it_renews(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        whole = store.escalations.budget("trader")
+        assert (whole.spent, whole.left, whole.renews_at) == (0, 3, None)
+        when = store.escalations.request(running(store), reason="?").created_at
+        clock.advance(60)
+        store.escalations.request(running(store), reason="?")
+        spent = store.escalations.budget("trader")
+        assert (spent.spent, spent.left, spent.renews_at) == (2, 1, later(when, 3600))
+        clock.advance(3541)
+        assert store.escalations.budget("trader").spent == 1
+
+
+class Search(OnStore):
+    def test_flows_are_found_by_a_piece_of_id_agent_or_type_newest_first(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        store.agents.register("buyer 100%", version="1.0.0")
+        made = []
+        for agent, kind in (("trader", "rebalance"), ("buyer 100%", "order_x"), ("trader", "hedge")):
+            made.append(store.flows.start(agent, flow_type=kind).dfid)
+            clock.advance(1)
+        newest = [*reversed(made)]
+        assert [each.dfid for each in store.flows.search().flows] == newest
+        assert [each.dfid for each in store.flows.search("trade").flows] == [made[2], made[0]]
+        assert [each.dfid for each in store.flows.search(made[1][3:20]).flows if each.dfid == made[1]] == [made[1]]
+        for text in ("100%", "r_x"):  # nothing in a text is a wildcard
+            assert [each.dfid for each in store.flows.search(text).flows] == [made[1]]
+        for text in ("%", "_", "'; DROP TABLE decision_flows; --", "1__%"):
+            assert {each.dfid for each in store.flows.search(text).flows} <= {made[1]}
+        assert [each.dfid for each in store.flows.search(flow_type="hedge").flows] == [made[2]]
+        assert store.flows.search(status="RUNNING").flows == ()
+        assert store.flows.search("e", ns="other").flows == ()
+        for wrong in ({"status": "LOST"}, {"text": "\0"}, {"text": "x" * 501}, {"before": "yesterday"}, {"limit": 0}):
+            with pytest.raises(errors.InvalidInputError):
+                store.flows.search(**wrong)
+
+    def test_pages_of_a_search_leave_nothing_out(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        for number in range(7):
+            store.flows.start("trader")
+            clock.advance(number % 2)
+        whole = [each.dfid for each in store.flows.search().flows]
+        met, before = list[str](), ""
+        while True:
+            page = store.flows.search(before=before, limit=3)
+            met += [each.dfid for each in page.flows]
+            if page.next is None:
+                break
+            before = page.next
+        assert met == whole
+        assert len(met) == 7
+
+    def test_the_pace_counts_each_minute_and_the_quiet_ones(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        running(store)
+        clock.advance(120)
+        store.flows.transition(running(store), "COMPLETED")
+        pace = store.flows.pace(minutes=3)
+        assert [each.transitions for each in pace] == [1, 0, 2]
+        assert [each.completed for each in pace] == [0, 0, 1]
+        assert [each.transitions for each in store.flows.pace(minutes=3, ns="other")] == [0, 0, 0]
+        with pytest.raises(errors.InvalidInputError):
+            store.flows.pace(minutes=0)
+
+    def test_every_version_of_a_document_is_known_by_its_leaf(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        assert store.contexts.versions(dfid) == store.state.versions("trader") == ()
+        for number in range(3):
+            store.contexts.put(dfid, {"n": number})
+            store.state.put("trader", {"n": number})
+        for found in (store.contexts.versions(dfid), store.state.versions("trader")):
+            assert [each.ver for each in found] == [3, 2, 1]
+            assert len({each.commitment for each in found}) == 3
+        assert [each.ver for each in store.state.versions("trader", before=2)] == [1]
+        with pytest.raises(errors.NotFoundError):
+            store.state.versions("nobody")
+
+    def test_battles_come_newest_first(self, store: sync.Holdfast) -> None:
+        for name in "abc":
+            store.battles.submit({"x": name}, battle_id=name, score=0.5, intent=[1.0])
+        page = store.battles.recent(limit=2)
+        assert [each.battle_id for each in page.battles] == ["c", "b"]
+        assert [each.battle_id for each in store.battles.recent(before=page.next).battles] == ["a"]
+
+    def test_a_flow_is_proven_to_a_stranger(self, live: sync.Holdfast) -> None:
+        store = live
+        dfid = running(store)
+        store.contexts.put(dfid, {"n": 1})
+        store.audit.record(dfid, "looked")
+        number = store.escalations.request(dfid, reason="?", proposal={"buy": 1}).id
+        store.escalations.resolve(number, "APPROVED", by="ann")
+        store.flows.transition(dfid, "COMPLETED")
+        until = time.monotonic() + 10
+        while store.log.pending() and time.monotonic() < until:  # PostgreSQL signs a moment later
+            time.sleep(0.02)
+        checked = offline.check(store.bundle.export(dfid, kind="flow"))
+        assert (checked.verdict.word, checked.kind, checked.subject) == ("VALID", "flow", dfid)
+        with pytest.raises(errors.NotFoundError):
+            store.bundle.export("nothing", kind="flow")
+
+
+class TestInboxOnSqlite(OnSqlite, Inbox): ...
+
+
+class TestInboxInMemory(InMemory, Inbox): ...
+
+
+class TestInboxOnPostgres(OnPostgres, Inbox): ...
+
+
+class TestSearchOnSqlite(OnSqlite, Search): ...
+
+
+class TestSearchInMemory(InMemory, Search): ...
+
+
+class TestSearchOnPostgres(OnPostgres, Search): ...
