@@ -97,10 +97,11 @@ def _refuse(ns: str, *_: Any, **__: Any) -> Any:
 class Bound:
     """A verb bound to a store."""
 
-    __slots__ = ("_call", "_fn", "_hidden")
+    __slots__ = ("_call", "_fn", "_hidden", "reads")
 
     def __init__(self, verb: Verb[Any, Any], call: Callable[..., Any]) -> None:
         self._fn, self._hidden, self._call = verb.fn, verb.hidden, call
+        self.reads = isinstance(verb, Reads) or verb.reads
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the operation on the store."""

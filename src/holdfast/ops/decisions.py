@@ -49,6 +49,7 @@ class Flows(Noun[Face]):
 
     start = Writes(flows.start)
     transition = Writes(flows.transition)
+    cancel = Writes(flows.cancel)
     get = Reads(flows.get)
     tree = Reads(lineage.tree)
     list = Reads(lineage.list)
@@ -101,6 +102,7 @@ class Feedback(Noun[Face]):
 
     record = Writes(feedback.record)
     trajectory = Reads(feedback.trajectory)
+    recent = Reads(feedback.recent)
 
 
 class Audit(Noun[Face]):

@@ -59,7 +59,7 @@ class Image(Noun[Face]):
     dump = RunsWith(image.dump)
     load = RunsWith(image.load)
     open = RunsWith(image.open)
-    list = RunsWith(images.list)
+    list = RunsWith(images.list, reads=True)
 
 
 class Archive(Noun[Face]):

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdfast.db import Tx, sql
+from holdfast.db import Row, Tx, sql
 from holdfast.errors import NotFoundError
 from holdfast.evidence.leaves import Projection
 from holdfast.model.records import SOURCES, Feedback
@@ -68,4 +68,23 @@ def trajectory(
     """What became of an agent's decisions, oldest first."""
     moment = rows.moment("since", since)
     found = tx.all(_TRAJECTORY, agent_id=agent_id, since=moment, ns=ns, after=after, limit=rows.limited(limit))
-    return tuple(Feedback(*(*row[:5], None if row[5] is None else float(row[5]), *row[6:])) for row in found)
+    return tuple(map(_shown, found))
+
+
+_RECENT = sql(
+    "SELECT id, agent_id, dfid, status, reason, score, source, created_at, ns FROM decision_feedback_trajectory"
+    " WHERE agent_id = :agent_id AND ns = :ns AND id < :before ORDER BY id DESC LIMIT :limit"
+)
+
+
+def recent(
+    tx: Tx, agent_id: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
+) -> tuple[Feedback, ...]:
+    """What became of an agent's decisions, newest first; `before` is the id of the last one of the page before."""
+    until = rows.LAST if before is None else rows.position("before", before)
+    found = tx.all(_RECENT, agent_id=agent_id, before=until, ns=ns, limit=rows.limited(limit))
+    return tuple(map(_shown, found))
+
+
+def _shown(row: Row) -> Feedback:
+    return Feedback(*(*row[:5], None if row[5] is None else float(row[5]), *row[6:]))

@@ -228,6 +228,12 @@ def fail(tx: Tx, dfid: str, *, reason: str, ns: str = MAIN) -> Flow:
     return transition(tx, dfid, "COMPENSATING", reason=reason, ns=ns) if to_undo(tx, dfid) else flow
 
 
+def cancel(tx: Tx, dfid: str, *, reason: str, ns: str = MAIN) -> Flow:
+    """Cancel a flow for a reason; one with steps to undo goes on to that."""
+    flow = transition(tx, dfid, "CANCELLED", reason=reason, ns=ns)
+    return transition(tx, dfid, "COMPENSATING", reason=reason, ns=ns) if to_undo(tx, dfid) else flow
+
+
 _RELEASE = sql(
     "DELETE FROM resource_locks WHERE dfid = :dfid"
     " AND NOT EXISTS (SELECT 1 FROM saga_dirty_state s WHERE s.dfid = :dfid) RETURNING resource_id"

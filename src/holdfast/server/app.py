@@ -84,10 +84,11 @@ def _life(store: Holdfast | Opening, settings: Settings) -> Callable[[FastAPI], 
 
 @asynccontextmanager
 async def _tended(state: State) -> AsyncIterator[None]:
-    """While the server runs: keep the book at the door, and put away what time has ended."""
+    """While the server runs: keep the book at the door, put away what time has ended, and watch the store grow."""
     duties = [
         _every(state.settings.flush_s, state.doorbook.flush),
         _every(state.settings.sweep_s, state.store.sweep.run),
+        _every(state.settings.flush_s, lambda: state.samples.take(state.store, state.now())),
     ]
     tasks = [asyncio.create_task(each) for each in duties]
     try:
@@ -98,6 +99,7 @@ async def _tended(state: State) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await state.jobs.stop()
         await state.doorbook.flush(ending=True)
 
 

@@ -37,6 +37,11 @@ class Metrics:
         self._spread[method, route][bisect_left(BUCKETS_S, seconds)] += 1
         self._sums[method, route] += seconds
 
+    def quantiles(self) -> Iterator[tuple[str, str, int, float | None, float | None]]:
+        """Method, route, count, and the bounds within which half and 99 of 100 were answered; None beyond the last."""
+        for (method, route), spread in self._spread.items():
+            yield method, route, sum(spread), _within(spread, 0.5), _within(spread, 0.99)
+
     def text(self, gauges: Iterable[Gauge]) -> str:
         """Everything counted here and the given numbers, as Prometheus reads them."""
         return "\n".join([*self._requests(), *self._latencies(), *_gauges(gauges)]) + "\n"
@@ -57,6 +62,15 @@ class Metrics:
                 yield _line(f"{name}_bucket", total, {**labels, "le": bound})
             yield _line(f"{name}_sum", self._sums[method, route], labels)
             yield _line(f"{name}_count", total, labels)
+
+
+def _within(spread: list[int], share: float) -> float | None:
+    wanted, met = share * sum(spread), 0
+    for bound, count in zip(BUCKETS_S, spread, strict=False):
+        met += count
+        if met >= wanted:
+            return bound
+    return None
 
 
 def _gauges(gauges: Iterable[Gauge]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from fastapi import FastAPI
 from holdfast.client import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.model.value import Value
+from holdfast.server import console as pages
 from holdfast.server import verbs
 from holdfast.server.app import create_app
 from holdfast.server.protocol import Impatient
@@ -45,8 +46,7 @@ Beside = Callable[[State], Awaitable[None]]
 
 def parts(*, console: bool) -> tuple[Part, ...]:
     """What `holdfast up` serves beside health, log, events and login."""
-    del console
-    return (verbs.part,)
+    return (verbs.part, pages.part) if console else (verbs.part,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,11 @@ from holdfast.errors import UnauthenticatedError
 from holdfast.model.times import to_text
 from holdfast.server.access import Caller
 from holdfast.server.doorbook import Doorbook
+from holdfast.server.jobs import Jobs
 from holdfast.server.metrics import Metrics
 from holdfast.server.pulse import Pulse
 from holdfast.server.rates import Buckets
+from holdfast.server.samples import Samples
 from holdfast.server.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,14 +32,17 @@ class State:
     settings: Settings
     metrics: Metrics = field(default_factory=Metrics)
     pulse: Pulse = field(default_factory=Pulse)
+    samples: Samples = field(default_factory=Samples)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end: streams that would go on for ever end with it."""
     doorbook: Doorbook = field(init=False)
+    jobs: Jobs = field(init=False)
     buckets: Buckets = field(init=False)
     _faces: dict[str, Holdfast] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.doorbook = Doorbook(self.store, self.now)
+        self.jobs = Jobs(self.now)
         self.buckets = Buckets(self.settings.rate_s, self.settings.burst)
 
     def now(self) -> str:

@@ -1,0 +1,191 @@
+"""Small charts, laid out here and drawn by a template: plain numbers in, coordinates out; pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Final
+
+WIDTH: Final = 640.0
+LEFT: Final = 46.0
+_TOP: Final = 10.0
+_BOTTOM: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A point of a line, and what it says."""
+
+    x: float
+    y: float
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar, and what it says; `tone` is the class it is drawn in."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    says: str
+    tone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A line across the chart, and its number."""
+
+    y: float
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What is drawn: a title for whoever sees nothing, ticks, and dots or bars."""
+
+    title: str
+    height: float
+    ticks: tuple[Tick, ...]
+    dots: tuple[Dot, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    first: str = ""
+    last: str = ""
+    width: float = WIDTH
+    left: float = LEFT
+
+    @property
+    def path(self) -> str:
+        """The dots as one line."""
+        return " ".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in self.dots)
+
+    @property
+    def floor(self) -> float:
+        """Where bars stand."""
+        return self.height - _BOTTOM
+
+
+def line(title: str, points: Sequence[tuple[str, float]], *, height: float = 160.0, unit: str = "") -> Chart:
+    """Values in their order, each with its label, as a line."""
+    found = [(label, value) for label, value in points if isfinite(value)]
+    low, high = _bounds([value for _, value in found])
+    step = (WIDTH - LEFT - 8) / max(len(found) - 1, 1)
+    dots = tuple(
+        Dot(LEFT + step * at, _y(value, low, high, height), f"{label}: {value:g}{unit}")
+        for at, (label, value) in enumerate(found)
+    )
+    ends = (found[0][0], found[-1][0]) if found else ("", "")
+    return Chart(title, height, _ticks(low, high, height, unit), dots, (), *ends)
+
+
+def columns(title: str, points: Sequence[tuple[str, float]], *, height: float = 140.0, tone: str = "") -> Chart:
+    """Counts in their order, each with its label, as columns."""
+    high = max((value for _, value in points), default=0.0) or 1.0
+    step = (WIDTH - LEFT - 4) / max(len(points), 1)
+    floor = height - _BOTTOM
+    bars = tuple(
+        Bar(LEFT + step * at + step * 0.1, top, step * 0.8, max(floor - top, 0.0), f"{label}: {value:g}", tone)
+        for at, (label, value) in enumerate(points)
+        for top in (_y(value, 0.0, high, height),)
+    )
+    ends = (points[0][0], points[-1][0]) if points else ("", "")
+    return Chart(title, height, _ticks(0.0, high, height, ""), (), bars, *ends)
+
+
+def _bounds(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return low, high
+
+
+def _y(value: float, low: float, high: float, height: float) -> float:
+    return _TOP + (height - _TOP - _BOTTOM) * (1 - (value - low) / (high - low))
+
+
+def _ticks(low: float, high: float, height: float, unit: str) -> tuple[Tick, ...]:
+    return tuple(Tick(_y(value, low, high, height), f"{value:.3g}{unit}") for value in (low, (low + high) / 2, high))
+
+
+# --- traces ------------------------------------------------------------------------------------------------------
+
+_ROW: Final = 22.0
+_NAMES: Final = 220.0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that took its time: microseconds since 1970, and what it was part of."""
+
+    id: str
+    parent: str | None
+    name: str
+    start: int
+    end: int
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One span of a waterfall, in its row."""
+
+    span: Span
+    x: float
+    y: float
+    width: float
+    indent: float
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """The spans of a trace below one another, in the order they began, children below their parents."""
+
+    strips: tuple[Strip, ...]
+    height: float
+    total_s: float
+    width: float = 900.0
+    names: float = _NAMES
+    row: float = _ROW
+
+
+def waterfall(spans: Sequence[Span]) -> Waterfall:
+    """The spans of one trace as they are drawn."""
+    if not spans:
+        return Waterfall((), 0.0, 0.0)
+    begin, end = min(each.start for each in spans), max(each.end for each in spans)
+    scale = (900.0 - _NAMES - 70) / max(end - begin, 1)
+    strips = tuple(
+        Strip(
+            each,
+            _NAMES + (each.start - begin) * scale,
+            number * _ROW,
+            max((each.end - each.start) * scale, 2.0),
+            min(depth, 8) * 12.0,
+            f"{(each.end - each.start) / 1000:.3g} ms",
+        )
+        for number, (depth, each) in enumerate(_ordered(spans))
+    )
+    return Waterfall(strips, len(strips) * _ROW + 4, (end - begin) / 1_000_000)
+
+
+def _ordered(spans: Sequence[Span]) -> list[tuple[int, Span]]:
+    """Each span after its parent, with its depth; one whose parent is not here is a beginning, a ring too."""
+    known = {each.id for each in spans}
+    below: dict[str | None, list[Span]] = {}
+    for each in sorted(spans, key=lambda span: (span.start, -span.end)):
+        parent = each.parent if each.parent in known and each.parent != each.id else None
+        below.setdefault(parent, []).append(each)
+    found: list[tuple[int, Span]] = []
+    met: set[int] = set()
+
+    def walk(at: str | None, depth: int) -> None:
+        for each in below.get(at, ()):
+            if id(each) not in met:
+                met.add(id(each))
+                found.append((depth, each))
+                walk(each.id, depth + 1)
+
+    walk(None, 0)
+    left = [each for each in spans if id(each) not in met]
+    return found + [(0, each) for each in left]

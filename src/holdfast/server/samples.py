@@ -1,0 +1,44 @@
+"""How a store grows while it is watched: a number now and then, kept in memory as long as the server runs."""
+
+import asyncio
+from collections import deque
+from typing import Final, NamedTuple
+
+from holdfast.client import Holdfast
+from holdfast.db import Tx
+from holdfast.evidence import log, tree
+
+MOST: Final = 720
+"""At one in five seconds, an hour; then every second one is dropped."""
+
+
+class Sample(NamedTuple):
+    """The size of a store at a moment."""
+
+    at: str
+    leaves: int
+    bytes: int
+    wal: int
+
+
+class Samples:
+    """The sizes of one store, the oldest first; the longer it is watched, the further apart they are."""
+
+    def __init__(self) -> None:
+        self.taken: deque[Sample] = deque()
+        self._skip, self._beat = 1, 0
+
+    async def take(self, store: Holdfast, at: str) -> None:
+        """Look at the store, if it is time."""
+        self._beat += 1
+        if self._beat % self._skip:
+            return
+        facts = await asyncio.to_thread(store.database.backend.facts)
+        sizes = facts.get("bytes", {})
+        self.taken.append(Sample(at, await store.read(_leaves), sizes.get("database", 0), sizes.get("wal", 0)))
+        if len(self.taken) > MOST:
+            self.taken, self._skip = deque([*self.taken][::2]), self._skip * 2
+
+
+def _leaves(tx: Tx) -> int:
+    return tree.state(tx).size + log.pending(tx) if tree.begun(tx) else 0
