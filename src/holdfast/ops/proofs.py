@@ -70,7 +70,7 @@ class Dbom(Noun[Face]):
 
     get = Reads(dbom.get)
     envelope = Reads(dbom.envelope)
-    verify = Runs(dbom.verify)
+    verify = Runs(dbom.verify, reads=True)
     repair = RunsWith(dbom.repair)
     check_intent = Runs(spread.check_intent)
     spread = Reads(spread.spread)
