@@ -9,6 +9,7 @@ from starlette.responses import Response
 from holdfast.model.agents import STATUSES
 from holdfast.server.console import charts
 from holdfast.server.console.desk import Desk, kindly
+from holdfast.server.console.shown import moment
 from holdfast.server.pages import form
 
 router = APIRouter(include_in_schema=False)
@@ -36,13 +37,13 @@ async def one(request: Request, id: Text) -> Response:
     """One agent with its record."""
     desk, store = Desk(request), Desk(request).store
     feedback = await kindly(store.feedback.recent(id, limit=200), ())
-    scores = [(each.created_at, each.score) for each in reversed(feedback) if each.score is not None]
+    scores = [(moment(each.created_at), each.score) for each in reversed(feedback) if each.score is not None]
     shown = {
         "agent": await store.agents.get(id),
         "state": await kindly(store.state.read(id)),
         "versions": await kindly(store.state.versions(id, limit=20), ()),
         "feedback": feedback,
-        "chart": charts.line(f"Scores of {id}, oldest to newest", scores) if scores else None,
+        "chart": charts.line(f"Scores of {id}, oldest to newest", scores, width=640) if scores else None,
         "budget": await kindly(store.escalations.budget(id)),
         "asked": await kindly(store.escalations.list(agent_id=id, limit=10)),
         "flows": await kindly(store.flows.search(agent_id=id, limit=10)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
-WIDTH: Final = 640.0
+WIDTH: Final = 460.0
 LEFT: Final = 46.0
 _TOP: Final = 10.0
 _BOTTOM: Final = 20.0
@@ -65,17 +65,17 @@ class Chart:
         return self.height - _BOTTOM
 
 
-def line(title: str, points: Sequence[tuple[str, float]], *, height: float = 160.0, unit: str = "") -> Chart:
+def line(title: str, points: Sequence[tuple[str, float]], *, width: float = WIDTH, height: float = 150.0) -> Chart:
     """Values in their order, each with its label, as a line."""
     found = [(label, value) for label, value in points if isfinite(value)]
     low, high = _bounds([value for _, value in found])
-    step = (WIDTH - LEFT - 8) / max(len(found) - 1, 1)
+    step = (width - LEFT - 8) / max(len(found) - 1, 1)
     dots = tuple(
-        Dot(LEFT + step * at, _y(value, low, high, height), f"{label}: {value:g}{unit}")
+        Dot(LEFT + step * at, _y(value, low, high, height), f"{label}: {value:g}")
         for at, (label, value) in enumerate(found)
     )
     ends = (found[0][0], found[-1][0]) if found else ("", "")
-    return Chart(title, height, _ticks(low, high, height, unit), dots, (), *ends)
+    return Chart(title, height, _ticks(low, high, height), dots, (), *ends, width=width)
 
 
 def columns(title: str, points: Sequence[tuple[str, float]], *, height: float = 140.0, tone: str = "") -> Chart:
@@ -89,7 +89,7 @@ def columns(title: str, points: Sequence[tuple[str, float]], *, height: float = 
         for top in (_y(value, 0.0, high, height),)
     )
     ends = (points[0][0], points[-1][0]) if points else ("", "")
-    return Chart(title, height, _ticks(0.0, high, height, ""), (), bars, *ends)
+    return Chart(title, height, _ticks(0.0, high, height), (), bars, *ends)
 
 
 def _bounds(values: Sequence[float]) -> tuple[float, float]:
@@ -103,8 +103,8 @@ def _y(value: float, low: float, high: float, height: float) -> float:
     return _TOP + (height - _TOP - _BOTTOM) * (1 - (value - low) / (high - low))
 
 
-def _ticks(low: float, high: float, height: float, unit: str) -> tuple[Tick, ...]:
-    return tuple(Tick(_y(value, low, high, height), f"{value:.3g}{unit}") for value in (low, (low + high) / 2, high))
+def _ticks(low: float, high: float, height: float) -> tuple[Tick, ...]:
+    return tuple(Tick(_y(value, low, high, height), f"{value:.3g}") for value in (low, (low + high) / 2, high))
 
 
 # --- traces ------------------------------------------------------------------------------------------------------

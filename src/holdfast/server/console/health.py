@@ -1,7 +1,7 @@
 """Health: how fast the store works, how it grows, and whether anything needs somebody."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -15,6 +15,8 @@ from holdfast.server.metrics import Metrics
 from holdfast.server.samples import Sample
 
 router = APIRouter(include_in_schema=False)
+_LASTING: Final = frozenset({"/v1/events", "unmatched"})
+"""Routes whose time says nothing: a stream lasts as long as somebody listens."""
 
 
 @router.get("/health")
@@ -40,7 +42,11 @@ async def show(request: Request) -> Response:
 
 def latencies(metrics: Metrics) -> list[tuple[str, int, float | None, float | None]]:
     """The busiest routes: how often they were asked, and within what time half and 99 of 100 were answered."""
-    found = [(f"{method} {route}", total, half, most) for method, route, total, half, most in metrics.quantiles()]
+    found = [
+        (f"{method} {route}", total, half, most)
+        for method, route, total, half, most in metrics.quantiles()
+        if route not in _LASTING
+    ]
     return sorted(found, key=lambda each: -each[1])[:10]
 
 

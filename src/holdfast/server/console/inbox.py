@@ -11,6 +11,7 @@ from holdfast.runtime.rows import LAST
 from holdfast.server.console import charts
 from holdfast.server.console.cases import Case, draft, gather
 from holdfast.server.console.desk import Desk
+from holdfast.server.console.shown import moment
 from holdfast.server.pages import fields
 
 router = APIRouter(include_in_schema=False)
@@ -46,9 +47,11 @@ async def one(request: Request, id: Number) -> Response:
 async def _shown(
     desk: Desk, case: Case, typed: list[tuple[str, str]] | None = None, *, wrong: str = "", status: int = 200
 ) -> Response:
-    scores = [(each.created_at, each.score) for each in reversed(case.feedback) if each.score is not None]
+    scores = [(moment(each.created_at), each.score) for each in reversed(case.feedback) if each.score is not None]
     shown: dict[str, Any] = {"case": case, "asked": case.asked, "wrong": wrong, "typed": None}
-    shown["chart"] = charts.line("Feedback on this agent's decisions", scores, height=90) if len(scores) > 1 else None
+    shown["chart"] = (
+        charts.line("Feedback on this agent's decisions", scores, width=270, height=100) if len(scores) > 1 else None
+    )
     if typed is not None:
         shown["typed"] = {**dict(typed), "parts": {value for name, value in typed if name == "part"}}
     return await desk.render("question.html", shown, status=status)

@@ -53,10 +53,15 @@ def when(context: Context, at: str | None) -> Markup:
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(at, text)
 
 
+def moment(at: str) -> str:
+    """A moment as a chart names it: `11-15 13:17`."""
+    return at[5:16].replace("T", " ")
+
+
 def short(text: Any) -> str:
     """An id, its middle left out."""
     words = str(text)
-    return words if len(words) <= _SHORT + 3 else f"{words[:8]}…{words[-4:]}"
+    return words if len(words) <= _SHORT + 3 else f"{words[:6]}…{words[-6:]}"
 
 
 def ident(text: Any, href: str = "") -> Markup:
