@@ -134,7 +134,7 @@ def _memory(store: sync.Holdfast) -> None:
 
 def _telemetry(store: sync.Holdfast) -> None:
     start = store.flows.search(limit=1).flows[0].created_at
-    spans = (
+    spans: tuple[tuple[str, str | None, str, float, float, dict[str, str]], ...] = (
         ("a", None, "rebalance", 0.0, 412.0, {}),
         ("b", "a", "quote", 0.004, 96.0, {}),
         ("c", "b", "GET /quotes", 0.01, 80.0, {}),

@@ -56,6 +56,11 @@ class Desk:
             self.caller.ns is None or "ns" in inspect.signature(_bound(face, noun, verb)).parameters
         )
 
+    def require(self, noun: str, verb: str) -> None:
+        """ForbiddenError if the caller may not use a verb, for pages that show more than verbs give."""
+        if not self.may(noun, verb):
+            raise ForbiddenError(f"this page is not for this {self.caller.role}", noun=noun, verb=verb)
+
     async def render(self, template: str, shown: Mapping[str, Any], *, status: int = 200) -> Response:
         """A page of the console, with what every page tells: the lockdown, what waits, and what just happened."""
         waiting = await self.store.escalations.waiting() if self.may("escalations", "waiting") else None

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.runtime import gauges
-from holdfast.server.access import permit
 from holdfast.server.console import charts
 from holdfast.server.console.desk import Desk, kindly
 from holdfast.server.metrics import Metrics
@@ -23,7 +22,7 @@ _LASTING: Final = frozenset({"/v1/events", "unmatched"})
 async def show(request: Request) -> Response:
     """Throughput, latencies, sizes, what is degraded, and what waits for somebody."""
     desk, state = Desk(request), Desk(request).state
-    await permit(state.face(desk.caller), desk.caller, "storage", "status", {}, reads=True)
+    desk.require("storage", "status")
     status, pace = await state.store.status(), await desk.store.flows.pace(minutes=60)
     moves = [(each.minute[11:], each.transitions) for each in pace]
     shown: dict[str, Any] = {

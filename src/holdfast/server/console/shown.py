@@ -53,6 +53,11 @@ def when(context: Context, at: str | None) -> Markup:
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(at, text)
 
 
+def clock(at: str) -> Markup:
+    """A moment of a story, where the order counts: its time of day; the whole is its title."""
+    return Markup('<time class="exact" datetime="{0}" title="{0}">{1}</time>').format(at, at[11:23])
+
+
 def moment(at: str) -> str:
     """A moment as a chart names it: `11-15 13:17`."""
     return at[5:16].replace("T", " ")
@@ -114,6 +119,6 @@ def drop_empty(given: dict[str, Any]) -> dict[str, Any]:
 
 
 FILTERS: Final = {
-    each.__name__: each for each in (drop_empty, when, short, ident, badge, pretty, brief, size, duration, span)
+    each.__name__: each for each in (clock, drop_empty, when, short, ident, badge, pretty, brief, size, duration, span)
 }
 """By the names that templates use."""

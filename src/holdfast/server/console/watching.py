@@ -6,7 +6,6 @@ from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdfast.errors import ForbiddenError
 from holdfast.server.console.desk import Desk
 
 router = APIRouter(include_in_schema=False)
@@ -22,6 +21,5 @@ async def show(request: Request, number: Annotated[int, Path(ge=1, le=2**31)]) -
     """One job; the page renews itself as long as it runs."""
     desk = Desk(request)
     job = desk.state.jobs.get(number)
-    if not desk.may(*_SHOWN_TO[job.kind]):
-        raise ForbiddenError(f"the {job.kind} is not for this session", kind=job.kind)
+    desk.require(*_SHOWN_TO[job.kind])
     return await desk.render("job.html", {"job": job})

@@ -61,7 +61,7 @@ const skew = Date.parse(document.body.dataset.now) - Date.now();
 
 function tell() {
   const now = Date.now() + skew;
-  for (const each of document.querySelectorAll("time[datetime]")) {
+  for (const each of document.querySelectorAll("time[datetime]:not(.exact)")) {
     const passed = (now - Date.parse(each.dateTime)) / 1000;
     if (Number.isNaN(passed)) { continue; }
     const [length, unit] = SPANS.find(([least]) => Math.abs(passed) >= least) ?? [1, "s"];

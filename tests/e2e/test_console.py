@@ -1,0 +1,484 @@
+"""The console on a real port: every page, what it shows, who may act, and that nobody else can."""
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from holdfast.server.guard import HEADERS
+from holdfast.upkeep import offline
+from tests.consoles import TRACE, Scene, populate, question
+from tests.web import Web, running
+
+HTML = {"accept": "text/html"}
+EVIL = "<script>alert(1)</script>\"'{{7*7}}&amp;%00../%2e"
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    with running(tmp_path_factory.mktemp("console") / "home") as web:
+        yield web
+
+
+@pytest.fixture(scope="module")
+def scene(web: Web) -> Scene:
+    return populate(web.store)
+
+
+@pytest.fixture(scope="module")
+def operator(web: Web, scene: Scene) -> httpx.Client:
+    del scene
+    return web.logged_in(web.store.tokens.link(name="Ada").secret)
+
+
+@pytest.fixture(scope="module")
+def auditor(web: Web, scene: Scene) -> httpx.Client:
+    del scene
+    return web.logged_in(web.store.tokens.link(name="Eve", role="auditor").secret)
+
+
+class Page(HTMLParser):
+    """What a page is made of: its text, its forms with their fields, its links; and nothing inline."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.forms: list[tuple[str, dict[str, str]]] = []
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        assert not any(name == "style" or name.startswith("on") for name in given), (tag, given)
+        assert tag != "style"
+        if tag == "script":
+            assert given["src"].startswith("/static/")
+        if tag == "form" and given.get("method") == "post":
+            self.forms.append((given["action"], {}))
+        if tag == "input" and given.get("type") == "hidden" and self.forms:
+            self.forms[-1][1][given["name"]] = given["value"]
+        if tag == "a":
+            self.links.append(given["href"])
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def page(client: httpx.Client, path: str, status: int = 200) -> Page:
+    answer = client.get(path, headers=HTML)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
+    return Page(answer.text)
+
+
+def token(client: httpx.Client) -> str:
+    return next(fields["csrf"] for _, fields in page(client, "/inbox").forms if "csrf" in fields)
+
+
+def post(client: httpx.Client, path: str, **fields: Any) -> httpx.Response:
+    return client.post(path, data={"csrf": token(client), **fields}, headers=HTML)
+
+
+def fresh(web: Web, **more: Any) -> tuple[int, str]:
+    """A question of an agent of its own, and its flow."""
+    name = f"agent-{web.store.flows.start('treasury-rebalancer').dfid[-12:]}"
+    web.store.agents.register(name, version="1.0.0")
+    dfid = web.store.flows.start(name, flow_type="fresh").dfid
+    web.store.flows.transition(dfid, "RUNNING")
+    web.store.contexts.put(dfid, {"limit_eur": 25_000})
+    return web.store.escalations.request(dfid, **{**question(), **more}).id, dfid
+
+
+PAGES = {
+    "/inbox": ("Rebalance exceeds the daily limit by 68 %", "high impact", "Two invoices share one number"),
+    "/inbox/decided": ("Supplier changed its bank account", "modified", "operator:Ada"),
+    "/inbox/{grave}": ("limit_eur", "25000", "unchanged", "mean-variance", "1 of 3 questions", "0.87"),
+    "/inbox/{decided}": ("Already decided: APPROVED (MODIFY)", "by operator:Ada", "verified by phone"),
+    "/flows": ("rebalance", "month-end", "waiting escalation", "child"),
+    "/flows?q=month&status=RUNNING": ("month-end",),
+    "/flows/flow?id={parent}": ("match-invoices", "chase-payments", "ledger/2026-11", "open_invoices"),
+    "/flows/flow?id={done}": ("quote", "order", "order.filled", "completed"),
+    "/agents": ("treasury-rebalancer", "support-triage", "three wrong refunds"),
+    "/agents/agent?id=treasury-rebalancer": ("orders_per_day", "day_volume_eur", "2 of 3 left", "v2", "GOOD"),
+    "/evidence": ("eval-2", "VALID", "judge", "ed25519", "Verify now"),
+    "/evidence/battle?id=eval-1": ("hedge-1", "h_delta", "signed by a judge"),
+    "/memory": ("market/dax", "before the fed", "Where the graph begins"),
+    "/memory?q=flat": ("market/eurusd",),
+    "/memory/object?id=market/dax": ("18870", "History"),
+    "/memory/object?id=market/dax&old=1&new=2": ("19120", "18870", "content.trend"),
+    "/memory/snapshots": ("before the fed", "what is there now"),
+    "/telemetry": ("span", "duration_ms"),
+    f"/telemetry/trace?id={TRACE}": ("POST /orders", "5 spans in 412 ms"),
+    "/health": ("leaves in the log", "Throughput", "WAL", "migrations applied", "GET /inbox"),
+}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_shows_what_there_is(operator: httpx.Client, auditor: httpx.Client, scene: Scene, path: str) -> None:
+    where = path.format(**vars(scene)) if "{" in path else path
+    for client in (operator, auditor):
+        found = page(client, where)
+        for words in PAGES[path]:
+            assert words in found.text
+        assert all(fields.get("csrf") for _, fields in found.forms)
+    assert {action for action, _ in page(auditor, where).forms} <= {"/logout", "/namespace", "/evidence/verify"}
+
+
+def test_every_link_of_the_console_leads_somewhere(operator: httpx.Client, scene: Scene) -> None:
+    waiting, met = [f"/inbox/{scene.grave}", "/inbox", "/memory", "/evidence", "/flows"], set[str]()
+    while waiting:
+        path = waiting.pop()
+        if path in met or len(met) > 60:
+            continue
+        met.add(path)
+        found = operator.get(path, headers=HTML)
+        assert found.status_code == 200, (path, found.text[-400:])
+        if found.headers["content-type"].startswith("text/html"):
+            links = [link for link in Page(found.text).links if link.startswith("/")]
+            waiting += [link for link in links if not re.match(r"/flows/flow|/static", link)][:15]
+    assert len(met) > 15
+
+
+def test_an_empty_store_teaches_what_goes_where(operator: httpx.Client) -> None:
+    assert post(operator, "/namespace", ns="empty").status_code == 303
+    wanted = {
+        "/inbox": "Nothing waits for you",
+        "/inbox/decided": "No answer was given yet",
+        "/flows": "No flow was opened yet",
+        "/agents": "No agent",
+        "/evidence": "No evaluation was submitted yet",
+        "/memory": "Nothing is known yet",
+        "/memory/snapshots": "No snapshot was signed yet",
+    }
+    for path, words in wanted.items():
+        assert words in page(operator, path).text
+    assert "No event is like that" in page(operator, "/telemetry?type=nothing").text
+    post(operator, "/namespace", ns="main")
+
+
+@pytest.mark.parametrize(
+    "path", ["/inbox/999", "/flows/flow?id=x", "/agents/agent?id=x", "/evidence/battle?id=x", "/jobs/99"]
+)
+def test_what_is_not_there_is_a_page_that_says_so(operator: httpx.Client, path: str) -> None:
+    assert "Back to the console" in page(operator, path, 404).text
+
+
+# --- who may -----------------------------------------------------------------------------------------------------
+
+ACTS = {
+    "/inbox/{grave}/review": {"choice": "approve", "part": "0", "comment": "x"},
+    "/inbox/{grave}/decide": {"choice": "approve", "part": "0", "comment": "x", "seen": "1.2"},
+    "/flows/cancel": {"id": "{parent}", "reason": "x", "confirmed": "yes"},
+    "/flows/recover": {"confirmed": "yes"},
+    "/agents/status": {"id": "treasury-rebalancer", "status": "SUSPENDED", "reason": "x", "confirmed": "yes"},
+    "/evidence/verify": {},
+    "/memory/snapshot": {"message": "x"},
+    "/memory/rollback": {"to": "HEAD", "reason": "x", "confirmed": "yes"},
+    "/memory/image": {},
+    "/health/sweep": {},
+    "/namespace": {"ns": "other"},
+}
+
+
+@pytest.mark.parametrize("path", ACTS)
+def test_a_form_without_the_secret_of_its_session_is_refused(
+    web: Web, operator: httpx.Client, scene: Scene, path: str
+) -> None:
+    where, fields = path.format(**vars(scene)), {k: v.format(**vars(scene)) for k, v in ACTS[path].items()}
+    for more in ({}, {"csrf": "0" * 64}):
+        answer = operator.post(where, data={**fields, **more}, headers=HTML)
+        assert (answer.status_code, "secret of its session" in answer.text) == (403, True)
+    assert any((each.code, each.path) == ("access.forged", where) for each in web.denied())
+    assert web.store.escalations.get(scene.grave).status == "PENDING"
+
+
+@pytest.mark.parametrize("path", [path for path in ACTS if path not in ("/evidence/verify", "/namespace")])
+def test_an_auditor_is_refused_by_the_server_not_only_by_the_page(
+    web: Web, auditor: httpx.Client, scene: Scene, path: str
+) -> None:
+    where, fields = path.format(**vars(scene)), {k: v.format(**vars(scene)) for k, v in ACTS[path].items()}
+    if path == "/memory/rollback":
+        fields["to"] = web.store.snapshots.list().snapshots[0].cid
+    answer = post(auditor, where, **fields)
+    if path.endswith("/review"):  # it only shows what an answer would be
+        assert answer.status_code == 200
+    elif path in ("/flows/recover", "/memory/image"):
+        assert "may not use" in page(auditor, answer.headers["location"]).text
+    else:
+        assert answer.status_code == 403
+        assert any((each.code, each.path) == ("access.forbidden", where) for each in web.denied())
+    assert web.store.escalations.get(scene.grave).status == "PENDING"
+    assert web.store.agents.get("treasury-rebalancer").status == "ACTIVE"
+    assert web.store.flows.get(scene.parent).status == "RUNNING"
+
+
+def test_nobody_and_agents_have_no_console(web: Web, scene: Scene) -> None:
+    del scene
+    nobody = web.client()
+    assert nobody.get("/", headers=HTML).headers["location"] == "/login"
+    assert "Log in" in page(nobody, "/inbox", 401).text
+    agent = web.client(f"robot:{web.store.agents.register('robot', version='1.0.0').token}")
+    assert "for operators and auditors" in page(agent, "/inbox", 403).text
+
+
+def test_who_is_bound_to_a_namespace_sees_no_other(web: Web, scene: Scene) -> None:
+    made = web.store.tokens.create("desk", role="operator", ns="team")
+    client = web.logged_in(web.store.tokens.link(token_id=made.token.token_id).secret)
+    assert "Nothing waits for you" in page(client, "/inbox").text
+    assert page(client, f"/inbox/{scene.grave}", 404).text
+    post(client, "/namespace", ns="main")
+    client.cookies.set("holdfast-ns", "main")
+    assert "Nothing waits for you" in page(client, "/inbox").text
+    assert "/health" not in page(client, "/inbox").links
+    assert page(client, "/health", 403).text
+
+
+# --- answering ---------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_takes_two_steps_and_a_reason(web: Web, operator: httpx.Client) -> None:
+    number, dfid = fresh(web)
+    for fields, words in (
+        ({"choice": "approve", "part": "0"}, "say why"),
+        ({"choice": "approve", "comment": "fine"}, "tick what you authorise"),
+        ({"part": "0", "comment": "fine"}, "choose whether"),
+        ({"choice": "approve", "part": "0", "value-0": "{nonsense", "comment": "fine"}, "no JSON"),
+    ):
+        answer = post(operator, f"/inbox/{number}/review", **fields)
+        assert answer.status_code in (400, 422)
+        assert words in answer.text
+        if "part" in fields:
+            assert "checked" in answer.text
+    review = post(
+        operator,
+        f"/inbox/{number}/review",
+        **{"choice": "approve", "part": ["0", "1"], "value-0": "30000", "value-1": "in two orders", "comment": "less"},
+    )
+    told = Page(review.text)
+    assert "You authorise 2 of 6 parts" in told.text
+    assert "MODIFY" in told.text
+    assert web.store.escalations.get(number).status == "PENDING"
+    [fields] = [fields for action, fields in told.forms if action.endswith("/decide")]
+    done = operator.post(
+        f"/inbox/{number}/decide",
+        data={**fields, "part": ["0", "1"], "value-0": "30000", "value-1": "in two orders"},
+        headers=HTML,
+    )
+    assert done.headers["location"] == f"/inbox/{number}"
+    kept = web.store.escalations.get(number)
+    assert (kept.human_decision, kept.answer) == ("MODIFY", {"limit_eur": 30000, "note": "in two orders"})
+    assert (kept.resolved_by, kept.comment) == ("operator:Ada", "less")
+    assert web.store.flows.get(dfid).status == "RUNNING"
+    after = page(operator, f"/inbox/{number}")
+    assert "Recorded: APPROVED (MODIFY)" in after.text
+    assert "Already decided" in after.text
+    assert "Recorded" not in page(operator, f"/inbox/{number}").text
+
+
+def whole(web: Web, number: int) -> list[str]:
+    return [str(each) for each in range(len(web.store.escalations.get(number).proposal) + 2)]
+
+
+def test_everything_ticked_as_it_is_is_no_change(web: Web, operator: httpx.Client) -> None:
+    number, _ = fresh(web, context=None)
+    given = {"choice": "approve", "part": whole(web, number), "comment": "yes", "seen": "1.0"}
+    assert post(operator, f"/inbox/{number}/decide", **given).status_code == 303
+    answer = web.store.escalations.get(number)
+    assert (answer.human_decision, answer.answer) == ("OVERRIDE", None)
+
+
+@pytest.mark.parametrize(
+    ("choice", "status", "onward"), [("reject", "REJECTED", "FAILED"), ("cancel", "CANCELLED", "CANCELLED")]
+)
+def test_a_question_is_refused_or_its_flow_cancelled(
+    web: Web, operator: httpx.Client, choice: str, status: str, onward: str
+) -> None:
+    number, dfid = fresh(web)
+    given = {"choice": choice, "comment": "too risky", "seen": "1.0"}
+    assert "too risky" in post(operator, f"/inbox/{number}/review", **given).text
+    post(operator, f"/inbox/{number}/decide", **given)
+    assert (web.store.escalations.get(number).status, web.store.flows.get(dfid).status) == (status, onward)
+
+
+def test_the_second_operator_is_told_who_was_first(web: Web, operator: httpx.Client) -> None:
+    number, _ = fresh(web)
+    web.store.escalations.resolve(number, "REJECTED", by="operator:Bob", comment="no")
+    answer = post(operator, f"/inbox/{number}/decide", choice="approve", part="0", comment="yes", seen="1.0")
+    assert answer.status_code == 303
+    told = page(operator, f"/inbox/{number}").text
+    assert "Your answer was not taken" in told
+    assert "Already decided: REJECTED (ABORT) by operator:Bob" in told
+
+
+def test_an_answer_after_the_deadline_is_not_taken(web: Web, operator: httpx.Client) -> None:
+    number, _ = fresh(web, deadline_s=0.001)
+    until = page(operator, f"/inbox/{number}")
+    assert "The deadline has passed" in until.text or "Already decided" in until.text
+    assert not any(action.endswith("/review") for action, _ in until.forms)
+    post(operator, f"/inbox/{number}/decide", choice="approve", part="0", comment="yes", seen="1.0")
+    assert "Your answer was not taken" in page(operator, f"/inbox/{number}").text
+    assert web.store.escalations.get(number).resolved_by == "deadline"
+
+
+def test_who_saw_another_state_is_shown_the_new_one_first(web: Web, operator: httpx.Client) -> None:
+    number, dfid = fresh(web)
+    web.store.contexts.put(dfid, {"limit_eur": 99})
+    given = {"choice": "approve", "part": "0", "comment": "yes", "seen": "1.0"}
+    again = post(operator, f"/inbox/{number}/decide", **given)
+    assert (again.status_code, "has changed since you looked" in again.text) == (200, True)
+    assert web.store.escalations.get(number).status == "PENDING"
+    assert post(operator, f"/inbox/{number}/decide", **{**given, "seen": "2.0"}).status_code == 303
+
+
+# --- the other acts ----------------------------------------------------------------------------------------------
+
+
+def test_a_flow_is_proven_and_cancelled(web: Web, operator: httpx.Client) -> None:
+    number, dfid = fresh(web)
+    del number
+    bundle = operator.get(f"/flows/bundle?id={dfid}")
+    assert bundle.headers["content-disposition"].startswith("attachment")
+    assert zipfile.is_zipfile(io.BytesIO(bundle.content))
+    assert offline.check(bundle.content).verdict.word == "VALID"
+    asked = post(operator, "/flows/cancel", id=dfid)
+    assert "Cancel this flow?" in asked.text
+    assert web.store.flows.get(dfid).status == "WAITING_ESCALATION"
+    done = post(operator, "/flows/cancel", id=dfid, reason="not needed", confirmed="yes")
+    assert "The flow is CANCELLED now" in page(operator, done.headers["location"]).text
+    assert web.store.flows.transitions(dfid)[-1].reason == "not needed (operator:Ada)"
+
+
+def test_an_agent_is_suspended_with_a_reason_and_activated_again(web: Web, operator: httpx.Client) -> None:
+    web.store.agents.register("odd/../name", version="1.0.0")
+    assert "What may odd/../name do?" in post(operator, "/agents/status", id="odd/../name", status="SUSPENDED").text
+    assert web.store.agents.get("odd/../name").status == "ACTIVE"
+    given = {"id": "odd/../name", "status": "SUSPENDED", "reason": "wrong twice", "confirmed": "yes"}
+    done = post(operator, "/agents/status", **given)
+    assert "odd/../name is SUSPENDED now" in page(operator, done.headers["location"]).text
+    assert web.store.agents.get("odd/../name").suspension_reason == "wrong twice (operator:Ada)"
+    post(operator, "/agents/status", **{**given, "status": "ACTIVE"})
+    assert web.store.agents.get("odd/../name").status == "ACTIVE"
+
+
+def ended(client: httpx.Client, path: str) -> Page:
+    """The page of a job once it is over."""
+    for _ in range(600):
+        answer = client.get(path, headers=HTML)
+        if "data-poll" not in answer.text:
+            return Page(answer.text)
+    raise AssertionError("it does not end")
+
+
+def test_verifying_is_watched_and_its_outcome_stays(web: Web, operator: httpx.Client, auditor: httpx.Client) -> None:
+    for client in (operator, auditor):
+        begun = post(client, "/evidence/verify", full="yes")
+        assert begun.status_code == 303
+        assert "VALID — everything" in ended(client, begun.headers["location"]).text
+    assert "auditor:Eve" in page(operator, "/evidence").text
+    assert web.store.lockdown.status() is None
+
+
+def test_memory_goes_back_to_a_snapshot(web: Web, operator: httpx.Client) -> None:
+    web.store.objects.put("plan", type="note", content={"say": "first"})
+    said = post(operator, "/memory/snapshot", message="with the first plan")
+    assert "is signed" in page(operator, said.headers["location"]).text
+    target = web.store.snapshots.list().snapshots[0]
+    assert (target.message, target.author) == ("with the first plan", "operator:Ada")
+    web.store.objects.put("plan", type="note", content={"say": "second"})
+    told = page(operator, f"/memory/diff?old={target.cid}").text
+    assert "first" in told
+    assert "second" in told
+    assert "1 objects change" in post(operator, "/memory/rollback", to=target.cid).text
+    assert web.store.objects.get("plan").content == {"say": "second"}
+    post(operator, "/memory/rollback", to=target.cid, reason="better before", confirmed="yes")
+    assert web.store.objects.get("plan").content == {"say": "first"}
+
+
+def test_an_image_is_written_and_listed(operator: httpx.Client) -> None:
+    begun = post(operator, "/memory/image")
+    assert "blocks, up to" in ended(operator, begun.headers["location"]).text
+    assert "damaged" not in page(operator, "/memory").text
+
+
+def test_orphans_are_recovered_or_left_by_name(web: Web, operator: httpx.Client) -> None:
+    dfid = web.store.flows.start("treasury-rebalancer", flow_type="lost").dfid
+    web.store.flows.transition(dfid, "RUNNING")
+    web.store.flows.lease(dfid, "gone", lease_s=0.001)
+    assert "have lost their worker" in post(operator, "/flows/recover").text
+    begun = post(operator, "/flows/recover", confirmed="yes")
+    assert "no function here runs lost" in ended(operator, begun.headers["location"]).text
+    web.store.flows.transition(dfid, "CANCELLED")
+
+
+def test_sweeping_says_what_it_put_away(operator: httpx.Client) -> None:
+    done = post(operator, "/health/sweep")
+    assert "Swept:" in page(operator, done.headers["location"]).text
+
+
+# --- strangers ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_that_somebody_wrote_is_markup(web: Web, operator: httpx.Client) -> None:
+    web.store.agents.register(EVIL[:30], version="1.0.0", contract={EVIL: EVIL})
+    dfid = web.store.flows.start(EVIL[:30], flow_type=EVIL).dfid
+    web.store.flows.transition(dfid, "RUNNING")
+    web.store.contexts.put(dfid, {EVIL: EVIL})
+    web.store.audit.record(dfid, EVIL, detail=EVIL)
+    web.store.feedback.record(EVIL[:30], dfid, status=EVIL, reason=EVIL, score=0.1)
+    web.store.objects.put(f"evil/{EVIL}", type="x", content=EVIL)
+    number = web.store.escalations.request(dfid, reason=EVIL, context={EVIL: EVIL}, proposal={EVIL: EVIL, "a": EVIL}).id
+    given = {"choice": "approve", "part": "0", "comment": EVIL}
+    shown = [
+        *(operator.get(path, headers=HTML).text for path in ("/inbox", f"/inbox/{number}", f"/flows/flow?id={dfid}")),
+        operator.get(f"/agents/agent?id={quote(EVIL[:30])}", headers=HTML).text,
+        operator.get(f"/memory/object?id={quote('evil/' + EVIL)}", headers=HTML).text,
+        post(operator, f"/inbox/{number}/review", **given).text,
+    ]
+    for text in shown:
+        assert "<script>alert" not in text
+        assert "alert(1)" in text
+        assert "{{7*7}}" in text
+        Page(text)
+    web.store.escalations.resolve(number, "CANCELLED", by="test")
+
+
+@pytest.mark.parametrize(
+    "text", [EVIL, "' OR 1=1 --", "%", "\0", "x" * 499, "\ud7ff", "9" * 30, "-1", "[]", '*" NEAR(']
+)
+def test_a_filter_is_only_ever_a_value(operator: httpx.Client, text: str) -> None:
+    given = quote(text)
+    for path in (
+        *(f"/flows?{name}={given}" for name in ("q", "status", "agent", "type", "before")),
+        *(f"/agents?{name}={given}" for name in ("status", "after")),
+        *(f"/memory?{name}={given}" for name in ("q", "after")),
+        *(f"/telemetry?{name}={given}" for name in ("type", "trace", "span", "since", "until")),
+        *(f"/inbox?after={given}", f"/inbox/decided?before={given}", f"/evidence?before={given}"),
+        *(f"/memory/object?id={given}", f"/memory/object?id=plan&at={given}", f"/memory/object?id=plan&new={given}"),
+        *(f"/memory/diff?old={given}", f"/flows/flow?id={given}", f"/flows/bundle?id={given}", f"/inbox/{given}"),
+        *(f"/evidence/battle?id={given}", f"/telemetry/trace?id={given}", f"/memory/snapshots?after={given}"),
+    ):
+        answer = operator.get(path, headers=HTML)
+        assert answer.status_code < 500, (path, answer.text)
+        assert "<script>alert" not in answer.text
+
+
+def test_words_on_a_page_come_from_its_own_session(web: Web, operator: httpx.Client) -> None:
+    other = web.logged_in()
+    number, _ = fresh(web)
+    answer = post(operator, f"/inbox/{number}/decide", choice="reject", comment="no", seen="1.0")
+    stolen = answer.cookies.get("holdfast-flash")
+    assert stolen
+    for value in (stolen, "x.y", "W10=.z", ""):
+        other.cookies.set("holdfast-flash", value)
+        assert "Recorded" not in page(other, "/inbox").text
+    assert "Recorded" in page(operator, "/inbox").text
