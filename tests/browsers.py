@@ -1,0 +1,74 @@
+"""A real Chromium for tests, driven by playwright; skipped with a reason where either is absent."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+SHOTS = Path(__file__).resolve().parents[1] / "build" / "screenshots"
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def _program() -> str:
+    found = os.environ.get("HOLDFAST_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
+    if found is None:
+        pytest.skip("no Chromium: install one, or name it in HOLDFAST_TEST_CHROMIUM")
+    return found
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser; its pages are used by the thread that opened it only."""
+    if find_spec("playwright") is None:
+        pytest.skip("no playwright: pip install playwright")
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (an optional part of the tests)
+
+    program = _program()
+    with sync_playwright() as driver:
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=program, args=flags)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def aside(fn: Callable[[], T]) -> T:
+    """Use the store in another thread: playwright has a loop in this one, which the sync face would block."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(fn).result()
+
+
+def axe() -> str:
+    """The text of axe-core; runs in a page, whatever its policy on scripts."""
+    package = find_spec("axe_playwright_python")
+    if package is None or package.origin is None:
+        pytest.skip("no axe-core: pip install axe-playwright-python")
+    return (Path(package.origin).parent / "axe.min.js").read_text()
+
+
+def findings(page: Any, source: str, *rules: str) -> list[str]:
+    """What axe finds serious or worse on a page, by every rule or by some."""
+    page.evaluate(source)
+    only = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else {}
+    told = page.evaluate("options => axe.run(options)", {"resultTypes": ["violations"], **only})
+    return [
+        f"{each['impact']} {each['id']}: {node['target']} {node['failureSummary']}"
+        for each in told["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+
+
+def shot(page: Any, name: str) -> None:
+    """Keep what a page looks like."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=str(SHOTS / f"{name}.png"))
