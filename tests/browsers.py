@@ -27,12 +27,9 @@ def _program() -> str:
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A browser; its pages are used by the thread that opened it only."""
-    if find_spec("playwright") is None:
-        pytest.skip("no playwright: pip install playwright")
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (an optional part of the tests)
-
+    playwright: Any = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
     program = _program()
-    with sync_playwright() as driver:
+    with playwright.sync_playwright() as driver:
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = driver.chromium.launch(executable_path=program, args=flags)
         try:

@@ -19,6 +19,13 @@ def asked(store: sync.Holdfast, agent: str, **given: object) -> int:
     return store.escalations.request(flow.dfid, reason="?", **given).id  # type: ignore[arg-type]
 
 
+def pay_and_cancel(store: sync.Holdfast, undone: list[int]) -> None:
+    """A worker whose flow is cancelled from elsewhere after a step that can be undone."""
+    with store.flows.run("trader") as flow:
+        flow.step("pay", lambda: 7, compensate=undone.append)
+        assert store.flows.cancel(flow.dfid, reason="not needed").status == "COMPENSATING"
+
+
 class Inbox(OnStore):
     def test_the_most_urgent_question_comes_first(self, store: sync.Holdfast) -> None:
         calm = asked(store, "a")
@@ -152,6 +159,38 @@ class Search(OnStore):
         page = store.battles.recent(limit=2)
         assert [each.battle_id for each in page.battles] == ["c", "b"]
         assert [each.battle_id for each in store.battles.recent(before=page.next).battles] == ["a"]
+
+    def test_feedback_comes_newest_first(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        made = [store.feedback.record("trader", dfid, status="GOOD", score=n).id for n in (0.1, 0.2, 0.3)]
+        found = store.feedback.recent("trader", limit=2)
+        assert [each.score for each in found] == [0.3, 0.2]
+        assert [each.id for each in store.feedback.recent("trader", before=made[1])] == [made[0]]
+        assert store.feedback.recent("nobody") == ()
+
+    def test_cancelling_ends_a_flow_and_begins_to_undo_it(self, store: sync.Holdfast) -> None:
+        dfid = running(store)
+        asked = store.escalations.request(dfid, reason="?").id
+        assert store.flows.cancel(dfid, reason="not needed").status == "CANCELLED"
+        assert store.escalations.get(asked).status == "CANCELLED"
+        with pytest.raises(errors.IllegalTransitionError):
+            store.flows.cancel(dfid, reason="again")
+        undone: list[int] = []
+        with pytest.raises(errors.FlowEndedError, match="COMPENSATED"):
+            pay_and_cancel(store, undone)
+        assert undone == [7]
+
+    def test_images_are_listed_newest_first(self, store: sync.Holdfast) -> None:
+        assert store.image.list() == ()
+        if not self.shared:
+            return
+        for number in range(2):
+            store.objects.put("x", type="note", content=number)
+            store.image.dump()
+        newest, older = store.image.list()
+        assert newest.rev > older.rev
+        assert (newest.damage, newest.bytes > 0) == (None, True)
+        assert store.image.list(ns="other") == ()
 
     def test_a_flow_is_proven_to_a_stranger(self, live: sync.Holdfast) -> None:
         store = live

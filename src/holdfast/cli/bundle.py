@@ -19,12 +19,13 @@ app.callback()(options)
 @command(app, example="holdfast bundle export battle-1 --out battle-1.zip")
 def export(
     call: Call,
-    battle: Annotated[str, typer.Argument(help="The battle_id.")],
+    subject: Annotated[str, typer.Argument(help="The battle_id, or the id of a flow.")],
     out: Annotated[Path, typer.Option("--out", help="Where to write the zip.")],
+    kind: Annotated[str, typer.Option("--kind", help="battle or flow.")] = "battle",
 ) -> dict[str, object]:
     """Write one zip that anybody can check: `holdfast verify FILE`, or openssl and the page of Python inside."""
     with call.open() as store:
-        data = store.bundle.export(battle)
+        data = store.bundle.export(subject, kind=kind)
     try:
         out.write_bytes(data)
     except OSError as error:

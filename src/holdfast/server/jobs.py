@@ -94,7 +94,10 @@ class Jobs:
 
     async def stop(self) -> None:
         """End what still runs."""
-        tasks = [*self._tasks.values()]
-        for task in tasks:
+        tasks = dict(self._tasks)
+        for task in tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        for number in tasks:
+            self._jobs[number].ended_at = self._jobs[number].ended_at or self._now()
+            self._jobs[number].error = self._jobs[number].error or "the server ended"

@@ -35,7 +35,11 @@ class Samples:
             return
         facts = await asyncio.to_thread(store.database.backend.facts)
         sizes = facts.get("bytes", {})
-        self.taken.append(Sample(at, await store.read(_leaves), sizes.get("database", 0), sizes.get("wal", 0)))
+        self.keep(Sample(at, await store.read(_leaves), sizes.get("database", 0), sizes.get("wal", 0)))
+
+    def keep(self, sample: Sample) -> None:
+        """Put a sample to the others; once they are too many, every second one goes, and fewer come."""
+        self.taken.append(sample)
         if len(self.taken) > MOST:
             self.taken, self._skip = deque([*self.taken][::2]), self._skip * 2
 

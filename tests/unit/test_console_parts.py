@@ -1,0 +1,246 @@
+"""The pure parts of the console: differences, proposals in parts, charts, words, and long work."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import errors
+from holdfast.model.progress import Progress
+from holdfast.model.storage import TelemetryEvent
+from holdfast.server.console import charts, diffs, shown
+from holdfast.server.console.telemetry import spans
+from holdfast.server.jobs import KEPT, MOST, Jobs
+from holdfast.server.metrics import Metrics
+from holdfast.server.samples import MOST as MOST_SAMPLES
+from holdfast.server.samples import Sample, Samples
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+# --- differences -------------------------------------------------------------------------------------------------
+
+
+def test_what_differs_is_named_by_its_place() -> None:
+    found = diffs.compare({"a": {"b": 1, "c": 2}, "gone": 0}, {"a": {"b": 1, "c": 3}, "new": [1]})
+    assert [(each.path, each.kind, each.old, each.new) for each in found] == [
+        ("a.b", "same", 1, 1),
+        ("a.c", "changed", 2, 3),
+        ("new", "added", None, [1]),
+        ("gone", "removed", 0, None),
+    ]
+
+
+def test_true_is_not_one() -> None:
+    assert not diffs.equal(True, 1)
+    assert not diffs.equal([1], [True])
+    assert not diffs.equal(1, 1.0)
+    assert diffs.equal({"a": [1]}, {"a": [1]})
+
+
+@given(JSON)
+def test_nothing_differs_from_itself(value: Any) -> None:
+    assert {each.kind for each in diffs.compare(value, value)} <= {"same"}
+
+
+@given(JSON)
+def test_all_parts_as_they_are_make_the_proposal_again(proposal: Any) -> None:
+    parts = diffs.parts(proposal, [])
+    again = diffs.assembled([(part, part.edited(part.text)) for part in parts])
+    assert diffs.equal(again, proposal)
+
+
+@given(st.dictionaries(st.text(min_size=1), JSON, min_size=1, max_size=4), st.sets(st.integers(0, 20)))
+def test_nothing_gets_in_that_was_not_ticked(proposal: dict[str, Any], ticked: set[int]) -> None:
+    parts = diffs.parts(proposal, [])
+    chosen = [part for part in parts if part.number in ticked]
+    made = diffs.assembled([(part, part.proposed) for part in chosen])
+    kept = {part.path for part in diffs.parts(made, [])} if chosen else set()
+    assert kept == {part.path for part in chosen}
+
+
+def test_a_part_is_shown_beside_the_first_that_has_its_place() -> None:
+    known = [("context", {"limit": 1, "deep": {"x": True}}), ("state", {"limit": 2, "other": 3})]
+    found = {part.name: part for part in diffs.parts({"limit": 1, "deep": {"x": 1}, "other": 4, "new": 5}, known)}
+    assert {name: (part.kind, part.source) for name, part in found.items()} == {
+        "limit": ("same", "context"),
+        "deep.x": ("changed", "context"),
+        "other": ("changed", "state"),
+        "new": ("added", ""),
+    }
+
+
+@pytest.mark.parametrize(
+    ("proposed", "text", "value"),
+    [("1", "2", "2"), ("a\nb", "a\r\nb", "a\nb"), (1, "2", 2), (1, "null", None), ([1], "[1, 2]", [1, 2])],
+)
+def test_an_edited_value_stays_what_it_was_a_text_or_json(proposed: Any, text: str, value: Any) -> None:
+    [part] = diffs.parts(proposed, [])
+    assert diffs.equal(part.edited(text), value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", "Infinity", "1 2", "'x'", "[" * 100_000])
+def test_a_value_that_is_no_json_is_refused(text: str) -> None:
+    [part] = diffs.parts({"limit": 1}, [])
+    with pytest.raises(errors.InvalidInputError, match="limit"):
+        part.edited(text)
+
+
+# --- charts ------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True, width=32), max_size=40))
+def test_a_line_stays_in_its_frame(values: list[float]) -> None:
+    made = charts.line("x", [(str(at), value) for at, value in enumerate(values)])
+    for dot in made.dots:
+        assert charts.LEFT - 0.1 <= dot.x <= made.width
+        assert -0.1 <= dot.y <= made.height
+    assert "nan" not in made.path
+
+
+def test_columns_stand_on_the_floor_and_the_largest_reaches_the_top() -> None:
+    made = charts.columns("x", [("a", 0), ("b", 5), ("c", 10)])
+    assert [round(bar.y + bar.height, 3) for bar in made.bars] == [made.floor] * 3
+    assert [bar.height for bar in made.bars] == [0, made.bars[2].height / 2, made.floor - made.bars[2].y]
+    assert (made.first, made.last) == ("a", "c")
+    assert charts.columns("x", []).bars == ()
+
+
+def test_spans_stand_below_their_parents_and_rings_end() -> None:
+    made = charts.waterfall(
+        [
+            charts.Span("c", "b", "third", 20, 30),
+            charts.Span("a", None, "first", 0, 100),
+            charts.Span("b", "a", "second", 10, 50),
+            charts.Span("x", "y", "ring", 5, 6),
+            charts.Span("y", "x", "ring", 5, 6),
+            charts.Span("z", "z", "itself", 7, 8),
+            charts.Span("o", "gone", "orphan", 90, 95),
+        ]
+    )
+    assert [strip.span.id for strip in made.strips[:3]] == ["a", "b", "c"]
+    assert [strip.indent for strip in made.strips[:3]] == [0, 12, 24]
+    assert sorted(strip.span.id for strip in made.strips) == sorted("abcxyzo")
+    assert charts.waterfall([]).strips == ()
+
+
+def test_a_span_is_all_that_events_tell_of_it() -> None:
+    at = "2026-01-31T12:00:00Z"
+    found = spans(
+        [
+            TelemetryEvent("span", at, {"name": "work", "duration_ms": 5, "parent_span_id": "p"}, span_id="a"),
+            TelemetryEvent("tool.call", "2026-01-31T12:00:00.002Z", {"error": "boom"}, span_id="a"),
+            TelemetryEvent("note", at, {"duration_s": True}),
+        ]
+    )
+    [work, note] = found
+    assert (work.name, work.parent, work.end - work.start, work.failed) == ("work", "p", 5000, True)
+    assert (note.name, note.end - note.start) == ("note", 0)
+
+
+# --- words -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        ("2026-01-31T12:00:00Z", "now"),
+        ("2026-01-31T11:59:30Z", "30 s ago"),
+        ("2026-01-31T11:00:00Z", "1 h ago"),
+        ("2026-01-31T14:30:00Z", "in 2 h"),
+        ("2026-02-03T12:00:00Z", "in 3 d"),
+    ],
+)
+def test_a_moment_is_told_as_people_do(at: str, text: str) -> None:
+    assert shown.ago(at, "2026-01-31T12:00:00Z") == text
+
+
+def test_everything_that_is_shown_is_escaped() -> None:
+    for made in (shown.ident('<b>"x"'), shown.ident("x", '"><b>'), shown.badge("<b>"), shown.clock("<b>" * 9)):
+        assert "<b>" not in made
+    assert shown.short("0123456789abcdefghij") == "012345…efghij"
+    assert (shown.size(10), shown.size(2048), shown.size(5 << 30)) == ("10 B", "2.0 KiB", "5.0 GiB")
+    assert (shown.duration(0.0025), shown.duration(2), shown.duration(None)) == ("2.5 ms", "2.00 s", "—")
+    assert shown.brief({"a": "x" * 200}, 20).endswith("…")
+
+
+# --- long work ---------------------------------------------------------------------------------------------------
+
+
+def test_a_job_tells_how_far_it_is_and_what_came_of_it() -> None:
+    async def main() -> None:
+        jobs, onward = Jobs(lambda: "now"), asyncio.Event()
+
+        async def work(progress: Progress) -> str:
+            progress("first", 1, 2)
+            progress("second", 0, 0)
+            await onward.wait()
+            return "done"
+
+        async def broken(progress: Progress) -> None:
+            del progress
+            raise errors.NotFoundError("nothing there")
+
+        async def defect(progress: Progress) -> None:
+            del progress
+            raise RuntimeError("secret")
+
+        job, bad, worse = jobs.start("x", "Ada", work), jobs.start("x", "Ada", broken), jobs.start("x", "Ada", defect)
+        await asyncio.sleep(0)
+        assert (job.running, job.stage, job.stages) == (True, "second", ["first", "second"])
+        onward.set()
+        await asyncio.sleep(0.01)
+        assert (job.running, job.result, bad.error) == (False, "done", "nothing there")
+        assert "secret" not in worse.error
+        assert jobs.list() == (worse, bad, job)
+
+    asyncio.run(main())
+
+
+def test_only_so_many_jobs_run_and_only_so_many_are_kept() -> None:
+    async def main() -> None:
+        jobs = Jobs(lambda: "now")
+
+        async def forever(progress: Progress) -> None:
+            del progress
+            await asyncio.Event().wait()
+
+        async def nothing(progress: Progress) -> None:
+            del progress
+
+        first = jobs.start("x", "Ada", nothing)
+        for _ in range(KEPT + 1):
+            jobs.start("x", "Ada", nothing)
+            await asyncio.sleep(0.001)
+        with pytest.raises(errors.NotFoundError):
+            jobs.get(first.number)
+        running = [jobs.start("x", "Ada", forever) for _ in range(MOST)]
+        with pytest.raises(errors.RateLimitedError):
+            jobs.start("x", "Ada", forever)
+        await jobs.stop()
+        assert not any(job.running for job in running)
+
+    asyncio.run(main())
+
+
+def test_quantiles_are_the_bounds_that_enough_requests_met() -> None:
+    metrics = Metrics()
+    for seconds in (0.0005,) * 60 + (0.04,) * 39 + (20.0,):
+        metrics.seen("GET", "/inbox", 200, seconds)
+    [(method, route, count, half, most)] = metrics.quantiles()
+    assert (method, route, count, half, most) == ("GET", "/inbox", 100, 0.001, 0.05)
+    metrics.seen("GET", "/slow", 200, 20.0)
+    assert [each[3:] for each in metrics.quantiles()][1] == (None, None)
+
+
+def test_the_longer_a_store_is_watched_the_further_apart_it_is_looked_at() -> None:
+    samples = Samples()
+    for number in range(MOST_SAMPLES + 1):
+        samples.keep(Sample(str(number), number, 0, 0))
+    assert len(samples.taken) <= MOST_SAMPLES // 2 + 1
+    assert samples.taken[0].at == "0"
