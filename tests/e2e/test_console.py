@@ -119,7 +119,7 @@ PAGES = {
     "/memory/snapshots": ("before the fed", "what is there now"),
     "/telemetry": ("span", "duration_ms"),
     f"/telemetry/trace?id={TRACE}": ("POST /orders", "5 spans in 412 ms"),
-    "/health": ("leaves in the log", "Throughput", "WAL", "migrations applied", "GET /inbox"),
+    "/health": ("leaves in the log", "Throughput", "WAL", "migrations applied", "Latencies"),
 }
 
 
@@ -241,6 +241,21 @@ def test_who_is_bound_to_a_namespace_sees_no_other(web: Web, scene: Scene) -> No
     assert "Nothing waits for you" in page(client, "/inbox").text
     assert "/health" not in page(client, "/inbox").links
     assert page(client, "/health", 403).text
+
+
+def test_who_has_some_nouns_only_sees_these(web: Web, scene: Scene) -> None:
+    for noun, path, others in (
+        ("flows", f"/flows/flow?id={scene.parent}", ("/inbox", "/agents", "/memory", "/health", "/evidence")),
+        ("escalations", f"/inbox/{scene.grave}", ("/flows", "/agents", "/memory", "/telemetry")),
+        ("objects", "/memory", ("/inbox", "/flows", "/memory/snapshots")),
+        ("agents", "/agents/agent?id=treasury-rebalancer", ("/inbox", f"/flows/flow?id={scene.parent}")),
+        ("battles", "/evidence", ("/inbox", "/health")),
+    ):
+        made = web.store.tokens.create("some", role="operator", nouns=[noun])
+        client = web.logged_in(web.store.tokens.link(token_id=made.token.token_id).secret)
+        assert page(client, path).text
+        for other in others:
+            assert page(client, other, 403).text
 
 
 # --- answering ---------------------------------------------------------------------------------------------------

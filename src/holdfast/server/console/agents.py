@@ -35,7 +35,8 @@ async def show(request: Request, status: Text = "", after: Text = "") -> Respons
 @router.get("/agents/agent")
 async def one(request: Request, id: Text) -> Response:
     """One agent with its record."""
-    desk, store = Desk(request), Desk(request).store
+    desk = Desk(request)
+    store = desk.store
     feedback = await kindly(store.feedback.recent(id, limit=200), ())
     scores = [(moment(each.created_at), each.score) for each in reversed(feedback) if each.score is not None]
     shown = {

@@ -29,7 +29,7 @@ class Case:
     """A question, what it is about, and the record of who asks."""
 
     asked: Escalation
-    flow: Flow
+    flow: Flow | None
     agent: Agent | None
     context: Document | None
     state: Document | None
@@ -37,6 +37,10 @@ class Case:
     feedback: tuple[Feedback, ...]
     past: tuple[Escalation, ...]
     parts: list[Part]
+
+    def authorised(self, part: Part) -> tuple[bool, Any]:
+        """Whether the answer has a part of the proposal, and with which value."""
+        return diffs.find(self.asked.answer, part.path)
 
     @property
     def seen(self) -> str:
@@ -55,7 +59,7 @@ async def gather(desk: Desk, id: int) -> Case:
     known = [("context", context), ("agent state", state)]
     return Case(
         asked,
-        await store.flows.get(asked.dfid),
+        await kindly(store.flows.get(asked.dfid)),
         await kindly(store.agents.get(asked.agent_id)),
         context,
         state,

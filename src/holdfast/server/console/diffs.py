@@ -131,6 +131,12 @@ def _part(number: int, path: Path, value: Any, known: Sequence[tuple[str, Any]])
     return Part(number, path, value, None, "")
 
 
+def find(value: Any, path: Path) -> tuple[bool, Any]:
+    """Whether a value has a place, and what is there."""
+    found = _at(value, path)
+    return (False, None) if found is ABSENT else (True, found)
+
+
 def _at(value: Any, path: Path) -> Any:
     for key in path:
         if not isinstance(value, Mapping) or key not in value:

@@ -21,7 +21,8 @@ Number = Annotated[int | None, Query(ge=0, le=LAST)]
 @router.get("/evidence")
 async def show(request: Request, before: Number = None) -> Response:
     """The log and its keys, and evaluations, the newest first."""
-    desk, store = Desk(request), Desk(request).store
+    desk = Desk(request)
+    store = desk.store
     page = await store.battles.recent(before=before, limit=25)
     shown = {
         "page": page,

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdfast.model.flows import STATUSES, TERMINAL
+from holdfast.model.guards import EscalationPage
 from holdfast.server.console.desk import Desk, kindly
 from holdfast.server.pages import form
 
@@ -34,7 +35,8 @@ async def show(
 @router.get("/flows/flow")
 async def one(request: Request, id: Text, after: Text = "") -> Response:
     """One flow: its tree, its story, its steps, and what it holds."""
-    desk, store = Desk(request), Desk(request).store
+    desk = Desk(request)
+    store = desk.store
     flow = await store.flows.get(id)
     shown = {
         "flow": flow,
@@ -42,10 +44,10 @@ async def one(request: Request, id: Text, after: Text = "") -> Response:
         "tree": await kindly(store.flows.tree(flow.root_dfid)),
         "transitions": await store.flows.transitions(id),
         "locks": await kindly(store.locks.list(dfid=id), ()),
-        "audit": (await kindly(store.audit.for_flow(id, limit=100))),
+        "audit": await kindly(store.audit.for_flow(id, limit=100)),
         "context": await kindly(store.contexts.read(id)),
         "versions": await kindly(store.contexts.versions(id, limit=20), ()),
-        "asked": await kindly(store.escalations.list(dfid=id, limit=20)),
+        "asked": (await kindly(store.escalations.list(dfid=id, limit=20), EscalationPage((), None))).escalations,
         "ledger": await kindly(store.ledger.get(id)),
         "dirty": await kindly(store.sagas.get(id)),
         "retry": await kindly(store.retries.get(id)),

@@ -21,7 +21,8 @@ _LASTING: Final = frozenset({"/v1/events", "unmatched"})
 @router.get("/health")
 async def show(request: Request) -> Response:
     """Throughput, latencies, sizes, what is degraded, and what waits for somebody."""
-    desk, state = Desk(request), Desk(request).state
+    desk = Desk(request)
+    state = desk.state
     desk.require("storage", "status")
     status, pace = await state.store.status(), await desk.store.flows.pace(minutes=60)
     moves = [(each.minute[11:], each.transitions) for each in pace]

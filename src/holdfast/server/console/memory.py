@@ -20,7 +20,8 @@ Number = Annotated[int | None, Query(ge=0, le=LAST)]
 @router.get("/memory")
 async def show(request: Request, q: Text = "", after: Text = "") -> Response:
     """Where the graph begins, or what a search finds."""
-    desk, store = Desk(request), Desk(request).store
+    desk = Desk(request)
+    store = desk.store
     shown = {
         "q": q,
         "found": await store.objects.search(q, limit=50) if q.strip() else None,
@@ -36,7 +37,8 @@ async def show(request: Request, q: Text = "", after: Text = "") -> Response:
 @router.get("/memory/object")
 async def one(request: Request, id: Text, at: Text = "", old: Number = None, new: Number = None) -> Response:
     """One object: what it is, what lies around it, what it has been, and how two of its versions differ."""
-    desk, store = Desk(request), Desk(request).store
+    desk = Desk(request)
+    store = desk.store
     found = await kindly(store.objects.get(id, at=at or None))
     history = await store.objects.history(id, limit=50)
     if found is None and not history:
