@@ -79,6 +79,8 @@ document.addEventListener("click", async (event) => {
 });
 
 document.documentElement.classList.add("js");
+document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 follow();
 poll();
 setInterval(tell, 10000);
+setInterval(() => { if (!document.hidden && document.querySelector("[data-live]")) { schedule(); } }, 30000);  // a lock is no event
