@@ -13,7 +13,6 @@ Rules:
   its flow is resumed, its transaction was rolled back.
 """
 
-import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from holdfast.ops.catalogue import entries
 from holdfast.runtime import decisions
 from holdfast.runtime.calls import Called
 from holdfast.runtime.rows import MAIN
+from holdfast.server import numbers
 from holdfast.server.api import Granted, Guard, body, streaming
 from holdfast.server.exchange import Exchange, Exchanges, caller_error
 
@@ -67,7 +67,7 @@ class Held:
 
     def __init__(self, who: str, manager: Any, inside: Any, verbs: frozenset[str]) -> None:
         self.id, self.who, self.manager, self.inside, self.verbs = (
-            secrets.token_urlsafe(16),
+            numbers.unguessable(16),
             who,
             manager,
             inside,
@@ -142,73 +142,93 @@ class Blocks:
 
 def router(guard: Guard, who: Callable[[Request], Awaitable[str]], exchanges: Exchanges) -> APIRouter:
     """The routes of blocks, and of answers to what exchanges ask."""
-    made, blocks, known = APIRouter(prefix="/v1", include_in_schema=False), Blocks(), entries()
+    made, routes = APIRouter(prefix="/v1", include_in_schema=False), _Routes(guard, who, exchanges)
+    for path, endpoint in (
+        ("/flows/run", routes.run),
+        ("/flows/take", routes.take),
+        ("/flows/left", routes.left),
+        ("/relational/transaction", routes.transaction),
+        ("/blocks/{block}/leave", routes.leave),
+        ("/blocks/{block}/{verb}", routes.inside),
+        ("/exchanges/{exchange}/{call}", routes.answer),
+    ):
+        made.add_api_route(path, endpoint, methods=["POST"], response_class=Response)
+    return made
 
-    async def opened(granted: Granted, manager: Any, verbs: frozenset[str]) -> Response:
-        held = blocks.hold(Held(granted.who, manager, await manager.__aenter__(), verbs))
+
+class _Routes:
+    """What happens at each address; who calls is asked at every one."""
+
+    def __init__(self, guard: Guard, who: Callable[[Request], Awaitable[str]], exchanges: Exchanges) -> None:
+        self._guard, self._who, self._exchanges = guard, who, exchanges
+        self._blocks, self._known = Blocks(), entries()
+
+    async def _opened(self, granted: Granted, manager: Any, verbs: frozenset[str]) -> Response:
+        held = self._blocks.hold(Held(granted.who, manager, await manager.__aenter__(), verbs))
         return JSONResponse({"block": held.id, "dfid": getattr(held.inside, "dfid", None)})
 
-    @made.post("/flows/run")
-    async def run(request: Request) -> Response:
+    async def run(self, request: Request) -> Response:
+        """Open a flow as a block, or take up one to resume."""
         given: dict[str, Any] = wire.shape(dict[str, Any]).load(await body(request), "")
         if given.get("resume") is None:
-            granted = await guard(request, known["flows", "start"], {k: v for k, v in given.items() if k != "lease_s"})
+            opening = {name: value for name, value in given.items() if name != "lease_s"}
+            granted = await self._guard(request, self._known["flows", "start"], opening)
         else:
-            granted = await guard(request, known["flows", "lease"], {"dfid": given["resume"], "worker": "block"})
+            about = {"dfid": given["resume"], "worker": "block"}
+            granted = await self._guard(request, self._known["flows", "lease"], about)
         if "called" in given:
             given["called"] = wire.shape(Called).load(given["called"], "called")
-        return await opened(granted, granted.store.flows.run(**given), _FLOW)
+        return await self._opened(granted, granted.store.flows.run(**given), _FLOW)
 
-    @made.post("/flows/take")
-    async def take(request: Request) -> Response:
+    async def take(self, request: Request) -> Response:
+        """An orphan of a function, in hand."""
         given = wire.shape(_Wanted).load(await body(request), "")
-        granted = await guard(request, known["flows", "recover"], {})
+        granted = await self._guard(request, self._known["flows", "recover"], {})
         ns, kind = _namespace(granted, given.ns), decisions.Kind(given.name, given.version, given.lease_s)
         taken = await granted.store.write(lambda tx: decisions.take(tx, kind, given.worker, ns))
         if taken is None:
             return JSONResponse(None)
         run, called = taken
         manager = Block.taken(granted.store, run)
-        held = blocks.hold(Held(granted.who, manager, OpenFlow(granted.store, run), _FLOW))
+        held = self._blocks.hold(Held(granted.who, manager, OpenFlow(granted.store, run), _FLOW))
         return JSONResponse({"block": held.id, "dfid": run.hand.dfid, "arguments": called.arguments})
 
-    @made.post("/flows/left")
-    async def left(request: Request) -> Response:
+    async def left(self, request: Request) -> Response:
+        """Orphans that none of the functions runs which are known."""
         given = wire.shape(_Left).load(await body(request), "")
-        granted = await guard(request, known["flows", "recover"], {})
+        granted = await self._guard(request, self._known["flows", "recover"], {})
         ns = _namespace(granted, given.ns)
         found = await granted.store.read(lambda tx: decisions.left(tx, set(given.known), given.limit, ns))
         return JSONResponse(wire.dump(found))
 
-    @made.post("/relational/transaction")
-    async def transaction(request: Request) -> Response:
+    async def transaction(self, request: Request) -> Response:
+        """Several statements as one."""
         given: dict[str, Any] = wire.shape(dict[str, Any]).load(await body(request), "")
-        granted = await guard(request, known["relational", "execute"], {"query": ""})
-        return await opened(granted, granted.store.relational.transaction(**given), _TRANSACTION)
+        granted = await self._guard(request, self._known["relational", "execute"], {"query": ""})
+        return await self._opened(granted, granted.store.relational.transaction(**given), _TRANSACTION)
 
-    @made.post("/blocks/{block}/leave")
-    async def leave(request: Request, block: str) -> Response:
-        held, given = blocks.find(block, await who(request)), await body(request)
-        exchange = exchanges.begin(held.who)
-        blocks.drop(held)
-        return streaming(exchanges, exchange, held.leave(given, exchange))
+    async def leave(self, request: Request, block: str) -> Response:
+        """Leave a block."""
+        held, given = self._blocks.find(block, await self._who(request)), await body(request)
+        exchange = self._exchanges.begin(held.who)
+        self._blocks.drop(held)
+        return streaming(self._exchanges, exchange, held.leave(given, exchange))
 
-    @made.post("/blocks/{block}/{verb}")
-    async def inside(request: Request, block: str, verb: str) -> Response:
-        held = blocks.find(block, await who(request))
+    async def inside(self, request: Request, block: str, verb: str) -> Response:
+        """A verb inside a block."""
+        held = self._blocks.find(block, await self._who(request))
         given: dict[str, Any] = wire.shape(dict[str, Any]).load(await body(request), "")
         if verb == "ask":  # what may not be asked outside a block may not be asked inside
-            await guard(request, known["escalations", "request"], {**given, "dfid": held.inside.dfid})
-        exchange = exchanges.begin(held.who)
+            asked = {**given, "dfid": held.inside.dfid}
+            await self._guard(request, self._known["escalations", "request"], asked)
+        exchange = self._exchanges.begin(held.who)
         try:
             work = held.call(verb, given, exchange)
         except TypeError as error:
             raise InvalidInputError(f"{verb} was called with something it does not take: {error}") from error
-        return streaming(exchanges, exchange, work)
+        return streaming(self._exchanges, exchange, work)
 
-    @made.post("/exchanges/{exchange}/{call}")
-    async def answer(request: Request, exchange: str, call: str) -> Response:
-        exchanges.find(exchange, await who(request)).answer(call, await body(request))
+    async def answer(self, request: Request, exchange: str, call: str) -> Response:
+        """How a function of the caller ended."""
+        self._exchanges.find(exchange, await self._who(request)).answer(call, await body(request))
         return Response(status_code=204)
-
-    return made

@@ -17,13 +17,13 @@ Rules:
 
 import asyncio
 import json
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
 from holdfast.errors import HoldfastError, NotFoundError
 from holdfast.faces import problems, wire
+from holdfast.server import numbers
 
 _PULSE_S: Final = 15.0
 """How often a quiet line says that it lives."""
@@ -57,7 +57,7 @@ class Exchange:
     """One call whose answer comes line by line."""
 
     def __init__(self, who: str) -> None:
-        self.id, self.who = secrets.token_urlsafe(16), who
+        self.id, self.who = numbers.unguessable(16), who
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._asked: dict[str, asyncio.Future[Any]] = {}
@@ -70,7 +70,7 @@ class Exchange:
         """A function of the caller, to be called from here."""
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            call_id = secrets.token_urlsafe(8)
+            call_id = numbers.unguessable(8)
             answer = self._asked[call_id] = self._loop.create_future()
             told = {"id": call_id, "exchange": self.id, "fn": name, "args": wire.dump(args)}
             await self._lines.put({"call": told | ({"kwargs": wire.dump(kwargs)} if kwargs else {})})

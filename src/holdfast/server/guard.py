@@ -7,7 +7,6 @@
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable
 from typing import Final, TypeVar
@@ -24,6 +23,7 @@ from holdfast.errors import (
     SlowRequestError,
     TooLargeError,
 )
+from holdfast.server import numbers
 from holdfast.server.settings import Settings
 from holdfast.server.state import State, state_in
 
@@ -70,7 +70,7 @@ class Counted(Layer):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count one request."""
         metrics, began, status = state_in(scope).metrics, time.perf_counter(), 500
-        number = secrets.token_hex(8)
+        number = numbers.short()
         scope.setdefault("state", {})["request_id"] = number
 
         async def sending(message: Message) -> None:
