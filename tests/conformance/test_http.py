@@ -15,7 +15,7 @@ import holdfast
 from holdfast import errors, sync
 from holdfast.ops.catalogue import entries
 from holdfast.remote import connect_sync
-from holdfast.server import create_app
+from holdfast.server import create_app, otlp
 from holdfast.server import mcp as tools
 from holdfast.server.verbs import part
 from holdfast.store import Store, open_store
@@ -40,7 +40,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     core = open_store(tmp_path_factory.mktemp("served"))
-    app = create_app(holdfast.Holdfast(core), parts=[part, tools.part])
+    app = create_app(holdfast.Holdfast(core), parts=[part, otlp.part, tools.part])
     try:
         with running(app) as url:
             yield Place(core, url)
@@ -193,3 +193,18 @@ def test_tools_at_the_server_are_called_by_whoever_the_door_knows(place: Place) 
             assert (await session.call_tool("flows_start", {"agent_id": "other"})).is_error
 
     asyncio.run(work())
+
+
+def test_spans_of_any_agent_are_taken_in_by_whoever_may_append_telemetry(place: Place) -> None:
+    span = {"traceId": "0af7651916cd43dd8448eb211c80319c", "spanId": "b7ad6b7169203331", "name": "think"}
+    span |= {"startTimeUnixNano": "1767225600000000000", "endTimeUnixNano": "1767225601000000000"}
+    traces = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    with place.http() as http:
+        taken = http.post("/v1/traces", json=traces)
+        assert taken.status_code == 200, taken.text
+        found = http.get("/v1/telemetry/query", params={"span_id": span["spanId"]}).json()
+        assert [each["trace_id"] for each in found] == [span["traceId"]]
+        assert http.post("/v1/traces", content=b"x", headers={"Content-Type": "text/plain"}).status_code == 422
+        assert http.post("/v1/traces", content=b"{", headers={"Content-Type": "application/json"}).status_code == 422
+    with place.http(place.auditor) as http:
+        assert http.post("/v1/traces", json=traces).status_code == 403

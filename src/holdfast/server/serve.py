@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import util
 from pathlib import Path
 from socket import socket
 from typing import Final
@@ -26,7 +27,7 @@ from holdfast.client import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.model.value import Value
 from holdfast.server import console as pages
-from holdfast.server import verbs
+from holdfast.server import otlp, verbs
 from holdfast.server.app import create_app
 from holdfast.server.protocol import Impatient
 from holdfast.server.settings import LOOPBACK, Settings
@@ -46,7 +47,12 @@ Beside = Callable[[State], Awaitable[None]]
 
 def parts(*, console: bool) -> tuple[Part, ...]:
     """What `holdfast up` serves beside health, log, events and login."""
-    return (verbs.part, pages.part) if console else (verbs.part,)
+    found: tuple[Part, ...] = (verbs.part, otlp.part)
+    if util.find_spec("mcp") is not None:
+        from holdfast.server import mcp  # noqa: PLC0415 (an optional extra)
+
+        found += (mcp.part,)
+    return (*found, pages.part) if console else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,24 @@
+"""`/v1/traces`: spans of any instrumented agent into the telemetry store, as OTLP/HTTP sends them."""
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdfast.adapters.otel.receiver import receive
+from holdfast.ops.catalogue import entries
+from holdfast.server.verbs import guard
+
+
+def part(app: FastAPI) -> None:
+    """Add the receiver to a server; whoever may append telemetry may send spans."""
+    app.add_api_route("/v1/traces", traces, methods=["POST"], response_class=Response, include_in_schema=False)
+
+
+async def traces(request: Request) -> Response:
+    """Take spans in; the answer says how many were refused."""
+    granted = await guard(request, entries()["telemetry", "append"], {})
+    headers = request.headers
+    content_type, encoding = headers.get("Content-Type", ""), headers.get("Content-Encoding")
+    received = receive(await request.body(), content_type=content_type, content_encoding=encoding)
+    await granted.store.telemetry.append(received.events)
+    return Response(received.body, media_type=received.content_type)
