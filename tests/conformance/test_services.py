@@ -176,7 +176,7 @@ def test_nothing_is_opened_before_the_first_verb(home: Path) -> None:
 def test_verbs_tell_their_signature_and_words_before_and_after_opening() -> None:
     with sync.open() as store:
         for _ in range(2):
-            assert list(inspect.signature(store.blobs.put).parameters) == ["key", "data", "content_type"]
+            assert list(inspect.signature(store.blobs.put).parameters) == ["key", "data", "content_type", "subject"]
             assert next(iter(inspect.signature(store.telemetry.query).parameters)) == "span_id"
             assert str(store.blobs.get.__doc__).startswith("The bytes of a key")
             store.blobs.exists("x")

@@ -101,7 +101,7 @@ class Bound:
 
     def __init__(self, verb: Verb[Any, Any], call: Callable[..., Any]) -> None:
         self._fn, self._hidden, self._call = verb.fn, verb.hidden, call
-        self.reads = isinstance(verb, Reads) or verb.reads
+        self.reads = verb.reads
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the operation on the store."""
@@ -166,7 +166,7 @@ class Reads(Verb[P, T]):
     hidden = 1
 
     def __init__(self, fn: Callable[Concatenate[Tx, P], T]) -> None:
-        super().__init__(fn)
+        super().__init__(fn, reads=True)
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call reads one snapshot."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 from holdfast.db import Refused
 from holdfast.db.effects import Give
 from holdfast.errors import MissingExtraError
-from holdfast.faces import Noun, Reads, StreamsWith, Verb
+from holdfast.faces import Noun, StreamsWith, Verb
 from holdfast.faces.wire import Named, Schema, Shape, shape
 from holdfast.ops.nouns import Nouns
 
@@ -141,7 +141,7 @@ def _entry(noun: str, name: str, verb: Verb[Any, Any]) -> Entry:
     return Entry(
         noun=noun,
         verb=name,
-        reads=isinstance(verb, Reads) or verb.reads,
+        reads=verb.reads,
         streams=isinstance(verb, StreamsWith),
         parameters=tuple(_parameter(each, hints.get(each.name, Any)) for each in taken),
         answer=shape(_answer(hints.get("return", Any))),
