@@ -201,7 +201,7 @@ def test_racing_puts_are_erased_or_belong_to_somebody_new(place: Place) -> None:
 
 def test_a_store_in_memory_is_erased_on_both_faces() -> None:
     async def act() -> None:
-        async with holdfast.open(":memory:") as store:
+        async with holdfast.open(url=":memory:") as store:
             await store.blobs.put("k", SMALL, subject=NAME)
             await store.sessions.start_session("script", "hers", subject=NAME)
             made = await store.erase.subject(NAME)
@@ -209,7 +209,7 @@ def test_a_store_in_memory_is_erased_on_both_faces() -> None:
             assert (await store.blobs.list(), await store.sessions.list_sessions()) == ([], [])
 
     asyncio.run(act())
-    with sync.open(":memory:") as store:
+    with sync.open(url=":memory:") as store:
         store.blobs.put("k", SMALL, subject=NAME)
         assert store.erase.subject(NAME).services == {"blobs": 1, "sessions": 0}
         assert store.blobs.list() == []

@@ -43,6 +43,7 @@ def fill(store: sync.Holdfast) -> None:
         store.agents.set_status(name, "DEGRADED", reason="try")
         store.agents.set_status(name, "ACTIVE")
         store.state.put(name, {"cash": 100})
+        store.tokens.create(name)
         dfid = running(store, name, created_by=("user", "ada"))
         store.contexts.put(dfid, {"price": 1.5})
         for number in range(3):

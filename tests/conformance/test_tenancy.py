@@ -23,6 +23,8 @@ SECRET: Final = "of-another-tenant"
 _THEIR_CHAT: Final = "their-chat"
 THEIRS, OURS = "theirs", "ours"
 _TABLES = {
+    "access_logins": "login_id",
+    "access_tokens": "token_id",
     "agent_registry": "agent_id",
     "agent_state": "agent_id",
     "battles": "id",
@@ -43,6 +45,7 @@ _TABLES = {
     "lock_fences": "resource_id",
     "object_index": "key",
     "object_text": "key",
+    "object_vectors": "key",
     "object_versions": "key, n",
     "prunings": "id",
     "refs": "name",
@@ -72,6 +75,10 @@ class World:
     own: str
     skill: str
     snapshot: str
+    key: str
+    """The id of a token of theirs, its secret, and the code of a link."""
+    secret: str
+    code: str
 
 
 def theirs(store: sync.Holdfast, folder: Path) -> World:
@@ -93,12 +100,13 @@ def theirs(store: sync.Holdfast, folder: Path) -> World:
     there.retries.reject(dfid, reason=SECRET)
     there.sagas.mark_dirty(dfid, SECRET, {"is": SECRET})
     there.battles.submit({"is": SECRET}, battle_id="battle", score=0.5, intent=[1.0], subject="Ada")
-    there.objects.put("their-object", type=SECRET, content=SECRET, meta={"is": SECRET})
+    there.objects.put("their-object", type=SECRET, content=SECRET, meta={"is": SECRET, "vector": [1.0, 0.0]})
     snapshot = there.snapshots.create(SECRET, author=SECRET).cid
     there.threads.put("their-thread", {"is": SECRET}, metadata={"is": SECRET}, facts={"is": SECRET}, run_id="their-run")
     there.threads.put_writes("their-thread", "z", "task", [(0, "is", SECRET)])
     there.transcripts.put(_THEIR_CHAT, "key", SECRET, tag="tag")
     there.transcripts.write(_THEIR_CHAT, {"is": SECRET})
+    access, link = there.tokens.create(SECRET), there.tokens.link(name=SECRET)
     clean = there.flows.start("their-agent").dfid
     there.flows.transition(clean, "RUNNING")
     asked = there.escalations.request(clean, reason=SECRET, proposal={"is": SECRET})
@@ -106,7 +114,9 @@ def theirs(store: sync.Holdfast, folder: Path) -> World:
     ours.agents.register("our-agent", version="1.0.0")
     own = ours.flows.start("our-agent").dfid
     ours.flows.transition(own, "RUNNING")
-    return World(dfid, clean, asked.id, event.id, token, lease.token, own, skill_of(there, folder), snapshot)
+    skill = skill_of(there, folder)
+    keys = (access.token.token_id, access.secret, link.secret)
+    return World(dfid, clean, asked.id, event.id, token, lease.token, own, skill, snapshot, *keys)
 
 
 def skill_of(there: sync.Holdfast, folder: Path) -> str:
@@ -133,6 +143,29 @@ _TAKEN = (errors.AlreadyExistsError,)
 
 # What each verb is asked of the other tenant's things. It fails as if they were not there, or answers without them.
 TRIES: Final[dict[str, list[Try]]] = {
+    "battles.recent": [lambda s, w: s.battles.recent()],
+    "contexts.versions": [lambda s, w: s.contexts.versions(w.dfid)],
+    "escalations.budget": [lambda s, w: s.escalations.budget("their-agent")],
+    "escalations.due": [lambda s, w: s.escalations.due()],
+    "escalations.list": [lambda s, w: s.escalations.list(dfid=w.clean), lambda s, w: s.escalations.list()],
+    "escalations.waiting": [lambda s, w: s.escalations.waiting()],
+    "feedback.recent": [lambda s, w: s.feedback.recent("their-agent")],
+    "flows.cancel": [lambda s, w: s.flows.cancel(w.dfid, reason="ours")],
+    "flows.pace": [lambda s, w: s.flows.pace()],
+    "flows.search": [lambda s, w: s.flows.search(), lambda s, w: s.flows.search(SECRET)],
+    "image.list": [lambda s, w: s.image.list()],
+    "objects.embed": [lambda s, w: s.objects.embed(embedder=lambda text: [1.0, 0.0])],
+    "objects.nearest": [lambda s, w: s.objects.nearest([1.0, 0.0])],
+    "state.versions": [lambda s, w: s.state.versions("their-agent")],
+    "tokens.agent": [lambda s, w: s.tokens.agent("their-agent", w.token)],
+    "tokens.authenticate": [lambda s, w: s.tokens.authenticate(w.secret)],
+    "tokens.create": [lambda s, w: s.tokens.create("ours", role="agent", agent_id="their-agent")],
+    "tokens.get": [lambda s, w: s.tokens.get(w.key)],
+    "tokens.link": [lambda s, w: s.tokens.link(token_id=w.key)],
+    "tokens.list": [lambda s, w: s.tokens.list(all=True)],
+    "tokens.login": [lambda s, w: s.tokens.login(w.code)],
+    "tokens.revoke": [lambda s, w: s.tokens.revoke(w.key)],
+    "tokens.session": [lambda s, w: s.tokens.session(w.code)],
     "agents.register": [lambda s, w: s.agents.register("their-agent", version="1.0.0")],
     "agents.authenticate": [lambda s, w: s.agents.authenticate("their-agent", w.token)],
     "agents.get": [lambda s, w: s.agents.get("their-agent")],
@@ -311,7 +344,11 @@ def _enter(store: sync.Holdfast, agent_id: str | None, **options: Any) -> None:
 def verbs(store: Any) -> Iterator[tuple[str, Any]]:
     for name, noun in vars(store).items():
         if isinstance(noun, Noun):
-            shown = {verb: getattr(noun, verb) for verb in vars(type(noun)) if verb[0] != "_" and verb != "held"}
+            shown = {
+                verb: getattr(noun, verb)
+                for verb in vars(type(noun))
+                if verb[0] != "_" and verb not in {"held", "kind"}
+            }
             yield from ((f"{name}.{verb}", bound) for verb, bound in shown.items() if callable(bound))
 
 
@@ -337,7 +374,7 @@ class Tenancy(OnStore):
             for attempt in tries:
                 try:
                     told = _shown(attempt(ours, world))
-                except (*_GONE, *_TAKEN, *_LOCKED, errors.ConflictError) as error:
+                except (*_GONE, *_TAKEN, *_LOCKED, errors.ConflictError, errors.UnauthenticatedError) as error:
                     told = json.dumps(error.to_dict())
                 assert SECRET not in told, name
             assert store.read(lambda tx: rows_of(tx, THEIRS)) == before, name
