@@ -17,7 +17,7 @@ from holdfast import config
 from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.db import MEMORY, Hooks, Tx, migrate, open_database, sql
 from holdfast.db.sqlite import check_file
-from holdfast.errors import ClosedError, CorruptError, HoldfastError, MovedError
+from holdfast.errors import ClosedError, CorruptError, HoldfastError, InvalidInputError, MovedError
 from holdfast.evidence import lockdown, tidying, tree
 from holdfast.evidence import opening as evidence
 from holdfast.evidence.context import Context, Embedder
@@ -366,6 +366,8 @@ def migrate_store(home: str | Path | None = None, url: str | None = None, *, dry
 
 
 def _locate(home: str | Path | None, url: str | None) -> tuple[config.Paths, config.Settings, str | Path]:
+    if str(home) == MEMORY:
+        raise InvalidInputError(f"a store in memory is url={MEMORY!r}; home is a folder", home=MEMORY)
     paths = config.Paths.find(home)
     try:
         here: Path | None = Path.cwd()

@@ -63,3 +63,12 @@ def test_an_opening_waits_only_as_long_as_an_exchange_takes(tmp_path: Path) -> N
     with sync.open(tmp_path) as store:
         assert store.status().first_run is False
     other.end()
+
+
+def test_a_home_that_means_memory_is_refused_and_no_folder_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(errors.InvalidInputError, match="url="):
+        sync.open(":memory:")
+    assert list(tmp_path.iterdir()) == []
