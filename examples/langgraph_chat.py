@@ -19,7 +19,7 @@ def model(state: MessagesState) -> dict[str, list[AIMessage]]:
     return {"messages": [AIMessage(f"You said {len(told)} things; the first was: {told[0]}")]}
 
 
-def main(home: str, words: str) -> None:
+def main(home: str, words: str = "hello") -> None:
     """One turn of the chat."""
     graph = StateGraph(MessagesState)
     graph.add_node("model", model)

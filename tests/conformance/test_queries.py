@@ -13,6 +13,7 @@ import pytest
 import holdfast
 from holdfast.db import open_database
 from holdfast.db.sql import QUERIES, Query
+from holdfast.errors import MissingExtraError
 
 OPTIONAL = {"fastapi", "uvicorn", "jinja2", "obstore", "opentelemetry", "mcp", "langgraph", "agents", "google"} | {
     "agent_framework",
@@ -34,6 +35,8 @@ def _import_all() -> list[str]:
         except ImportError as error:
             if (error.name or "").split(".")[0] not in OPTIONAL:
                 raise
+            missing.append(module.name)
+        except MissingExtraError:
             missing.append(module.name)
     return missing
 
