@@ -1,7 +1,8 @@
 """How values cross a wire: as JSON and back, by their type, and the JSON Schema of both.
 
 Rules:
-- What is sent is what is there: a value comes back equal, whatever its type says it holds.
+- What is sent is what is there: a value comes back equal, and as the type that is declared for it. In what may be
+  anything, a tuple comes back as a list.
 - JSON has no bytes and no links: they are `{"$bytes": base64}` and `{"$link": cid}`, as the AT Protocol writes them. A
   key that begins with `$` is sent with another `$` before it, so that no text passes for them.
 - What arrives is read strictly, by the type: another kind of value, an unknown field or a missing one is refused, and
@@ -48,10 +49,6 @@ class Shape(ABC):
     def read(self, text: str, at: str) -> Any:
         """The value that a plain text stands for."""
         raise _wrong(at, f"cannot be said in a query: {text}")
-
-    def dump(self, value: Any) -> Any:
-        """A value as JSON."""
-        return dump(value)
 
     @abstractmethod
     def load(self, given: Any, at: str) -> Any:

@@ -17,7 +17,7 @@ from holdfast.db import Refused
 from holdfast.db.effects import Give
 from holdfast.errors import MissingExtraError
 from holdfast.faces import Noun, StreamsWith, Verb
-from holdfast.faces.wire import Named, Schema, Shape, shape
+from holdfast.faces.wire import Named, Schema, Shape, dump, shape
 from holdfast.ops.nouns import Nouns
 
 _HERE: Final = frozenset({"close", "transaction"})
@@ -55,7 +55,7 @@ class Parameter:
         one = self.shape.schema(named)
         whole: Schema = {"type": "array", "items": one} if self.many else dict(one)
         if not self.required and not self.many and self.default is not None and not self.shape.callback:
-            whole["default"] = self.shape.dump(self.default)
+            whole["default"] = dump(self.default)
         return whole
 
 

@@ -15,23 +15,24 @@ from holdfast.errors import AlreadyExistsError, WrongColourError
 from holdfast.faces import AsyncFace, SyncFace, within
 from holdfast.ops.block import OpenFlow
 from holdfast.runtime import decisions, rows
-from holdfast.runtime.decisions import Registered
+from holdfast.runtime.decisions import Kind, Registered
 from holdfast.runtime.runs import Run
 
 P = ParamSpec("P")
 R = TypeVar("R")
+K = TypeVar("K", bound=Kind)
 
 Registry = dict[str, Registered]
 """The functions of an open store, by flow type."""
+Performs = Callable[[Sequence[Any], Mapping[str, Any], Mapping[str, Any]], Any]
+"""Opens a flow and runs a function in it: given its arguments, by place and by name, and how the flow is opened."""
 
 
 class Decision(Generic[P, R]):
     """A registered function: each call opens a flow and works on it, and gives what the function gives."""
 
-    def __init__(
-        self, face: AsyncFace | SyncFace, fn: Callable[..., R], registered: Registered, opening: Mapping[str, Any]
-    ) -> None:
-        self._face, self._fn, self._registered, self._opening = face, fn, registered, opening
+    def __init__(self, fn: Callable[..., R], performs: Performs, opening: Mapping[str, Any]) -> None:
+        self._fn, self._performs, self._opening = fn, performs, opening
         update_wrapper(self, fn)
         signature = inspect.signature(fn)
         self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
@@ -39,14 +40,12 @@ class Decision(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Open a flow and run the function in it."""
         self.__signature__.bind(*args, **kwargs)
-        opening = within(self._face, {**self._opening})
-        answer: Any = self._face.run(decisions.decide(self._registered, args, kwargs, **opening))
-        return answer  # type: ignore[no-any-return]
+        return self._performs(args, kwargs, self._opening)  # type: ignore[no-any-return]
 
     def opening(self, agent: str | None = None, **opening: Any) -> "Decision[P, R]":
         """The same function, its next flow opened otherwise: for another agent, or by what else `flows.start` takes."""
         changed = opening if agent is None else {"agent_id": agent, **opening}
-        return Decision(self._face, self._fn, self._registered, {**self._opening, **changed})
+        return Decision(self._fn, self._performs, {**self._opening, **changed})
 
 
 def register(
@@ -60,13 +59,22 @@ def register(
     opening: Mapping[str, Any],
 ) -> Decision[Any, R]:
     """Make a function the one of its flow type."""
-    if inspect.iscoroutinefunction(fn) != isinstance(face, AsyncFace):
-        raise WrongColourError(f"the function of flow type {flow_type} does not fit this face", flow_type=flow_type)
 
     def bind(run: Run, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
         return partial(fn, OpenFlow(face, run), *args, **kwargs)
 
-    registered = Registered(rows.name("flow_type", flow_type), flow_version, lease_s, bind)
-    if registry.setdefault(flow_type, registered) is not registered:
-        raise AlreadyExistsError(f"the flow type {flow_type} has a function already", flow_type=flow_type)
-    return Decision(face, fn, registered, opening)
+    def performs(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
+        return face.run(decisions.decide(registered, args, kwargs, **within(face, {**opening})))
+
+    registered = Registered(flow_type, flow_version, lease_s, bind)
+    enlist(registry, registered, fn, soft=isinstance(face, AsyncFace))
+    return Decision(fn, performs, opening)
+
+
+def enlist(registry: dict[str, K], kind: K, fn: Callable[..., Any], *, soft: bool) -> None:
+    """Let a flow type have this function, if it has none and the function is of the right colour."""
+    name = rows.name("flow_type", kind.name)
+    if inspect.iscoroutinefunction(fn) != soft:
+        raise WrongColourError(f"the function of flow type {name} does not fit this face", flow_type=name)
+    if registry.setdefault(name, kind) is not kind:
+        raise AlreadyExistsError(f"the flow type {name} has a function already", flow_type=name)

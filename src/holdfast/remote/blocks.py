@@ -12,8 +12,9 @@ from typing import Any, Final, Generic, TypeVar
 from holdfast.errors import HoldfastError, InvalidInputError
 from holdfast.faces import problems, wire
 from holdfast.model.guards import Escalation, Lock
-from holdfast.remote.exchange import Exchange, Loads, Send, converse, words
+from holdfast.remote.exchange import Exchange, Loads, Send, converse
 from holdfast.remote.wires import AsyncWire, SyncWire
+from holdfast.runtime import rows
 
 Wire = TypeVar("Wire", bound=AsyncWire | SyncWire, covariant=True)  # noqa: PLC0105
 
@@ -103,7 +104,7 @@ class Inside(Generic[Wire]):
         if isinstance(error, HoldfastError):
             body["problem"] = problems.problem(error)
         elif error is not None:
-            body["error"] = words(error)
+            body["error"] = rows.words(error)
         yield Send(f"/v1/blocks/{self._block}/leave", body, lines=True)
         yield from converse(self.undoing, _anything)
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from holdfast.errors import InvalidInputError, RemoteError, UnreachableError
 from holdfast.faces import problems, wire
 from holdfast.ops.catalogue import Entry
+from holdfast.runtime import rows
 
 T = TypeVar("T")
 Functions = Mapping[str, Callable[..., Any]]
@@ -114,15 +115,10 @@ def _called(functions: Functions, asked: Mapping[str, Any], raised: dict[str, Ex
         value = yield Local(functions[asked["fn"]], args, kwargs)
     except Exception as error:
         raised[asked["id"]] = error
-        how: dict[str, Any] = {"error": words(error)}
+        how: dict[str, Any] = {"error": rows.words(error)}
     else:
         how = _sayable(value)
     yield Send(f"/v1/exchanges/{asked['exchange']}/{asked['id']}", how)
-
-
-def words(error: BaseException) -> str:
-    """What an exception says, with its name."""
-    return f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
 
 
 def _sayable(value: Any) -> dict[str, Any]:

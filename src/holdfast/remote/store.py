@@ -13,8 +13,9 @@ from holdfast.errors import RemoteError
 from holdfast.faces import AsyncFace, SyncFace, wire
 from holdfast.model.status import Check, Status
 from holdfast.ops.catalogue import Entry, entries
+from holdfast.ops.decision import Decision
 from holdfast.remote.blocks import FLOW, TRANSACTION, Block, Wire
-from holdfast.remote.decisions import Decision, Registered, Registry
+from holdfast.remote.decisions import Registered, Registry
 from holdfast.remote.exchange import Exchange, Send, call
 from holdfast.remote.wires import AsyncWire, SyncWire
 from holdfast.runtime.leases import LEASE_S
@@ -111,10 +112,10 @@ class Nouns(Generic[Wire]):
         flow_version: str = "1.0",
         lease_s: float = LEASE_S,
         **opening: Any,
-    ) -> Callable[[Callable[..., Any]], Decision[Wire]]:
+    ) -> Callable[[Callable[..., Any]], Decision[..., Any]]:
         """Register a function that works on a flow, so that `flows.recover` can run it again on any worker."""
         begun = {"agent_id": agent, **opening}
-        return lambda fn: self._registry.register(fn, Registered(flow_type, flow_version, lease_s, fn), begun)
+        return lambda fn: self._registry.register(Registered(flow_type, flow_version, lease_s, fn), begun)
 
 
 if TYPE_CHECKING:
