@@ -60,7 +60,8 @@ def pin(
         (folder / "blocks" / name).write_bytes(data)
     command = [sys.executable, str(_PROGRAM), library, str(folder / "repo"), str(folder / "blocks"), str(root)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+        # It writes its log into the folder it is started in.
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:
         if b"pinning" not in (error.stdout or b""):
             pytest.fail("it did not even begin")

@@ -1,0 +1,11 @@
+"""What Holdfast claims, tried: faults, attacks, simulated years, long runs: the figures of docs/reliability.md.
+
+`python -m proof NAME` runs one proof, prints its seed and its counts, writes them to docs/figures/ and fails if a claim
+did not hold. A proof is a module with two functions: `arguments(parser)` adds its options, `run(given, say)` returns a
+`Proof`. The suites run the same code with fewer rounds.
+"""
+
+from typing import Final
+
+PROOFS: Final[dict[str, str]] = {}
+"""Each proof and the module it lives in; `python -m proof` runs all of them in this order."""
