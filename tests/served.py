@@ -16,6 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.faces import problems
 from holdfast.ops.catalogue import Entry
 from holdfast.server import api, blocks
+from holdfast.server.access import Caller
 from holdfast.server.exchange import Exchanges
 from holdfast.store import Store
 
@@ -42,6 +43,7 @@ class Stage:
         app, exchanges = FastAPI(), Exchanges()
 
         async def who(request: Request) -> str:
+            request.state.caller = Caller("operator", "test")
             return request.headers["Authorization"].removeprefix("Bearer ")
 
         async def guard(request: Request, entry: Entry, given: Mapping[str, Any]) -> api.Granted:

@@ -1,12 +1,12 @@
 """The async face: `async with holdfast.open() as store`."""
 
 import asyncio
-from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from holdfast.faces import AsyncFace
+from holdfast.faces.opening import Opening
 from holdfast.model.backup import Restored
 from holdfast.model.copy import Copied
 from holdfast.model.legacy import LegacyReport
@@ -44,36 +44,18 @@ class Holdfast(AsyncFace, Nouns[AsyncFace]):
         await self.close()
 
 
-class Opening:
-    """A store about to be opened: `async with` it, or `await` it and close it yourself."""
-
-    def __init__(self, home: str | Path | None, url: str | None, ns: str | None, options: dict[str, Any]) -> None:
-        self._home, self._url, self._ns, self._options = home, url, ns, options
-        self._store: Holdfast | None = None
-
-    async def _open(self) -> Holdfast:
-        return Holdfast(await asyncio.to_thread(open_store, self._home, self._url, **self._options), self._ns)
-
-    def __await__(self) -> Generator[Any, None, Holdfast]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> Holdfast:
-        self._store = await self._open()
-        return self._store
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._store is not None:
-            await self._store.close()
-
-
-def open(home: str | Path | None = None, url: str | None = None, *, ns: str | None = None, **options: Any) -> Opening:
+def open(
+    home: str | Path | None = None, url: str | None = None, *, ns: str | None = None, **options: Any
+) -> Opening[Holdfast]:
     """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says.
 
     A store opened for one namespace (`ns`) sees no other.
     """
-    return Opening(home, url, ns, options)
+
+    async def opens() -> Holdfast:
+        return Holdfast(await asyncio.to_thread(open_store, home, url, **options), ns)
+
+    return Opening(opens)
 
 
 async def restore(src: str | Path, home: str | Path | None = None, url: str | None = None, **options: Any) -> Restored:

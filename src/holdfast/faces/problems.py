@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from holdfast import errors
@@ -15,16 +16,19 @@ _BY_CODE: Final[dict[str, type[HoldfastError]]] = {
 }
 
 
-def problem(error: HoldfastError) -> dict[str, Any]:
-    """An error as it is told."""
+def problem(error: HoldfastError, number: str = "", *, inside: bool = True) -> dict[str, Any]:
+    """An error as it is told, under the number of its request; what went wrong inside only if that may be told."""
+    hidden = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not inside
+    more = f"this could not be done; the server's log has more{f' under {number}' if number else ''}"
     return {
         "type": f"urn:holdfast:error:{error.code}",
         "title": _WORDS.sub(" ", type(error).__name__.removesuffix("Error")).capitalize(),
         "status": error.status,
-        "detail": error.message,
+        "detail": more if hidden else error.message,
+        **({"instance": f"urn:holdfast:request:{number}"} if number else {}),
         "code": error.code,
         "remedy": error.remedy,
-        "fields": _fields(error.fields),
+        "fields": {} if hidden else _fields(error.fields),
     }
 
 

@@ -4,6 +4,6 @@ What crosses the wire is made from the catalogue of nouns and verbs (ops/catalog
 here, and the server calls them back.
 """
 
-from holdfast.remote.store import Connecting, Remote, SyncRemote, connect, connect_sync
+from holdfast.remote.store import Remote, SyncRemote, connect, connect_sync
 
-__all__ = ["Connecting", "Remote", "SyncRemote", "connect", "connect_sync"]
+__all__ = ["Remote", "SyncRemote", "connect", "connect_sync"]

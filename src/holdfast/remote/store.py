@@ -4,13 +4,14 @@ They have the nouns and verbs of an embedded store. What belongs to the process 
 transaction, places on its disk) is refused with `use.remote`.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from inspect import Signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from holdfast.errors import RemoteError
 from holdfast.faces import AsyncFace, SyncFace, wire
+from holdfast.faces.opening import Opening
 from holdfast.model.status import Check, Status
 from holdfast.ops.catalogue import Entry, entries
 from holdfast.ops.decision import Decision
@@ -180,33 +181,13 @@ class SyncRemote(_Sync):
         self.close()
 
 
-class Connecting:
-    """A store about to be connected to: `async with` it, or `await` it and close it yourself."""
-
-    def __init__(self, opening: Callable[[], Remote]) -> None:
-        self._opening = opening
-        self._store: Remote | None = None
-
-    async def _open(self) -> Remote:
-        return self._opening()
-
-    def __await__(self) -> Generator[Any, None, Remote]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> Remote:
-        self._store = self._opening()
-        return self._store
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._store is not None:
-            await self._store.close()
-
-
-def connect(url: str, token: str | None = None, **given: Any) -> Connecting:
+def connect(url: str, token: str | None = None, **given: Any) -> Opening[Remote]:
     """A store on a server, for coroutines; further options are those of httpx, as `verify`."""
-    return Connecting(lambda: Remote(AsyncWire(url, token, **given)))
+
+    async def opens() -> Remote:
+        return Remote(AsyncWire(url, token, **given))
+
+    return Opening(opens)
 
 
 def connect_sync(url: str, token: str | None = None, **given: Any) -> SyncRemote:

@@ -84,6 +84,11 @@ class Caller:
         """The caller as records name it."""
         return f"{self.role}:{self.name}"
 
+    @property
+    def inside(self) -> bool:
+        """Whether they may be told what went wrong inside the server."""
+        return self.role != "agent"
+
     @classmethod
     def of_token(cls, token: Token) -> "Caller":
         """The holder of a token."""

@@ -11,6 +11,7 @@ Rules:
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -20,10 +21,12 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.client import Holdfast
 from holdfast.errors import InvalidInputError, MethodError, StaleVersionError
-from holdfast.faces import problems, wire
+from holdfast.faces import wire
+from holdfast.faces.problems import MEDIA_TYPE
 from holdfast.faces.wire import Named
 from holdfast.ops.catalogue import Entry, entries
 from holdfast.server.exchange import Exchange, Exchanges
+from holdfast.server.problems import told
 
 LINES: Final = "application/jsonl"
 _PRECONDITION_FAILED: Final = 412
@@ -98,14 +101,14 @@ class _Endpoint:
         _complete(entry, given)
         granted = await self._guard(request, entry, given)
         if entry.streams or any(name in given for name in entry.callbacks):
-            return self._streamed(granted, given)
+            return self._streamed(granted, request, given)
         try:
             value = await self._once(granted, request, given)
         except StaleVersionError as error:
             if not expects:
                 raise
-            told = problems.problem(error) | {"status": _PRECONDITION_FAILED}
-            return JSONResponse(told, _PRECONDITION_FAILED, media_type=problems.MEDIA_TYPE)
+            facts = told(request.scope, error) | {"status": _PRECONDITION_FAILED}
+            return JSONResponse(facts, _PRECONDITION_FAILED, media_type=MEDIA_TYPE)
         return _shown(request, value)
 
     async def _once(self, granted: Granted, request: Request, given: dict[str, Any]) -> Any:
@@ -123,8 +126,8 @@ class _Endpoint:
         args, kwargs = self._entry.arguments(given)
         return getattr(getattr(store, self._entry.noun), self._entry.verb)(*args, **kwargs)
 
-    def _streamed(self, granted: Granted, given: dict[str, Any]) -> Response:
-        exchange = self._exchanges.begin(granted.who)
+    def _streamed(self, granted: Granted, request: Request, given: dict[str, Any]) -> Response:
+        exchange = self._exchanges.begin(granted.who, partial(told, request.scope))
         for name in self._entry.callbacks:
             if name in given:
                 given[name] = exchange.tell if name == "progress" else exchange.caller(name)

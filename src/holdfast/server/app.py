@@ -13,13 +13,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from holdfast.client import Holdfast, Opening
+from holdfast.client import Holdfast
 from holdfast.errors import HoldfastError
+from holdfast.faces.opening import Opening
+from holdfast.faces.problems import MEDIA_TYPE
 from holdfast.server import docs, events, health, login, tiles
 from holdfast.server.guard import Bounded, Counted, Paced, Sealed
 from holdfast.server.identify import Identified
 from holdfast.server.pages import STATIC
-from holdfast.server.problems import CONTENT_TYPE, Errors, answer
+from holdfast.server.problems import Errors, answer
 from holdfast.server.settings import Settings
 from holdfast.server.state import State
 from holdfast.store import VERSION
@@ -30,7 +32,7 @@ ROUTERS: Final[Sequence[APIRouter]] = (health.router, login.router, docs.router,
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     "default": {
         "description": "What went wrong.",
-        "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 }
 LAYERS: Final = (Counted, Sealed, Errors, Bounded, Paced, Identified)
@@ -38,7 +40,7 @@ LAYERS: Final = (Counted, Sealed, Errors, Bounded, Paced, Identified)
 
 
 def create_app(
-    store: Holdfast | Opening,
+    store: Holdfast | Opening[Holdfast],
     settings: Settings | None = None,
     *,
     parts: Sequence[Callable[[FastAPI], None]] = (),
@@ -67,7 +69,9 @@ def create_app(
     return app
 
 
-def _life(store: Holdfast | Opening, settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _life(
+    store: Holdfast | Opening[Holdfast], settings: Settings
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         if isinstance(store, Holdfast):

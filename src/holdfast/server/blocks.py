@@ -16,6 +16,7 @@ Rules:
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -31,6 +32,7 @@ from holdfast.runtime.rows import MAIN
 from holdfast.server import numbers
 from holdfast.server.api import Granted, Guard, body, streaming
 from holdfast.server.exchange import Exchange, Exchanges, caller_error
+from holdfast.server.problems import told
 
 _FLOW: Final = frozenset({"step", "lock", "ask", "heartbeat"})
 _TRANSACTION: Final = frozenset({"execute", "executemany", "fetch_all", "fetch_one"})
@@ -66,13 +68,8 @@ class Held:
     """A block that is open for a caller."""
 
     def __init__(self, who: str, manager: Any, inside: Any, verbs: frozenset[str]) -> None:
-        self.id, self.who, self.manager, self.inside, self.verbs = (
-            numbers.unguessable(16),
-            who,
-            manager,
-            inside,
-            verbs,
-        )
+        self.id, self.who = numbers.unguessable(16), who
+        self.manager, self.inside, self.verbs = manager, inside, verbs
         self.exchange: Exchange | None = None
 
     def undoing(self, key: str) -> Callable[[Any], Awaitable[Any]]:
@@ -210,7 +207,7 @@ class _Routes:
     async def leave(self, request: Request, block: str) -> Response:
         """Leave a block."""
         held, given = self._blocks.find(block, await self._who(request)), await body(request)
-        exchange = self._exchanges.begin(held.who)
+        exchange = self._exchanges.begin(held.who, partial(told, request.scope))
         self._blocks.drop(held)
         return streaming(self._exchanges, exchange, held.leave(given, exchange))
 
@@ -221,7 +218,7 @@ class _Routes:
         if verb == "ask":  # what may not be asked outside a block may not be asked inside
             asked = {**given, "dfid": held.inside.dfid}
             await self._guard(request, self._known["escalations", "request"], asked)
-        exchange = self._exchanges.begin(held.who)
+        exchange = self._exchanges.begin(held.who, partial(told, request.scope))
         try:
             work = held.call(verb, given, exchange)
         except TypeError as error:

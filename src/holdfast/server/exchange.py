@@ -22,11 +22,15 @@ from contextlib import suppress
 from typing import Any, Final
 
 from holdfast.errors import HoldfastError, NotFoundError
-from holdfast.faces import problems, wire
+from holdfast.faces import wire
 from holdfast.server import numbers
 
 _PULSE_S: Final = 15.0
 """How often a quiet line says that it lives."""
+
+
+Tell = Callable[[HoldfastError], dict[str, Any]]
+"""An error, as its caller may be told it."""
 
 
 class CallerError(Exception):
@@ -56,8 +60,9 @@ class Unsayable:
 class Exchange:
     """One call whose answer comes line by line."""
 
-    def __init__(self, who: str) -> None:
+    def __init__(self, who: str, problem: Tell) -> None:
         self.id, self.who = numbers.unguessable(16), who
+        self._problem = problem
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._asked: dict[str, asyncio.Future[Any]] = {}
@@ -117,9 +122,9 @@ class Exchange:
         except CallerError as error:
             await self._lines.put({"raised": error.call})
         except HoldfastError as error:
-            await self._lines.put({"failed": problems.problem(error)})
+            await self._lines.put({"failed": self._problem(error)})
         except Exception:
-            await self._lines.put({"failed": problems.problem(HoldfastError("the server failed; its log says how"))})
+            await self._lines.put({"failed": self._problem(HoldfastError("the server failed; its log says how"))})
             raise
 
     async def give(self, answers: AsyncIterator[Any]) -> None:
@@ -136,9 +141,9 @@ class Exchanges:
     def __init__(self) -> None:
         self._open: dict[str, Exchange] = {}
 
-    def begin(self, who: str) -> Exchange:
+    def begin(self, who: str, problem: Tell) -> Exchange:
         """A new one, for one caller."""
-        exchange = Exchange(who)
+        exchange = Exchange(who, problem)
         self._open[exchange.id] = exchange
         return exchange
 

@@ -9,9 +9,11 @@ Rules:
 """
 
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
 import mcp_types as types
@@ -25,13 +27,16 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.client import Holdfast
 from holdfast.errors import HoldfastError, InvalidInputError, NotFoundError
-from holdfast.faces import problems, wire
+from holdfast.faces import wire
+from holdfast.faces.problems import problem
 from holdfast.faces.wire import Named, Schema
 from holdfast.ops.catalogue import Entry, entries
 from holdfast.server.access import Caller, may, permit
 from holdfast.server.api import loaded
 from holdfast.server.state import caller_of, state_of
 from holdfast.store import VERSION
+
+_log = logging.getLogger("holdfast.server")
 
 USUAL: Final = frozenset(
     {
@@ -124,14 +129,16 @@ def server(finds: Finds, offer: Offer) -> Server[Any]:
     async def call_tool(
         context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
+        caller, sees = await finds(context)
         try:
             entry = tools.get(params.name)
             if entry is None:
                 raise NotFoundError(f"there is no tool {params.name}", tool=params.name)
-            caller, sees = await finds(context)
             return _said(await _called(sees(entry.noun), caller, entry, params.arguments or {}, offer))
         except HoldfastError as error:
-            return _said(problems.problem(error), failed=True)
+            if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                _log.exception("tool %s failed", params.name)
+            return _said(problem(error, inside=caller.inside), failed=True)
 
     return Server(
         "holdfast", version=VERSION, instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool

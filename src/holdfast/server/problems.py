@@ -9,7 +9,6 @@ Rules:
 
 import json
 import logging
-import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from math import ceil
@@ -36,13 +35,13 @@ from holdfast.errors import (
     TooLargeError,
     UnauthenticatedError,
 )
+from holdfast.faces.problems import MEDIA_TYPE, problem
 from holdfast.model.access import AccessEvent
 from holdfast.server.pages import page
 from holdfast.server.state import caller_in, state_in
 
 _log = logging.getLogger("holdfast.server")
 
-CONTENT_TYPE: Final = "application/problem+json"
 REFUSED: Final = (
     UnauthenticatedError,
     AuthenticationError,
@@ -52,7 +51,6 @@ REFUSED: Final = (
     RequestError,
 )
 """What is written into the book at the door."""
-_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class DefectError(HoldfastError):
@@ -98,7 +96,7 @@ async def answer(scope: Scope, raised: Exception) -> Response:
         _log.error("request %s failed: %s", number, error.message, exc_info=raised)
     if isinstance(error, REFUSED) and not isinstance(error, MethodError):
         await _refused(scope, error)
-    return _response(scope, error, number)
+    return _response(scope, error)
 
 
 def translated(raised: Exception) -> HoldfastError:
@@ -138,28 +136,17 @@ async def _refused(scope: Scope, error: HoldfastError) -> None:
     await state.doorbook.note(event)
 
 
-def problem(error: HoldfastError, number: str, *, inside: bool) -> dict[str, Any]:
-    """The details of an error; what went wrong inside only if that may be told."""
-    hidden = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not inside
-    return {
-        "type": f"urn:holdfast:error:{error.code}",
-        "title": _WORDS.sub(" ", type(error).__name__.removesuffix("Error")).capitalize(),
-        "status": error.status,
-        "detail": f"this could not be done; the server's log has more under {number}" if hidden else error.message,
-        "instance": f"urn:holdfast:request:{number}",
-        "code": error.code,
-        "remedy": error.remedy,
-        "fields": {} if hidden else error.fields,
-    }
+def told(scope: Scope, error: HoldfastError) -> dict[str, Any]:
+    """The details of an error for whoever calls."""
+    caller, number = caller_in(scope), scope.get("state", {}).get("request_id", "")
+    return problem(error, number, inside=caller is not None and caller.inside)
 
 
-def _response(scope: Scope, error: HoldfastError, number: str) -> Response:
-    caller, headers = caller_in(scope), _headers(error)
-    told = problem(error, number, inside=caller is not None and caller.role != "agent")
+def _response(scope: Scope, error: HoldfastError) -> Response:
+    facts, headers = told(scope, error), _headers(error)
     if wants_page(scope):
-        return page(Request(scope), "problem.html", {"problem": told}, status=error.status, headers=headers)
-    body = json.dumps(told, default=str, allow_nan=False, skipkeys=True)
-    return Response(body, error.status, headers, media_type=CONTENT_TYPE)
+        return page(Request(scope), "problem.html", {"problem": facts}, status=error.status, headers=headers)
+    return Response(json.dumps(facts), error.status, headers, media_type=MEDIA_TYPE)
 
 
 def _headers(error: HoldfastError) -> dict[str, str]:
