@@ -1,9 +1,11 @@
 """How values cross a wire: there and back, strictly, and what the schema says of it."""
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum, StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +21,7 @@ from holdfast.faces import problems, wire
 from holdfast.model.flows import Flow, FlowTree
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
+from holdfast.server.exchange import Exchanges
 
 _TEXT = st.text(max_size=8)
 _JSON: Any = st.recursive(
@@ -154,3 +157,25 @@ def test_an_error_comes_back_as_the_class_that_was_raised(name: str) -> None:
 def test_a_problem_of_a_newer_server_is_still_an_error() -> None:
     back = problems.error({"code": "conflict.of_tomorrow", "title": "Conflict", "fields": None})
     assert (type(back), back.message) == (HoldfastError, "Conflict")
+
+
+def test_what_went_wrong_inside_is_told_only_to_those_who_may_know_it() -> None:
+    defect, refusal = HoldfastError("disk /srv/x failed", path="/srv/x"), InvalidInputError("no such day", day="x")
+    assert problems.problem(defect)["detail"] == "disk /srv/x failed"
+    hidden = problems.problem(defect, "r7", inside=False)
+    assert "/srv/x" not in json.dumps(hidden)
+    assert hidden["detail"].endswith("under r7")
+    assert problems.problem(refusal, inside=False)["fields"] == {"day": "x"}
+
+
+def test_a_stream_tells_an_agent_nothing_of_the_inside() -> None:
+    async def failing() -> None:
+        raise HoldfastError("disk /srv/x failed")
+
+    async def said() -> list[Any]:
+        exchange = Exchanges().begin("agent:a", partial(problems.problem, inside=False))
+        return [json.loads(line) async for line in exchange.lines(failing())]
+
+    lines = asyncio.run(said())
+    assert [line["failed"]["code"] for line in lines] == [HoldfastError.code]
+    assert "/srv/x" not in json.dumps(lines)
