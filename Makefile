@@ -43,8 +43,8 @@ check: $(VENV)/.dev         ## lint, types, layers, unit tests: under a minute
 	@$(BIN)/lint-imports --no-cache | tail -n 5
 	@$(PYTEST) tests/unit -m 'not slow'
 
-bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling
-	@$(BIN)/python -m bench
+bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling; docs/benchmarks.md is made from it
+	@$(BIN)/python -m bench --keep
 
 faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each race, long walks, a million mutations
 	@HOLDFAST_KILLS=1000 HOLDFAST_RACES=1000 HOLDFAST_WALKS=20 HOLDFAST_MUTATIONS=1000000 $(PYTEST) \

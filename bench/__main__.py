@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import BENCHMARKS, report, slowsync
+from bench import BENCHMARKS, page, report, slowsync
 from bench.goals import judge
 from bench.harness import Options
 
@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     parse.add_argument("--repeats", type=int, default=Options.repeats, metavar="N", help="interleaved rounds")
     parse.add_argument("--seconds", type=float, default=Options.seconds, metavar="S", help="length of each sample")
     parse.add_argument("--backend", choices=("sqlite", "postgres", "all"), default="all")
+    parse.add_argument("--keep", action="store_true", help="take the results into docs/figures and docs/benchmarks.md")
     parse.add_argument("--race", default="", metavar="TEXT", help="only races with this in their title")
     return parse
 
@@ -48,20 +49,23 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     console = Console(stderr=given.json, width=None if sys.stdout.isatty() else 140, quiet=given.json)
     names = [given.name] if given.name else list(BENCHMARKS)
-    measured = [_measure(name, options, commit_ms, console) for name in names]
+    measured = []
+    for name in names:
+        measured.append(_measure(name, options, console))
+        if given.keep:  # one by one: a run that is stopped keeps what it measured
+            report.keep(report.whole(measured[-1:], options, commit_ms))
+            page.main()
     if given.json:
         print(json.dumps(report.whole(measured, options, commit_ms), indent=2, ensure_ascii=False))
     return 0
 
 
-def _measure(name: str, options: Options, commit_ms: dict[str, float], console: Console) -> dict[str, Any]:
+def _measure(name: str, options: Options, console: Console) -> dict[str, Any]:
     module = importlib.import_module(BENCHMARKS[name])
     results = module.run(options)
     verdicts = judge(module.goals(options), results)
     report.show(console, results, verdicts)
-    content = report.document(name, results, verdicts)
-    report.save(name, report.whole([content], options, commit_ms))
-    return content
+    return report.document(name, results, verdicts)
 
 
 if __name__ == "__main__":

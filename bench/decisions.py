@@ -7,7 +7,7 @@ a quarter of that: every change of state has a leaf of its own, five in all, and
 what is legal, what is held) is not in them.
 `steps` are those of flows of ten, beside DBOS with the same flows; a step of ours is written down twice, when it begins
 and when it has ended, each time with a leaf. `logged units` in that race set one such unit against one of its steps.
-`growth` runs whole decisions in stores that have up to a million flows, and draws what they cost (results/growth.svg).
+`growth` runs whole decisions in stores that have up to a million flows, and compares what they cost.
 """
 
 from functools import partial
@@ -51,9 +51,7 @@ def _whole(options: Options) -> Race:
 
 def _growth(options: Options) -> list[Result]:
     with growth.race(GROWTH, options.crowd) as race:
-        results = run_race(race, options)
-    growth.draw(results)
-    return results
+        return run_race(race, options)
 
 
 def _steps(title: str, place: Place, peers: list[tuple[str, peers_dbos.Url]], options: Options) -> Race:

@@ -36,6 +36,9 @@ class Verdict:
         kind = "aim" if self.goal.aim else "goal"
         return {
             "text": self.goal.text,
+            "race": self.goal.race,
+            "contestant": self.goal.contestant,
+            "over": self.goal.over,
             "kind": kind,
             "required": self.goal.at_least,
             "got": self.got,

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from bench import ours, plot, whole
+from bench import ours, whole
 from bench import workload as w
-from bench.harness import Contestant, Race, Result, Spread, progress
-from bench.report import RESULTS
+from bench.harness import Contestant, Race, progress
 from holdfast import sync
 from holdfast.db import Database, Tx, sql
 from holdfast.db.sqlite.files import connect
@@ -102,17 +101,6 @@ def race(title: str, callers: int) -> Iterator[Race]:
 def name(flows: int) -> str:
     """How a contestant is called."""
     return f"{flows:,} flows"
-
-
-def draw(results: Sequence[Result]) -> None:
-    """Plot what a decision costs, as a multiple of what it costs in the smallest store."""
-    points = []
-    for result in results:
-        [ratio] = result.ratios.values()
-        points.append((result.name, Spread(1 / ratio.median, 1 / ratio.high, 1 / ratio.low)))
-    RESULTS.mkdir(exist_ok=True)
-    title = f"Cost of a whole decision, as a multiple of that among {SIZES[0]:,} flows"
-    (RESULTS / "growth.svg").write_text(plot.svg(title, "flows in the store", points))
 
 
 def _on(home: str, flows: int, callers: int) -> Contestant:

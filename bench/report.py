@@ -4,9 +4,9 @@ import json
 import os
 import platform
 import sqlite3  # noqa: TID251 -- a peer, not the product
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import apsw
 from rich.console import Console
@@ -15,7 +15,7 @@ from rich.table import Table
 from bench.goals import Verdict
 from bench.harness import Options, Result, Spread
 
-RESULTS = Path(__file__).with_name("results")
+KEPT: Final = Path(__file__).resolve().parents[1] / "docs" / "figures" / "bench.json"
 
 
 def machine() -> dict[str, Any]:
@@ -44,10 +44,27 @@ def whole(benchmarks: Sequence[dict[str, Any]], options: Options, commit_ms: dic
     return {"machine": facts, "options": vars(options), "benchmarks": list(benchmarks)}
 
 
-def save(name: str, content: dict[str, Any]) -> None:
-    """Keep the results beside the code (ignored by git)."""
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+def keep(content: Mapping[str, Any], path: Path = KEPT) -> None:
+    """Take a run into the file of results: races that were run replace what was known of them, others stay."""
+    known = json.loads(path.read_text()) if path.exists() else {"benchmarks": {}}
+    options = content["options"]
+    disk = f" +{options['fsync_ms']:g} ms" if options["fsync_ms"] else ""
+    for each in content["benchmarks"]:
+        name = each["name"] + disk
+        old = known["benchmarks"].get(name, {"results": [], "goals": []})
+        how = {"repeats": options["repeats"], "seconds": options["seconds"]}
+        rows = [{**row, **how} for row in each["results"]]
+        run = {row["race"] for row in rows}
+        judged = {goal["text"]: goal for goal in old["goals"]}
+        goals = [judged.get(goal["text"], goal) if goal["got"] is None else goal for goal in each["goals"]]
+        known["benchmarks"][name] = {
+            "results": [*(row for row in old["results"] if row["race"] not in run), *rows],
+            "goals": goals,
+        }
+    known["machine"] = content["machine"]
+    known["benchmarks"] = dict(sorted(known["benchmarks"].items()))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
 
 
 def show(console: Console, results: Sequence[Result], verdicts: Sequence[Verdict]) -> None:

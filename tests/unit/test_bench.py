@@ -4,11 +4,12 @@ import importlib.util
 import json
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from bench import BENCHMARKS, growth, plot, report, whole
+from bench import BENCHMARKS, growth, page, plot, report, whole
 from bench.__main__ import main, parser
 from bench.goals import Goal, judge
 from bench.harness import Contestant, Meter, Options, Race, Result, Sample, Spread, compare, rate, run_race
@@ -163,12 +164,55 @@ def test_the_ceiling_of_a_whole_decision_replays_what_the_runtime_asks() -> None
     assert all(len(set(re.findall(r"\?\d+", text))) == len(parameters) for text, parameters in first)
 
 
-def test_a_plot_shows_every_point_with_its_spread() -> None:
-    drawn = plot.svg("a < b", "flows", [("1,000", Spread(1, 1, 1)), ("10,000", Spread(1.1, 0.9, 2.5))])
-    root = ElementTree.fromstring(drawn)
-    words = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"a < b", "flows", "1,000", "10,000", "1.00", "1.10"} <= set(words)
-    assert len(list(root.iter("{http://www.w3.org/2000/svg}circle"))) == 2
+def test_bars_are_as_long_as_their_rates_and_ours_are_told_apart() -> None:
+    drawn = ElementTree.fromstring(plot.bars("a < b", [("peer", 50.0, False), ("holdfast", 100.0, True)]))
+    _, peer, ours = drawn.iter("{http://www.w3.org/2000/svg}rect")
+    assert float(ours.attrib["width"]) == pytest.approx(2 * float(peer.attrib["width"]), rel=0.01)
+    assert (peer.attrib["fill"], ours.attrib["fill"]) == (plot.OTHERS, plot.OURS)
+
+
+@pytest.mark.parametrize("logarithmic", [True, False])
+def test_lines_show_every_point_and_name_every_series(logarithmic: bool) -> None:
+    series = {"a < b": [(1_000.0, 1.0), (1_000_000.0, 1.2)], "flat": [(1_000.0, 1.0), (10_000.0, 1.0)]}
+    drawn = ElementTree.fromstring(plot.lines("growth", "size", "cost", series, logarithmic=logarithmic))
+    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}circle"))) == 4
+    words = [each.text or "" for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert any("a < b" in each for each in words)
+
+
+def _told(race: str, rate: float, got: float | None) -> dict[str, Any]:
+    spread = {"median": rate, "low": rate, "high": rate}
+    row = {"race": race, "contestant": "holdfast", "callers": 1, "label": "holdfast @1", "per_second": spread}
+    goal = {"text": f"goal of {race}", "race": race, "contestant": "holdfast @1", "over": "", "kind": "goal"}
+    judged = {"required": 2.0, "got": got, "met": None if got is None else got >= 2.0}
+    rows = [] if got is None else [{**row, "cpu_us": 1.0, "ratios": {"holdfast @1": spread}}]
+    return {"results": rows, "goals": [{**goal, **judged}]}
+
+
+def test_a_run_replaces_only_the_races_it_ran_and_the_page_tells_what_was_missed(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    first, second = _told("one", 10.0, 1.5), _told("two", 20.0, 3.0)
+    both = {"results": first["results"] + second["results"], "goals": first["goals"] + second["goals"]}
+    facts = {**report.machine(), "durable_commit_ms": {"fdatasync": 0.1}}
+    whole_run = {"machine": facts, "options": vars(Options()), "benchmarks": [{"name": "log", **both}]}
+    report.keep(whole_run, path)
+    later, skipped = _told("one", 11.0, 1.6), _told("two", 0.0, None)
+    partly = {"results": later["results"], "goals": later["goals"] + skipped["goals"]}
+    report.keep({**whole_run, "benchmarks": [{"name": "log", **partly}]}, path)
+    kept = json.loads(path.read_text())["benchmarks"]["log"]
+    assert {row["race"]: row["per_second"]["median"] for row in kept["results"]} == {"one": 11.0, "two": 20.0}
+    assert [goal["got"] for goal in kept["goals"]] == [1.6, 3.0]
+    shown = page.page(json.loads(path.read_text()))
+    assert "- goal of one: 1.60 of 2 (log)" in shown
+    assert "- goal of two" not in shown
+    assert set(page.plots(json.loads(path.read_text()))) == {"log-one.svg", "log-two.svg"}
+
+
+def test_the_page_of_benchmarks_is_what_the_kept_results_say() -> None:
+    found = json.loads(report.KEPT.read_text())
+    assert page.PAGE.read_text() == page.page(found), "python -m bench.page writes it anew"
+    for name, drawn in page.plots(found).items():
+        assert (page.PLOTS / name).read_text() == drawn, name
 
 
 def test_a_store_is_given_a_past_with_a_whole_log(tmp_path: Path) -> None:
