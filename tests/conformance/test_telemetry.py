@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.config import Retention
-from holdfast.db import open_database, sql
+from holdfast.db import Tx, open_database, sql
 from holdfast.faces import SyncFace
 from holdfast.model.storage import TelemetryEvent
 from holdfast.storage import chunks, telemetry
@@ -103,6 +103,14 @@ class AgeSuite(Place):
         assert (store.count(), self._chunks(store)) == (300, [("lzma", 300)])
         assert numbers(store.query(limit=1000)) == list(range(999, 699, -1))
 
+    def test_an_export_misses_nothing_that_is_sealed_while_it_goes_on(self, store: Telemetry[SyncFace]) -> None:
+        store.append([event(number) for number in range(1300)])
+        walk = iter(store.export())
+        found = [next(walk)]
+        store.append([event(number) for number in range(2000, 2900)])  # seals the three hundred that were loose
+        found += walk
+        assert sorted(numbers(found)) == list(range(1300))
+
     def test_a_damaged_chunk_is_a_typed_error(self, store: Telemetry[SyncFace]) -> None:
         store.append([event(number) for number in range(1000)])
         store.face.database.write(lambda tx: tx.execute(_HARM, data=b"damaged")).result()
@@ -148,7 +156,31 @@ class TestSqlite(_Opens, OnSqlite, TelemetrySuite, AgeSuite):
 
 
 class TestPostgres(_Opens, OnPostgres, TelemetrySuite, AgeSuite):
-    pass
+    def test_an_export_misses_no_chunk_of_a_sealer_that_commits_late(self, store: Telemetry[SyncFace]) -> None:
+        database = store.face.database
+        store.append([event(number) for number in range(900)])
+        sealed, go = threading.Event(), threading.Event()
+
+        def slowly(tx: Tx) -> int:
+            count = telemetry.seal(tx)
+            telemetry.count(tx)  # what is sent is done once something is answered
+            sealed.set()
+            go.wait(30)
+            return count
+
+        slow = database.write(slowly)
+        assert sealed.wait(30)
+        other = Telemetry(SyncFace(open_database(self.target, space="telemetry")))
+        try:
+            other.append([event(number) for number in range(1000, 2000)])
+            walk = iter(other.export())
+            found = [next(walk)]
+            go.set()
+            assert slow.result() == 900
+            found += walk
+        finally:
+            other.close()
+        assert sorted(numbers(found)) == [*range(900), *range(1000, 2000)]
 
 
 def open_and_check(path: Path) -> list[str]:

@@ -30,7 +30,7 @@ from typing_extensions import TypedDict
 
 from holdfast import errors, sync
 from holdfast.adapters.langgraph import HoldfastSaver, SafeSerializer, import_sqlite
-from holdfast.adapters.langgraph.envelope import DICTIONARY, Envelopes, Sealer
+from holdfast.adapters.langgraph.envelope import DICTIONARY, MOST, Envelopes, Sealer
 from holdfast.db import sql
 from holdfast.model.verdicts import Verdict
 from tests.interop.langgraphs import aput, chat, checkpoint, put, say, thread
@@ -379,6 +379,13 @@ def test_envelopes_are_read_whole_or_refused() -> None:
             assert type(value) in (bytes, bytearray) or cut == len(data), "only bytes can be cut unseen, before hashing"
 
 
+def test_a_value_that_could_not_be_read_again_is_not_taken() -> None:
+    envelopes = Envelopes(SafeSerializer(), None)
+    assert envelopes.unwrap(envelopes.tag, envelopes.wrap(bytes(MOST))) == bytes(MOST)
+    with pytest.raises(errors.InvalidInputError, match="64 MiB"):
+        envelopes.wrap(bytes(MOST + 1))
+
+
 def test_the_dictionary_never_changes() -> None:
     assert sha256(DICTIONARY).hexdigest() == "290e701ee68e0c7c12841e6dc91388b41c390d7f8818575c39ec09691959285c"
 
@@ -469,6 +476,8 @@ def test_an_official_file_is_taken_over_whole_and_twice_changes_nothing(tmp_path
         assert say(app, "and on", "chat-1")[-2] == "and on"
         store.threads.delete("chat-2")
         assert import_sqlite(store, file).deleted == ["chat-2"]
+        with pytest.raises(errors.NotFoundError):
+            store.threads.show("chat-2")
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

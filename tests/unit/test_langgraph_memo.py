@@ -54,6 +54,22 @@ def test_what_was_changed_in_place_is_encoded_again(at: int, change: str) -> Non
     assert hashed(line, known)[1] == []
 
 
+@pytest.mark.parametrize(("before", "after"), [(0, False), (1, 1.0), (True, 1), (0.0, 0)])
+def test_a_number_that_became_one_of_another_kind_is_encoded_again(before: Any, after: Any) -> None:
+    line, known = Line(), [{"n": before}, before, [before]]
+    hashed(line, known)
+    known[0]["n"] = known[2][0] = after
+    found, _ = hashed(line, [known[0], after, known[2]])
+    assert found == tuple(repr(each).encode() for each in (known[0], after, known[2]))
+
+
+def test_keys_that_are_no_texts_are_not_believed() -> None:
+    line, known = Line(), [{0: "x"}]
+    hashed(line, known)
+    known[0][False] = known[0].pop(0)
+    assert hashed(line, known)[0] == (b"{False: 'x'}",)
+
+
 def test_what_cannot_be_copied_is_always_encoded() -> None:
     line, known = Line(), [{"a": object()}, {"b": 1}]
     hashed(line, known)

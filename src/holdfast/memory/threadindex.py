@@ -78,5 +78,13 @@ def find(tx: Tx, thread_id: str, *, ns: str = MAIN) -> Thread | None:
     return None if row is None else _thread(row)
 
 
+_TOMB = sql("SELECT 1 FROM threads WHERE ns = :ns AND thread_id = :thread_id AND deleted_at IS NOT NULL")
+
+
+def buried(tx: Tx, thread_id: str, ns: str) -> bool:
+    """Whether a thread was deleted, and nobody began it anew."""
+    return tx.one(_TOMB, ns=ns, thread_id=thread_id) is not None
+
+
 def _thread(row: Row) -> Thread:
     return Thread(row[1], row[2], json.loads(row[3]), row[4], row[5], row[6], row[7], row[8])

@@ -10,6 +10,7 @@ Rules:
   What is removed gives its space back.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -185,29 +186,38 @@ def _page(tx: Tx, wanted: Wanted, before: int, number: int) -> list[tuple[Any, .
     return tx.all(_FOUND, key=wanted.key, **bounds)
 
 
-_NEXT = sql("SELECT id, data, codec FROM telemetry_chunks WHERE id > :after ORDER BY id LIMIT 1")
-_LOOSE = sql("SELECT id, line FROM telemetry_events ORDER BY at, id")
+_PLACES = sql(
+    "SELECT id, NULL AS line, 0 AS at FROM telemetry_chunks UNION ALL SELECT id, line, at FROM telemetry_events"
+)
 
 
 def export() -> Stream[TelemetryEvent]:
-    """Every event, chunk by chunk in the order in which they were sealed, then those that are not; in bounded memory.
+    """Every event that is there when it begins: chunk by chunk in the order of their numbers, then what is in none.
 
-    Each is given once, also if it is sealed meanwhile; what comes or is removed meanwhile may be missed.
+    Each is given once, also if it is sealed meanwhile; what is removed meanwhile may be missed. Where events are is
+    read at once: a chunk whose number is lower than another's may become visible after it.
     """
-    after: int | None = 0
-    while after is not None:
-        after, texts = yield from ask(Read(partial(_walk, after=after)))
-        for text in texts:
-            for parts in chunks.EVERYTHING.among(text):
-                yield Give(chunks.event(parts))
+    numbers, loose = yield from ask(Read(_places))
+    for number in numbers:
+        text = yield from ask(Read(partial(_text, number=number)))
+        for parts in chunks.EVERYTHING.among(text):
+            yield Give(chunks.event(parts))
+    for line in loose:
+        for parts in chunks.EVERYTHING.among(line):
+            yield Give(chunks.event(parts))
 
 
-def _walk(tx: Tx, after: int) -> tuple[int | None, list[str]]:
-    """The next chunk; after the last, in the same snapshot, what is in none."""
-    if (row := tx.one(_NEXT, after=after)) is None:
-        return None, [line for _, line in tx.all(_LOOSE)]
-    number, data, codec = row
-    return number, [chunks.unpack(data, codec)]
+def _places(tx: Tx) -> tuple[Sequence[int], list[str]]:
+    """The numbers of all chunks, and what is in none; one statement, so of one moment."""
+    rows = tx.all(_PLACES)
+    loose = sorted((at, number, line) for number, line, at in rows if line is not None)
+    return array("q", sorted(number for number, line, _ in rows if line is None)), [line for *_, line in loose]
+
+
+def _text(tx: Tx, number: int) -> str:
+    """What a chunk holds; nothing if it was removed."""
+    row = tx.one(_CHUNK, id=number)
+    return "" if row is None else chunks.unpack(*row)
 
 
 _COUNT = sql(
@@ -335,7 +345,7 @@ def _retain(telemetry: "Telemetry[Any]") -> Work[int]:
 
 
 def _export(telemetry: "Telemetry[Any]") -> Stream[TelemetryEvent]:
-    """Every event, in the order in which they were sealed, in bounded memory."""
+    """Every event there is when it begins, a chunk at a time."""
     del telemetry
     return (yield from export())
 

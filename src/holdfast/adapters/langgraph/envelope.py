@@ -9,7 +9,7 @@ that two values are equal, and nothing else.
 
 Rules:
 - With a key, nothing in clear is read, and nothing sealed without one; either is a NotSealedError.
-- What is inflated is bounded.
+- What is inflated is bounded, and so is what is put: what was acknowledged can be read.
 """
 
 import hmac
@@ -139,6 +139,8 @@ def _packed(kind: str, content: bytes) -> bytes:
         if len(name) > 255:
             raise InvalidInputError("the name of a serialization is too long", kind=kind[:100])
         head, content = _OTHER, bytes([len(name)]) + name + content
+    if len(content) > MOST:
+        raise InvalidInputError("a value of a checkpoint is larger than 64 MiB: keep it as a blob", bytes=len(content))
     if len(content) >= _WORTH:
         deflater = zlib.compressobj(6, zlib.DEFLATED, -15, 8, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
         smaller = deflater.compress(content) + deflater.flush()

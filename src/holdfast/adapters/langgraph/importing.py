@@ -8,6 +8,7 @@ Rules:
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from holdfast.adapters.langgraph.safety import Named, SafeSerializer
 from holdfast.adapters.langgraph.saver import HoldfastSaver
 from holdfast.db.sqlite.foreign import foreign_rows
 from holdfast.errors import FormatError, ThreadDeletedError
+from holdfast.memory import threadindex
 from holdfast.memory.edits import MAIN
 from holdfast.model.progress import Progress
 from holdfast.model.threads import ThreadsImported
@@ -40,6 +42,10 @@ def import_sqlite(
     count = written = 0
     for config, checkpoint, metadata in _checkpoints(path, serde):
         thread = str(config["configurable"]["thread_id"])
+        if thread not in threads_seen and store.read(
+            partial(threadindex.buried, thread_id=thread, ns=store.ns or MAIN)
+        ):
+            dead.add(thread)  # its first checkpoint has no parent, and would begin another life
         threads_seen.add(thread)
         if not dry_run and thread not in dead:
             try:

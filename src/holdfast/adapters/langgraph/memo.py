@@ -14,13 +14,27 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 _LINES: Final = 512
-_SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None)})
+_SCALARS: Final = frozenset({str, bytes, type(None)})
+_NUMBERS: Final = frozenset({int, float, bool})
 _FIELDS: Final = attrgetter("__dict__")
 _EXTRA: Final = attrgetter("__pydantic_extra__")
 
 
 class _UnsureError(Exception):
     """No copy can be taken that says whether something was changed."""
+
+
+class _Number:
+    """The copy of a number: equal only to one of the same kind, as True is not 1 once it is stored."""
+
+    __slots__ = ("_value",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self._value) and other == self._value
 
 
 class Known:
@@ -138,8 +152,12 @@ def _copied(value: Any) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
+    if kind in _NUMBERS:
+        return _Number(value)
     if kind is dict:
-        return {_copied(key): item if type(item) in _SCALARS else _copied(item) for key, item in value.items()}
+        if not all(type(key) is str for key in value):
+            raise _UnsureError
+        return {key: item if type(item) in _SCALARS else _copied(item) for key, item in value.items()}
     if kind in (list, tuple):
         make: Callable[[Any], Any] = kind
         return make(_copied(item) for item in value)
