@@ -176,13 +176,18 @@ class OpenaiAgents(OnStore):
 
         self.acted(live, work, Shop(TimeoutError("the model does not answer")))
 
-    def test_a_run_that_stops_again_asks_again_in_its_flow(self, live: sync.Holdfast) -> None:
+    def test_a_run_that_stops_again_asks_again_in_its_flow_and_on_its_terms(self, live: sync.Holdfast) -> None:
         async def work(face: Holdfast, shop: Shop, approvals: Any) -> None:
-            asked = await approvals.pause(await shop.stopped())
+            asked = await approvals.pause(
+                await shop.stopped(), reason="refunds", impact="LOW_IMPACT", deadline_s=3600, budget=7
+            )
             await face.escalations.resolve(asked.id, "APPROVED", by="grace")
             stopped = await approvals.resume(shop.agent, asked.id)
             again = await face.escalations.get(stopped.escalation)
             assert (again.dfid, again.proposal["calls"][0]["id"]) == (asked.dfid, "call-3")
+            assert (again.reason, again.impact, again.on_deadline) == ("refunds", "LOW_IMPACT", "reject")
+            assert again.deadline is not None
+            assert again.context["terms"] == asked.context["terms"] == {"deadline_s": 3600, "budget": 7}
             await face.escalations.resolve(again.id, "APPROVED", by="grace")
             ended = await approvals.resume(shop.agent, again.id)
             assert (ended.output, sorted(shop.paid)) == ("done", [1, 5, 30])

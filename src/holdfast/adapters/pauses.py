@@ -8,6 +8,7 @@ Rules:
   ran it died, that is UnknownOutcomeError and not another run.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -77,6 +78,7 @@ class Pauses:
             raise InvalidInputError("the run waits for nobody: there is no call to ask about")
         shown = {"calls": [call.to_dict() for call in calls]}
         about = {"framework": self._framework, "state": state}
+        about["terms"] = {"deadline_s": terms.deadline_s, "budget": terms.budget}
         within: dict[str, Any] = {"ns": self.place.ns or "main"}
 
         def write(tx: Tx) -> Escalation | Refused:
@@ -135,6 +137,28 @@ class Pauses:
             key, asked.id, call, ttl_s=_YEAR_S, lease_s=lease_s, on_error=on_error, **self.place.within()
         )
         return ran[0] if ran else Resumed(told["output"], told["escalation"])
+
+
+def terms_of(asked: Escalation) -> Terms:
+    """How a question was asked: a run that stops again asks in the same way."""
+    kept = asked.context.get("terms", {})
+    return Terms(
+        asked.reason, asked.impact, kept.get("deadline_s"), asked.on_deadline, kept.get("budget", Terms.budget)
+    )
+
+
+def arguments(given: Any) -> Any:
+    """The arguments of a call as a person can read them, or the text that they are."""
+    try:
+        return json.loads(given or "null", parse_constant=str) if isinstance(given, str | None) else given
+    except ValueError:
+        return given
+
+
+def plain(output: Any) -> Any:
+    """The output of a run as JSON can keep it."""
+    dump = getattr(output, "model_dump", None)
+    return dump(mode="json") if callable(dump) else json.loads(json.dumps(output, default=str))
 
 
 def verdicts(asked: Escalation) -> dict[str, Verdict]:

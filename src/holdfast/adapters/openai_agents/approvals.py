@@ -5,7 +5,18 @@ from typing import Any, Final, Literal
 
 from agents import Agent, Runner, RunState
 
-from holdfast.adapters.pauses import BUDGET, LEASE_S, Pauses, Resumed, Terms, ToolCall, verdicts
+from holdfast.adapters.pauses import (
+    BUDGET,
+    LEASE_S,
+    Pauses,
+    Resumed,
+    Terms,
+    ToolCall,
+    arguments,
+    plain,
+    terms_of,
+    verdicts,
+)
 from holdfast.adapters.places import Place, Where
 from holdfast.errors import InvalidInputError
 from holdfast.model.guards import Escalation
@@ -37,8 +48,12 @@ class HoldfastApprovals:
         What is left (`context_serializer`, `strict_context`) goes to `RunState.to_json`.
         """
         state = run if isinstance(run, RunState) else run.to_state()
-        calls = [ToolCall(_id(item), item.name or "", _arguments(item)) for item in state.get_interruptions()]
         terms = Terms(reason, impact, deadline_s, on_deadline, budget)
+        return await self._ask(state, terms, dfid, serializing)
+
+    async def _ask(self, state: Any, terms: Terms, dfid: str | None, serializing: dict[str, Any]) -> Escalation:
+        waiting = state.get_interruptions()
+        calls = [ToolCall(_id(item), item.name or "", arguments(item.arguments)) for item in waiting]
         return await self._pauses.ask(json.dumps(state.to_json(**serializing)), calls, terms, dfid)
 
     async def state(self, agent: "Agent[Any]", id: int, *, timeout_s: float | None = None, **restoring: Any) -> Any:
@@ -86,8 +101,8 @@ class HoldfastApprovals:
             state = await self._restored(agent, asked, text, restoring or {})
             result = await Runner.run(agent, state, **options)
             if not result.interruptions:
-                return Resumed(_plain(result.final_output), None, result)
-            again = await self.pause(result, reason=asked.reason, dfid=asked.dfid if asked.approved else None)
+                return Resumed(plain(result.final_output), None, result)
+            again = await self._ask(result.to_state(), terms_of(asked), asked.dfid if asked.approved else None, {})
             return Resumed(None, again.id, result)
 
         return await self._pauses.once(asked, run, lease_s=lease_s, on_error=on_error)
@@ -101,17 +116,3 @@ def _id(item: Any) -> str:
     if not item.call_id:
         raise InvalidInputError("a tool call without an id cannot be approved by its id", tool=item.name)
     return str(item.call_id)
-
-
-def _arguments(item: Any) -> Any:
-    """The arguments as a person can read them, or the text that they are."""
-    try:
-        return json.loads(item.arguments or "null", parse_constant=str)
-    except ValueError:
-        return item.arguments
-
-
-def _plain(output: Any) -> Any:
-    """The output of a run as JSON can keep it."""
-    dump = getattr(output, "model_dump", None)
-    return dump(mode="json") if callable(dump) else json.loads(json.dumps(output, default=str))

@@ -1,12 +1,23 @@
 """A run of Pydantic AI that deferred tool calls, kept as an escalation: answered in the inbox, resumed from there."""
 
-import json
 from typing import Any, Final, Literal
 
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from holdfast.adapters.pauses import BUDGET, LEASE_S, Pauses, Resumed, Terms, ToolCall, Verdict, verdicts
+from holdfast.adapters.pauses import (
+    BUDGET,
+    LEASE_S,
+    Pauses,
+    Resumed,
+    Terms,
+    ToolCall,
+    Verdict,
+    arguments,
+    plain,
+    terms_of,
+    verdicts,
+)
 from holdfast.adapters.places import Place, Where
 from holdfast.adapters.pydantic_ai.history import HoldfastHistory
 from holdfast.errors import InvalidInputError
@@ -34,14 +45,16 @@ class HoldfastApprovals:
         dfid: str | None = None,
     ) -> Escalation:
         """Keep a run whose output is a DeferredToolRequests, and ask a person about its calls."""
+        return await self._ask(result, Terms(reason, impact, deadline_s, on_deadline, budget), dfid)
+
+    async def _ask(self, result: Any, terms: Terms, dfid: str | None) -> Escalation:
         waiting = result.output
         if not isinstance(waiting, DeferredToolRequests):
             raise InvalidInputError("the run waits for nobody: its output is no DeferredToolRequests")
         if waiting.calls:
             raise InvalidInputError("calls that are carried out elsewhere are not for a person to approve")
-        calls = [ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in waiting.approvals]
-        state = result.all_messages_json().decode()
-        return await self._pauses.ask(state, calls, Terms(reason, impact, deadline_s, on_deadline, budget), dfid)
+        calls = [ToolCall(part.tool_call_id, part.tool_name, arguments(part.args or {})) for part in waiting.approvals]
+        return await self._pauses.ask(result.all_messages_json().decode(), calls, terms, dfid)
 
     async def answers(self, id: int, *, timeout_s: float | None = None) -> tuple[list[Any], DeferredToolResults]:
         """Wait for the answer: the messages of the run and its deferred results, as `agent.run` takes them.
@@ -75,8 +88,8 @@ class HoldfastApprovals:
             if history is not None:
                 await history.append(result.new_messages())
             if not isinstance(result.output, DeferredToolRequests):
-                return Resumed(_plain(result.output), None, result)
-            again = await self.pause(result, reason=asked.reason, dfid=asked.dfid if asked.approved else None)
+                return Resumed(plain(result.output), None, result)
+            again = await self._ask(result, terms_of(asked), asked.dfid if asked.approved else None)
             return Resumed(None, again.id, result)
 
         return await self._pauses.once(asked, run, lease_s=lease_s, on_error=on_error)
@@ -97,17 +110,3 @@ def _answer(verdict: Verdict) -> Any:
     if verdict.arguments is not None and not isinstance(verdict.arguments, dict):
         raise InvalidInputError("the arguments of a call are an object")
     return ToolApproved(override_args=verdict.arguments)
-
-
-def _arguments(part: Any) -> Any:
-    """The arguments as a person can read them, or the text that they are."""
-    try:
-        return part.args if isinstance(part.args, dict) else json.loads(part.args or "{}", parse_constant=str)
-    except ValueError:
-        return part.args
-
-
-def _plain(output: Any) -> Any:
-    """The output of a run as JSON can keep it."""
-    dump = getattr(output, "model_dump", None)
-    return dump(mode="json") if callable(dump) else json.loads(json.dumps(output, default=str))
