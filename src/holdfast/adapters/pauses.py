@@ -77,7 +77,7 @@ class Pauses:
         if not calls:
             raise InvalidInputError("the run waits for nobody: there is no call to ask about")
         shown = {"calls": [call.to_dict() for call in calls]}
-        about = {"framework": self._framework, "state": state}
+        about: dict[str, Any] = {"framework": self._framework, "state": state}
         about["terms"] = {"deadline_s": terms.deadline_s, "budget": terms.budget}
         within: dict[str, Any] = {"ns": self.place.ns or "main"}
 
@@ -142,9 +142,7 @@ class Pauses:
 def terms_of(asked: Escalation) -> Terms:
     """How a question was asked: a run that stops again asks in the same way."""
     kept = asked.context.get("terms", {})
-    return Terms(
-        asked.reason, asked.impact, kept.get("deadline_s"), asked.on_deadline, kept.get("budget", Terms.budget)
-    )
+    return Terms(asked.reason, asked.impact, kept.get("deadline_s"), asked.on_deadline, kept.get("budget", BUDGET))
 
 
 def arguments(given: Any) -> Any:
