@@ -32,7 +32,7 @@ from holdfast import client, sync
 from holdfast.adapters.langgraph import values
 from holdfast.adapters.langgraph.envelope import Envelopes, Sealer
 from holdfast.adapters.langgraph.memo import Memo
-from holdfast.adapters.langgraph.opening import Opening
+from holdfast.adapters.langgraph.opening import Opening, embedded
 from holdfast.adapters.langgraph.safety import Named, SafeSerializer
 from holdfast.adapters.langgraph.values import Place
 from holdfast.db import Give, Read, Stream, Tx, Work, Write, ask
@@ -66,6 +66,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         if on_conflict not in ("error", "fork"):
             raise InvalidInputError("on_conflict is error or fork", on_conflict=str(on_conflict))
         super().__init__(serde=serde or SafeSerializer(allow))
+        store = embedded(store)
         self._ns = store.ns or MAIN
         self._sync, self._async = sync.Holdfast(store.core, store.ns), client.Holdfast(store.core, store.ns)
         self._sealer, self._on_conflict = None if key is None else Sealer(key), on_conflict

@@ -1,8 +1,12 @@
 """Checkpoints of LangGraph as those of a thread, and back: which channels are new, what of a list is new."""
 
+import dataclasses
+import enum
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
@@ -127,3 +131,18 @@ def facts(metadata: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]
         for name, item in metadata.items()
         if name not in without and isinstance(item, str | int | float | bool) and len(str(item)) <= 500
     }
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it; times, UUIDs, enumerations and data classes too, as LangGraph's own stores take them."""
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain(dataclasses.asdict(value))
+    return str(value) if isinstance(value, UUID) else value
