@@ -14,6 +14,8 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import cache, partial
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -163,6 +165,8 @@ def _crowd(opened: Callable[[str], Any]) -> Callable[[Meter], None]:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 async with opened(folder) as saver:
                     await saver.aget_tuple({"configurable": {"thread_id": "none", "checkpoint_ns": ""}})
+                    for number in range(CALLERS):
+                        _conversation(number)
                     meter.start()
                     await asyncio.gather(*(_caller(saver, number, meter) for number in range(CALLERS)))
 
@@ -180,32 +184,31 @@ async def _caller(saver: Any, number: int, meter: Meter) -> None:
 
 
 def _puts(saver: Any, number: int) -> Iterator[Callable[[], Awaitable[Any]]]:
+    """Puts of one conversation after another; what is put is made before anything is measured."""
+    for round in count():
+        thread = {"thread_id": f"{number}-{round}", "checkpoint_ns": ""}
+        for turn, made in enumerate(_conversation(number), 1):
+            metadata = {"source": "loop", "step": turn, "parents": {}}
+            yield partial(saver.aput, {"configurable": thread}, made, metadata, {"messages": turn})
+            thread = {**thread, "checkpoint_id": made["id"]}
+
+
+@cache
+def _conversation(number: int) -> list[dict[str, Any]]:
     from langchain_core.messages import HumanMessage  # noqa: PLC0415
     from langgraph.checkpoint.base.id import uuid6  # noqa: PLC0415
 
-    chance, turn = random.Random(number), 0
-    pool = [_words(chance) for _ in range(LONGEST)]
-    messages: list[Any] = []
-    config: dict[str, Any] = {}
-    while True:
-        if turn % LONGEST == 0:
-            messages = []
-            config = {"configurable": {"thread_id": f"{number}-{turn}", "checkpoint_ns": ""}}
-        turn += 1
-        messages = [*messages, HumanMessage(pool[turn % LONGEST], id=f"{number}-{turn}")]
-        made = {
+    chance = random.Random(number)
+    messages = [HumanMessage(_words(chance), id=f"{number}-{turn}") for turn in range(LONGEST)]
+    return [
+        {
             "v": 4,
             "ts": "2026-01-01T00:00:00+00:00",
             "id": str(uuid6(clock_seq=turn)),
-            "channel_values": {"messages": messages},
+            "channel_values": {"messages": messages[:turn]},
             "channel_versions": {"messages": turn},
             "versions_seen": {"model": {"messages": turn - 1}},
             "updated_channels": ["messages"],
         }
-        metadata = {"source": "loop", "step": turn, "parents": {}}
-
-        async def put(config: Any = config, made: Any = made, metadata: Any = metadata, turn: int = turn) -> None:
-            await saver.aput(config, made, metadata, {"messages": turn})
-
-        yield put
-        config = {"configurable": {**config["configurable"], "checkpoint_id": made["id"]}}
+        for turn in range(1, LONGEST + 1)
+    ]

@@ -11,7 +11,7 @@ from collections import Counter
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, IndexConfig
 
 from holdfast import sync
 from holdfast.adapters.langgraph import HoldfastSaver, HoldfastStore
@@ -39,10 +39,10 @@ def main(home: str, person: str = "ada", words: str = "I like pizza") -> None:
     graph.add_node("model", model)
     graph.add_edge(START, "model")
     with sync.open(home) as opened:
-        index = {"dims": len(LETTERS), "embed": embed, "fields": ["text"]}
+        index: IndexConfig = {"dims": len(LETTERS), "embed": embed, "fields": ["text"]}
         memory = HoldfastStore(opened, index=index, subject=lambda namespace, _: namespace[1])
         app = graph.compile(checkpointer=HoldfastSaver(opened), store=memory)
-        chat = {"configurable": {"thread_id": f"{person}: {words}", "person": person}}
+        chat: RunnableConfig = {"configurable": {"thread_id": f"{person}: {words}", "person": person}}
         print(app.invoke({"messages": [HumanMessage(words)]}, chat)["messages"][-1].content)
 
 

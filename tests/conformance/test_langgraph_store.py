@@ -116,10 +116,9 @@ class LangGraphStore(OnStore):
 
     def test_a_sync_call_inside_a_running_loop_is_refused_and_nothing_is_written(self, store: sync.Holdfast) -> None:
         async def blocked(kept: Any) -> None:
-            calls = (lambda: kept.put(("a",), "k", {}), lambda: kept.get(("a",), "k"), lambda: kept.search(("a",)))
-            for call in calls:
+            for call, given in ((kept.put, ("k", {})), (kept.get, ("k",)), (kept.search, ())):
                 with pytest.raises(asyncio.InvalidStateError):
-                    call()
+                    call(("a",), *given)
 
         self.acted(store, blocked)
         assert store.read(lambda tx: tx.all(_ROWS)) == [(0,)]

@@ -15,10 +15,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from hashlib import sha256
+from importlib import import_module
 from typing import Any
 
-import langgraph.store.sqlite as theirs
-import langgraph.store.sqlite.aio as theirs_async
 import pytest
 
 from holdfast import client, sync
@@ -102,8 +101,10 @@ class Async(HoldfastStore):
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    theirs: Any = import_module("langgraph.store.sqlite")
     theirs.SqliteStore = Sync
-    theirs.AsyncSqliteStore = theirs_async.AsyncSqliteStore = Async
+    theirs.AsyncSqliteStore = Async
+    theirs.aio.AsyncSqliteStore = Async
     config.addinivalue_line("markers", "asyncio: a coroutine")
     config.addinivalue_line("markers", "flaky: theirs")
 

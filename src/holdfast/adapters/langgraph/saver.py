@@ -83,6 +83,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
             return self
         clone = copy.copy(self)
         clone.serde = self.serde.with_more(extra_allowlist)
+        clone._memo = Memo()  # what one list let through is not for the other
         return clone
 
     @property
@@ -224,7 +225,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         if found is None:
             return None
         line = self._memo.line(place.thread_id, place.checkpoint_ns)
-        return values.shown(self._envelopes, found, line, writer)
+        return values.shown(self._envelopes, found, self._memo, line, writer)
 
     def list(
         self,
@@ -270,7 +271,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
             for found in page.checkpoints:
                 if only is not None and found.checkpoint_id != only:
                     continue
-                made = values.shown(envelopes, found)
+                made = values.shown(envelopes, found, self._memo)
                 if values.matches(made.metadata, wanted):
                     yield Give(made)
                     left -= 1
