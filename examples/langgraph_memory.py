@@ -7,6 +7,7 @@ The model and the embedding are scripted, so that neither network nor key is nee
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -19,7 +20,7 @@ from holdfast.adapters.langgraph import HoldfastSaver, HoldfastStore
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def embed(texts: list[str]) -> list[list[float]]:
+def embed(texts: Sequence[str]) -> list[list[float]]:
     """How often each letter occurs: near enough to meaning for an example."""
     return [[float(Counter(text.lower())[letter]) for letter in LETTERS] for text in texts]
 

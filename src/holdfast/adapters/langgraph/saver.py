@@ -37,7 +37,7 @@ from holdfast.adapters.langgraph.safety import Named, SafeSerializer
 from holdfast.adapters.langgraph.values import Place
 from holdfast.db import Give, Read, Stream, Tx, Work, Write, ask
 from holdfast.errors import InvalidInputError, NotFoundError
-from holdfast.memory import threadremoval, threads
+from holdfast.memory import threaddeltas, threadremoval, threads
 from holdfast.memory.edits import MAIN
 from holdfast.model.threads import CheckpointPage, Kept, Part, Run
 
@@ -293,23 +293,15 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
 
     def _deltas(self, config: RunnableConfig, channels: Sequence[str]) -> Work[Mapping[str, DeltaChannelHistory]]:
         place, envelopes = Place.of(config), self._envelopes
+        named = {"checkpoint_id": place.checkpoint_id, "checkpoint_ns": place.checkpoint_ns, "ns": self._ns}
+        look = partial(threaddeltas.since, thread_id=place.thread_id, channels=list(channels), **named)
+        known = yield from ask(Read(look))
         found: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
-        waiting = set(channels)
-        look = partial(threads.get, thread_id=place.thread_id, checkpoint_ns=place.checkpoint_ns, ns=self._ns)
-        here = (yield from ask(Read(partial(look, checkpoint_id=place.checkpoint_id)))) if waiting else None
-        while waiting and here is not None and here.parent_id is not None:
-            here = yield from ask(Read(partial(look, checkpoint_id=here.parent_id)))
-            if here is None:
-                break
-            for one in reversed(here.writes):
-                if one.channel in waiting:
-                    written = (one.task_id, one.channel, values.decoded(envelopes, one.value))
-                    found[one.channel]["writes"].append(written)
-            for name in waiting & here.channels.keys():
-                found[name]["seed"] = values.decoded(envelopes, here.channels[name])
-            waiting -= here.channels.keys()
-        for history in found.values():
-            history["writes"].reverse()
+        for name, deltas in known.items():
+            writes = [(task, channel, values.decoded(envelopes, value)) for task, channel, value in deltas.writes]
+            found[name]["writes"] = writes
+            if deltas.seeded:
+                found[name]["seed"] = values.decoded(envelopes, deltas.seed)
         return found
 
     # --- taking away ---
