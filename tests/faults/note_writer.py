@@ -8,6 +8,7 @@ It says `<caller> <turn>` once both notes of that turn, and their vectors, are d
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from itertools import count
 
 from langgraph.store.base import PutOp
@@ -16,7 +17,7 @@ import holdfast
 from holdfast.adapters.langgraph import HoldfastStore
 
 
-def _embed(texts: list[str]) -> list[list[float]]:
+def _embed(texts: Sequence[str]) -> list[list[float]]:
     return [[1.0, float(len(text))] for text in texts]
 
 

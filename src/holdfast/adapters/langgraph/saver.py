@@ -293,8 +293,9 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
 
     def _deltas(self, config: RunnableConfig, channels: Sequence[str]) -> Work[Mapping[str, DeltaChannelHistory]]:
         place, envelopes = Place.of(config), self._envelopes
-        named = {"checkpoint_id": place.checkpoint_id, "checkpoint_ns": place.checkpoint_ns, "ns": self._ns}
-        look = partial(threaddeltas.since, thread_id=place.thread_id, channels=list(channels), **named)
+        named: dict[str, Any] = {"checkpoint_id": place.checkpoint_id, "checkpoint_ns": place.checkpoint_ns}
+        named |= {"thread_id": place.thread_id, "channels": list(channels), "ns": self._ns}
+        look = partial(threaddeltas.since, **named)
         known = yield from ask(Read(look))
         found: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
         for name, deltas in known.items():
