@@ -67,6 +67,9 @@ def page(found: Mapping[str, Any]) -> str:
     if growth(found):
         parts.append("## What grows\n\nCost as a multiple of the cost at the smallest size, both axes logarithmic.\n")
         parts.append("![growth](figures/bench/growth.svg)\n")
+    if puts(found):
+        parts.append("Milliseconds of one put into a chat of LangGraph, by its turn:\n")
+        parts.append("![puts](figures/bench/puts.svg)\n")
     for name, each in found["benchmarks"].items():
         parts.append("\n".join(_benchmark(name, each)))
     return "\n".join(parts)
@@ -84,7 +87,19 @@ def plots(found: Mapping[str, Any]) -> dict[str, str]:
     if growth(found):
         what, up = "Cost as things grow", "x the cost when small"
         made["growth.svg"] = plot.lines(what, "size", up, growth(found), reach=10.0)
+    if puts(found):
+        made["puts.svg"] = plot.lines("A put as a chat grows", "turn", "milliseconds", puts(found))
     return made
+
+
+def puts(found: Mapping[str, Any]) -> dict[str, list[plot.Point]]:
+    """Milliseconds of a put by the turn of a chat, for each saver of LangGraph."""
+    series: dict[str, list[plot.Point]] = {}
+    for row in found["benchmarks"].get("checkpoints", {}).get("results", ()):
+        if row["race"] == "one put" and (match := re.fullmatch(r"(.+), turn ([\d,]+)", row["contestant"])):
+            point = float(match[2].replace(",", "")), 1e3 / row["per_second"]["median"]
+            series.setdefault(match[1], []).append(point)
+    return {name: sorted(points) for name, points in series.items() if len(points) > 1}
 
 
 def growth(found: Mapping[str, Any]) -> dict[str, list[plot.Point]]:

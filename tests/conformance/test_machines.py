@@ -12,6 +12,7 @@ from tests.conformance.access_machine import TokenMachine
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.machines import MACHINES, Machine
 from tests.conformance.memory_machines import ObjectMachine
+from tests.conformance.note_machine import NoteMachine
 from tests.conformance.thread_machines import ThreadMachine
 from tests.conformance.transcript_machines import TranscriptMachine
 
@@ -23,7 +24,7 @@ class Models(OnStore):
 
     @pytest.mark.parametrize(
         "machine",
-        [*MACHINES, ObjectMachine, ThreadMachine, TokenMachine, TranscriptMachine],
+        [*MACHINES, NoteMachine, ObjectMachine, ThreadMachine, TokenMachine, TranscriptMachine],
         ids=lambda machine: machine.__name__,
     )
     def test_a_random_walk_ends_where_the_model_does(

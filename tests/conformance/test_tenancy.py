@@ -43,6 +43,7 @@ _TABLES = {
     "imported_rows": "id",
     "intent_retry": "dfid",
     "lock_fences": "resource_id",
+    "notes": "path, key",
     "object_index": "key",
     "object_text": "key",
     "object_vectors": "key",
@@ -105,6 +106,7 @@ def theirs(store: sync.Holdfast, folder: Path) -> World:
     there.threads.put("their-thread", {"is": SECRET}, metadata={"is": SECRET}, facts={"is": SECRET}, run_id="their-run")
     there.threads.put_writes("their-thread", "z", "task", [(0, "is", SECRET)])
     there.transcripts.put(_THEIR_CHAT, "key", SECRET, tag="tag")
+    there.notes.put(["their"], "note", {"is": SECRET}, vectors={"is": [1.0, 0.0]}, ttl_s=1e6)
     there.transcripts.write(_THEIR_CHAT, {"is": SECRET})
     access, link = there.tokens.create(SECRET), there.tokens.link(name=SECRET)
     clean = there.flows.start("their-agent").dfid
@@ -308,6 +310,17 @@ TRIES: Final[dict[str, list[Try]]] = {
     "snapshots.diff": [lambda s, w: s.snapshots.diff(w.snapshot, "work")],
     "snapshots.rollback": [lambda s, w: s.snapshots.rollback(w.snapshot)],
     "snapshots.merge": [lambda s, w: s.snapshots.merge(w.snapshot)],
+    "notes.put": [lambda s, w: s.notes.put(["their"], "note", {"is": "own"}, ttl_s=0.5)],
+    "notes.get": [lambda s, w: s.notes.get(["their"], "note")],
+    "notes.search": [
+        lambda s, w: s.notes.search(),
+        lambda s, w: s.notes.search(["their"], filter={"is": {"$gte": ""}}),
+        lambda s, w: s.notes.search(["their"], vector=[1.0, 0.0]),
+    ],
+    "notes.paths": [lambda s, w: s.notes.paths()],
+    "notes.touch": [lambda s, w: s.notes.touch(["their"], "note")],
+    "notes.sweep": [lambda s, w: s.notes.sweep()],
+    "notes.delete": [lambda s, w: s.notes.delete(["their"], "note")],
     "transcripts.append": [lambda s, w: s.transcripts.append(_THEIR_CHAT, ["x"], expected=1)],
     "transcripts.put": [lambda s, w: s.transcripts.put(_THEIR_CHAT, "key", "own")],
     "transcripts.write": [lambda s, w: s.transcripts.write(_THEIR_CHAT, "own")],

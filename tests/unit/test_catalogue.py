@@ -62,6 +62,7 @@ def test_no_place_on_a_disk_can_be_given_by_a_stranger() -> None:
     }
     names = {
         "log.tile",
+        *("notes.delete", "notes.get", "notes.put", "notes.search", "notes.touch"),
         "sessions.record_artifact",
         "skills.revoke",
         "skills.status",

@@ -1,9 +1,10 @@
 """What the LangGraph adapter remembers of lists: an element is known only if it is the same and as it was."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("langgraph.checkpoint.base", reason="langgraph is not installed")
@@ -11,6 +12,7 @@ pytest.importorskip("langgraph.checkpoint.base", reason="langgraph is not instal
 from langchain_core.messages import AIMessage, HumanMessage
 
 from holdfast.adapters.langgraph.memo import Line
+from holdfast.adapters.langgraph.templates import Templates
 
 
 def hashed(line: Line, elements: list[Any]) -> tuple[tuple[bytes, ...], list[Any]]:
@@ -83,6 +85,7 @@ def test_a_run_goes_on_while_another_reads() -> None:
     assert hashed(line, [*mine, HumanMessage("on")])[1] == [HumanMessage("on")]
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=8))
 def test_the_hashes_are_always_those_of_the_elements(turns: list[list[int]]) -> None:
     line, pool = Line(), [*messages(5), *({"n": [at]} for at in range(5))]
@@ -91,3 +94,34 @@ def test_the_hashes_are_always_those_of_the_elements(turns: list[list[int]]) -> 
         if elements and turn % 3 == 2 and isinstance(elements[0], dict):
             elements[0]["n"].append(turn)
         assert hashed(line, elements)[0] == tuple(repr(each).encode() for each in elements)
+
+
+def test_what_a_reader_does_to_an_element_does_not_reach_the_next_one() -> None:
+    templates, made = Templates(), AIMessage("m", id="1", additional_kwargs={"deep": [{"x": 1}]})
+    for element in (made, {"plain": [1, {"x": 2}]}):
+        digest, decoded = repr(element).encode(), iter([deepcopy(element)])
+        first, _ = templates.element(digest, b"bytes", lambda _: next(decoded))  # noqa: B023
+        second, taken = templates.element(digest, b"bytes", lambda _: pytest.fail("it is decoded twice"))
+        assert type(first) is type(second)
+        assert first == second == element
+        assert first is not second
+        if isinstance(second, AIMessage):
+            second.additional_kwargs["deep"][0]["x"] = -1
+            second.content = "other"
+            assert (second.model_fields_set, second.model_extra) == (first.model_fields_set, first.model_extra)
+        else:
+            second["plain"][1]["x"] = -1
+        assert templates.element(digest, b"bytes", repr)[0] == first
+        assert taken is not None
+
+
+def test_elements_are_kept_up_to_so_many_bytes_and_odd_ones_never() -> None:
+    templates, decoded = Templates(most=250), list[bytes]()
+
+    def decode(data: bytes) -> Any:
+        decoded.append(data[:1])
+        return {"set": {1}} if data[:1] == b"s" else [data[:1].decode()]
+
+    for name in (b"a", b"b", b"a", b"c", b"a", b"b", b"s", b"s"):
+        templates.element(name, name * 100, decode)
+    assert decoded == [b"a", b"b", b"c", b"b", b"s", b"s"]

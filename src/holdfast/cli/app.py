@@ -44,6 +44,7 @@ from holdfast.cli import (
     locks,
     log,
     mcp,
+    notes,
     objects,
     render,
     restore,
@@ -180,6 +181,7 @@ app.add_typer(threads.app, name="threads")
 app.add_typer(blobs.app, name="blobs")
 app.add_typer(vectors.app, name="vectors")
 app.add_typer(telemetry.app, name="telemetry")
+app.add_typer(notes.app, name="notes")
 app.add_typer(transcripts.app, name="transcripts")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")

@@ -6,7 +6,7 @@ from holdfast.cli.call import Call, command, options
 from holdfast.model.guards import Swept
 
 app = typer.Typer(
-    help="Put away what time has ended: expired locks and keys, questions past their deadline.",
+    help="Put away what time has ended: expired locks, keys and notes, questions past their deadline.",
     epilog="Example: holdfast sweep run",
     no_args_is_help=True,
 )

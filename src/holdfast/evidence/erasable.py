@@ -6,6 +6,7 @@ Rules:
 - `remove` deletes the whole row, salt included: what is left is the leaf, which nobody can guess back from.
 - A removed record's files are named relative to the data folder and are removed once the erasure is committed.
 - All three are functions of a transaction and may run again.
+- Rows of a subject that no leaf covers (`register_rows`) go with it too; they are counted, and leave nothing behind.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,3 +58,25 @@ def of(table: str) -> Erasable:
 def domains() -> Iterator[Erasable]:
     """Every registered table, by name."""
     return iter(sorted(ERASABLE.values(), key=lambda each: each.table))
+
+
+class Rows(NamedTuple):
+    """Rows outside the log that may be a subject's."""
+
+    table: str
+    remove: Callable[[Tx, str], int]
+    """Delete all that carry a subject's handle; how many."""
+
+
+ROWS: Final[dict[str, Rows]] = {}
+
+
+def register_rows(rows: Rows) -> Rows:
+    """Let rows that no leaf covers go with their subject."""
+    ROWS[rows.table] = rows
+    return rows
+
+
+def remove_rows(tx: Tx, handle: str) -> int:
+    """Remove all that is a subject's and has no leaf; how many rows."""
+    return sum(ROWS[table].remove(tx, handle) for table in sorted(ROWS))

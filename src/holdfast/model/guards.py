@@ -160,3 +160,4 @@ class Swept(Value):
     orphaned_flows: int
     dirty_flows: int
     unknown_keys: int
+    notes: int = 0

@@ -27,9 +27,9 @@ from holdfast.runtime import (
     sagas,
     state,
     steps,
-    sweeps,
     timelines,
 )
+from holdfast.upkeep import sweep
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -181,7 +181,7 @@ class Escalations(Noun[Face]):
 class Sweep(Noun[Face]):
     """What time has ended, put away."""
 
-    run = Runs(sweeps.run)
+    run = Runs(sweep.run)
 
 
 class Decisions(Generic[Face]):

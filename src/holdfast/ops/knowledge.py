@@ -11,6 +11,7 @@ from holdfast.memory import (
     images,
     lispfiles,
     nearest,
+    notes,
     objects,
     search,
     snapshots,
@@ -126,6 +127,18 @@ class Transcripts(Noun[Face]):
     list = Reads(transcripts.list)
 
 
+class Notes(Noun[Face]):
+    """JSON objects under a path and a key, found by fields and by vectors; they may end by themselves."""
+
+    put = Writes(notes.put)
+    delete = Writes(notes.delete)
+    touch = Writes(notes.touch)
+    sweep = Runs(notes.sweep)
+    get = Reads(notes.get)
+    search = Reads(notes.search)
+    paths = Reads(notes.paths)
+
+
 class Memory(Noun[Face]):
     """What a model is given as tools; answers are sentences."""
 
@@ -145,4 +158,5 @@ class Knowledge(Generic[Face]):
         self.archive = Archive(face)
         self.threads = Threads(face)
         self.transcripts = Transcripts(face)
+        self.notes = Notes(face)
         self.memory = Memory(face)

@@ -96,9 +96,10 @@ def _subject(tx: Tx, handle: str, *, who: str) -> Erasure | None:
     for domain in erasable.domains():
         gone = [domain.remove(tx, key) for key in domain.find(tx, handle)]
         removed += [each for each in gone if each is not None]
-    if not destroyed and not removed:
+    outside = erasable.remove_rows(tx, handle)
+    if not destroyed and not removed and not outside:
         return None
-    return erasures.record(tx, "subject", handle, who=_who(who), removed=removed)
+    return erasures.record(tx, "subject", handle, who=_who(who), removed=removed, outside=outside)
 
 
 def _one(tx: Tx, table: str, key: str, *, who: str) -> Erasure:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.db import Work
-from holdfast.memory import checks, threadchecks
+from holdfast.memory import checks, notechecks, threadchecks
 from holdfast.memory.checks import Checked, Flaw
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding
@@ -21,6 +21,7 @@ def check(context: Holds, found: Findings) -> Work[None]:
     yield from _pages(context, found, "blocks of threads", threadchecks.blocks)
     yield from _pages(context, found, "checkpoints of threads", threadchecks.checkpoints)
     yield from _pages(context, found, "writes of threads", threadchecks.writes)
+    yield from _pages(context, found, "notes", notechecks.notes)
     spaces, flaws = yield from read(context, checks.names)
     for flaw in flaws:
         found.add(_finding(flaw))

@@ -1,4 +1,7 @@
-"""LangGraph on a store: `HoldfastSaver` keeps checkpoints. Needs `pip install holdfast[langgraph]`."""
+"""LangGraph on a store: `HoldfastSaver` keeps checkpoints, `HoldfastStore` long-term memory.
+
+Needs `pip install holdfast[langgraph]`.
+"""
 
 try:
     import langgraph.checkpoint.base  # noqa: F401
@@ -10,5 +13,6 @@ except ImportError as error:
 from holdfast.adapters.langgraph.importing import import_sqlite
 from holdfast.adapters.langgraph.safety import SafeSerializer
 from holdfast.adapters.langgraph.saver import HoldfastSaver
+from holdfast.adapters.langgraph.store import HoldfastStore
 
-__all__ = ["HoldfastSaver", "SafeSerializer", "import_sqlite"]
+__all__ = ["HoldfastSaver", "HoldfastStore", "SafeSerializer", "import_sqlite"]

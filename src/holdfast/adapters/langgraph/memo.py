@@ -13,28 +13,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from holdfast.adapters.langgraph.templates import Taken, Templates, UnsureError, state_of
+
 _LINES: Final = 512
-_SCALARS: Final = frozenset({str, bytes, type(None)})
-_NUMBERS: Final = frozenset({int, float, bool})
 _FIELDS: Final = attrgetter("__dict__")
 _EXTRA: Final = attrgetter("__pydantic_extra__")
-
-
-class _UnsureError(Exception):
-    """No copy can be taken that says whether something was changed."""
-
-
-class _Number:
-    """The copy of a number: equal only to one of the same kind, as True is not 1 once it is stored."""
-
-    __slots__ = ("_value",)
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, value: float) -> None:
-        self._value = value
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self._value) and other == self._value
 
 
 class Known:
@@ -44,21 +27,26 @@ class Known:
     """
 
     def __init__(
-        self, elements: Sequence[Any], digests: Sequence[bytes], before: "Known | None" = None, same: int = 0
+        self,
+        elements: Sequence[Any],
+        digests: Sequence[bytes],
+        before: "Known | None" = None,
+        same: int = 0,
+        taken: Sequence[Taken | None] = (),
     ) -> None:
         self.models = bool(elements) and isinstance(elements[0], BaseModel)
         start = same if before is not None and before.models is self.models else 0
         self.copies: list[Any] = before.copies[:start] if before is not None else []
         self.extras: list[Any] = before.extras[:start] if before is not None else []
-        for element in elements[start:]:
-            try:
-                if isinstance(element, BaseModel) is not self.models:
-                    break
-                copy = _copied(element.__dict__ if self.models else element)
-                extra = _copied(element.__pydantic_extra__) if self.models else None
-            except _UnsureError:
+        for place in range(start, len(elements)):
+            if isinstance(elements[place], BaseModel) is not self.models:
                 break
-            self.copies.append(copy)
+            known = taken[place] if taken else None
+            try:
+                state, extra = (known.state, known.extra) if known is not None else state_of(elements[place])
+            except UnsureError:
+                break
+            self.copies.append(state)
             self.extras.append(extra)
         self.elements = list(elements[: len(self.copies)])
         self.digests = tuple(digests[: len(self.copies)])
@@ -126,9 +114,10 @@ def _extends(known: Known, before: Known) -> bool:
 
 
 class Memo:
-    """Lines, the ones that were used last."""
+    """Lines, the ones that were used last, and what was decoded lately."""
 
     def __init__(self) -> None:
+        self.templates = Templates()
         self._lock = threading.Lock()
         self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
 
@@ -146,19 +135,3 @@ class Memo:
         with self._lock:
             for key in [key for key in self._lines if key[0] == thread_id]:
                 del self._lines[key]
-
-
-def _copied(value: Any) -> Any:
-    kind = type(value)
-    if kind in _SCALARS:
-        return value
-    if kind in _NUMBERS:
-        return _Number(value)
-    if kind is dict:
-        if not all(type(key) is str for key in value):
-            raise _UnsureError
-        return {key: item if type(item) in _SCALARS else _copied(item) for key, item in value.items()}
-    if kind in (list, tuple):
-        make: Callable[[Any], Any] = kind
-        return make(_copied(item) for item in value)
-    raise _UnsureError

@@ -5,42 +5,61 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from holdfast import sync
+from holdfast import client, sync
 from holdfast.db import MEMORY
-from holdfast.errors import InvalidInputError
+from holdfast.errors import InvalidInputError, RemoteError
 from holdfast.store import Store, open_store
 
 T = TypeVar("T")
 
 
+def embedded(store: Any) -> Any:
+    """A store that is open in this process; RemoteError for one on a server."""
+    if isinstance(store, client.Holdfast | sync.Holdfast):
+        return store
+    raise RemoteError(
+        "the adapter works within transactions of its own: it needs a store that is open in this process, in a folder"
+        " or on PostgreSQL, and this is none",
+        given=type(store).__name__,
+    )
+
+
 class Opening(Generic[T]):
     """What an adapter is opened with: `with`, or `async with`, on which it is closed again."""
 
-    def __init__(self, conn_string: str | Path, make: Callable[[Any], T]) -> None:
-        self._conn_string, self._make = conn_string, make
+    def __init__(
+        self, conn_string: str | Path, make: Callable[[Any], T], closing: Callable[[T], None] | None = None
+    ) -> None:
+        self._conn_string, self._make, self._closing = conn_string, make, closing
         self._store: Store | None = None
+        self._made: T | None = None
 
     def _open(self) -> T:
         self._store = open_store(**_place(self._conn_string))
         try:
-            return self._make(sync.Holdfast(self._store))
+            self._made = self._make(sync.Holdfast(self._store))
         except BaseException:
             self._store.close()
             raise
+        return self._made
+
+    def _close(self) -> None:
+        if self._made is not None and self._closing is not None:
+            self._closing(self._made)
+        if self._store is not None:
+            self._store.close()
 
     def __enter__(self) -> T:
         return self._open()
 
     def __exit__(self, *_: object) -> None:
-        if self._store is not None:
-            self._store.close()
+        self._close()
 
     async def __aenter__(self) -> T:
         return await asyncio.to_thread(self._open)
 
     async def __aexit__(self, *_: object) -> None:
-        if self._store is not None:
-            await asyncio.to_thread(self._store.close)
+        await asyncio.to_thread(self._close)
 
 
 def _place(conn_string: str | Path) -> dict[str, Any]:

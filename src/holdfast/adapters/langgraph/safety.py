@@ -57,6 +57,7 @@ class SafeSerializer:
         self.allow = frozenset(_named(each) for each in allow)
         self._known = ALLOWED | self.allow
         self._writer = JsonPlusSerializer()
+        self._makers: dict[tuple[int, str, str, str | None], Callable[[Any], Any]] = {}
 
     def with_more(self, allow: Iterable[Any]) -> "SafeSerializer":
         """The same with more types."""
@@ -116,6 +117,8 @@ class SafeSerializer:
         """How the type that a value names is made, if it may be."""
         module, name = str(found[0]), str(found[1])
         method = str(found[3]) if code == _METHOD and len(found) > 3 else None
+        if (known := self._makers.get((code, module, name, method))) is not None:
+            return known
         allowed = (module, name) in self._known if method is None else (module, name, method) in _METHODS
         if not allowed or code > _PYDANTIC2:
             raise UnsafeTypeError(f"{module}.{name} is not on the list of types that are read", type=f"{module}.{name}")
@@ -130,8 +133,9 @@ class SafeSerializer:
             _PYDANTIC1: lambda kwargs: _model(made, "construct", kwargs),
             _PYDANTIC2: lambda kwargs: _model(made, "model_construct", kwargs),
         }
-        found_way: Callable[[Any], Any] = ways.get(code, made)
-        return found_way
+        way: Callable[[Any], Any] = ways.get(code, made)
+        self._makers[code, module, name, method] = way  # as many as the list has types
+        return way
 
 
 def _named(each: type | Named) -> Named:

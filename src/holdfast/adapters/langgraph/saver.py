@@ -32,12 +32,12 @@ from holdfast import client, sync
 from holdfast.adapters.langgraph import values
 from holdfast.adapters.langgraph.envelope import Envelopes, Sealer
 from holdfast.adapters.langgraph.memo import Memo
-from holdfast.adapters.langgraph.opening import Opening
+from holdfast.adapters.langgraph.opening import Opening, embedded
 from holdfast.adapters.langgraph.safety import Named, SafeSerializer
 from holdfast.adapters.langgraph.values import Place
 from holdfast.db import Give, Read, Stream, Tx, Work, Write, ask
 from holdfast.errors import InvalidInputError, NotFoundError
-from holdfast.memory import threadremoval, threads
+from holdfast.memory import threaddeltas, threadremoval, threads
 from holdfast.memory.edits import MAIN
 from holdfast.model.threads import CheckpointPage, Kept, Part, Run
 
@@ -66,6 +66,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         if on_conflict not in ("error", "fork"):
             raise InvalidInputError("on_conflict is error or fork", on_conflict=str(on_conflict))
         super().__init__(serde=serde or SafeSerializer(allow))
+        store = embedded(store)
         self._ns = store.ns or MAIN
         self._sync, self._async = sync.Holdfast(store.core, store.ns), client.Holdfast(store.core, store.ns)
         self._sealer, self._on_conflict = None if key is None else Sealer(key), on_conflict
@@ -82,6 +83,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
             return self
         clone = copy.copy(self)
         clone.serde = self.serde.with_more(extra_allowlist)
+        clone._memo = Memo()  # what one list let through is not for the other
         return clone
 
     @property
@@ -223,7 +225,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         if found is None:
             return None
         line = self._memo.line(place.thread_id, place.checkpoint_ns)
-        return values.shown(self._envelopes, found, line, writer)
+        return values.shown(self._envelopes, found, self._memo, line, writer)
 
     def list(
         self,
@@ -269,7 +271,7 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
             for found in page.checkpoints:
                 if only is not None and found.checkpoint_id != only:
                     continue
-                made = values.shown(envelopes, found)
+                made = values.shown(envelopes, found, self._memo)
                 if values.matches(made.metadata, wanted):
                     yield Give(made)
                     left -= 1
@@ -291,23 +293,16 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
 
     def _deltas(self, config: RunnableConfig, channels: Sequence[str]) -> Work[Mapping[str, DeltaChannelHistory]]:
         place, envelopes = Place.of(config), self._envelopes
+        named: dict[str, Any] = {"checkpoint_id": place.checkpoint_id, "checkpoint_ns": place.checkpoint_ns}
+        named |= {"thread_id": place.thread_id, "channels": list(channels), "ns": self._ns}
+        look = partial(threaddeltas.since, **named)
+        known = yield from ask(Read(look))
         found: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
-        waiting = set(channels)
-        look = partial(threads.get, thread_id=place.thread_id, checkpoint_ns=place.checkpoint_ns, ns=self._ns)
-        here = (yield from ask(Read(partial(look, checkpoint_id=place.checkpoint_id)))) if waiting else None
-        while waiting and here is not None and here.parent_id is not None:
-            here = yield from ask(Read(partial(look, checkpoint_id=here.parent_id)))
-            if here is None:
-                break
-            for one in reversed(here.writes):
-                if one.channel in waiting:
-                    written = (one.task_id, one.channel, values.decoded(envelopes, one.value))
-                    found[one.channel]["writes"].append(written)
-            for name in waiting & here.channels.keys():
-                found[name]["seed"] = values.decoded(envelopes, here.channels[name])
-            waiting -= here.channels.keys()
-        for history in found.values():
-            history["writes"].reverse()
+        for name, deltas in known.items():
+            writes = [(task, channel, values.decoded(envelopes, value)) for task, channel, value in deltas.writes]
+            found[name]["writes"] = writes
+            if deltas.seeded:
+                found[name]["seed"] = values.decoded(envelopes, deltas.seed)
         return found
 
     # --- taking away ---

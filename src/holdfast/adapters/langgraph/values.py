@@ -1,20 +1,27 @@
 """Checkpoints of LangGraph as those of a thread, and back: which channels are new, what of a list is new."""
 
+import dataclasses
+import enum
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
 from holdfast.adapters.langgraph.envelope import Envelopes
-from holdfast.adapters.langgraph.memo import Known, Line
+from holdfast.adapters.langgraph.memo import Known, Line, Memo
+from holdfast.adapters.langgraph.templates import Taken
 from holdfast.errors import FormatError
 from holdfast.model.threads import Checkpoint, Part, Run
 
 WRITER: Final = "__holdfast_writer"
 """Where a run carries what it has seen of its thread; LangGraph keeps what begins so out of metadata."""
 _SMALL: Final = frozenset({int, float, bool, type(None)})
+_PLAIN: Final = _SMALL | {str, bytes}
 _SHORT: Final = 64
 _LOOKED_AT: Final = 32
 
@@ -49,11 +56,13 @@ def is_list(value: Any) -> bool:
     if type(value) is not list or not value:
         return False
     some = value if len(value) <= 2 * _LOOKED_AT else value[:_LOOKED_AT] + value[-_LOOKED_AT:]
+    if _PLAIN.isdisjoint(map(type, some)):
+        return True
     return sum(map(_is_small, some)) * 2 <= len(some)
 
 
 def _is_small(element: Any) -> bool:
-    return type(element) in _SMALL or (isinstance(element, str | bytes) and len(element) < _SHORT)
+    return type(element) in _SMALL or (type(element) in _PLAIN and len(element) < _SHORT)
 
 
 def encoded(envelopes: Envelopes, value: Any) -> Part | Run:
@@ -88,17 +97,24 @@ def decoded(envelopes: Envelopes, stored: Any) -> Any:
 
 
 def shown(
-    envelopes: Envelopes, found: Checkpoint, line: Line | None = None, writer: str | None = None
+    envelopes: Envelopes, found: Checkpoint, memo: Memo, line: Line | None = None, writer: str | None = None
 ) -> CheckpointTuple:
     """A checkpoint as LangGraph knows it; the line remembers its lists, for the run that goes on from here."""
     place = Place(found.thread_id, found.checkpoint_ns, found.checkpoint_id, writer)
     purpose = place.purpose(found.checkpoint_id)
-    values = {name: decoded(envelopes, stored) for name, stored in found.channels.items()}
+    values = {}
+    for name, stored in found.channels.items():
+        if not isinstance(stored, Run) or stored.tag != envelopes.tag:
+            values[name] = decoded(envelopes, stored)
+            continue
+        values[name], taken = _elements(envelopes, stored, memo)
+        if line is not None:
+            line.keep(name, Known(values[name], stored.digests, taken=taken))
     state = envelopes.unwrap(envelopes.tag, found.state, purpose)
     if not isinstance(state, dict):
         raise FormatError("a checkpoint that LangGraph did not write")
     if line is not None:
-        _remember(line, found, values, state)
+        line.newest = found.checkpoint_id, dict(state.get("channel_versions") or {})
     return CheckpointTuple(
         place.config(found.checkpoint_id, writer),
         {**state, "id": found.checkpoint_id, "channel_values": values},  # type: ignore[typeddict-item]
@@ -108,11 +124,11 @@ def shown(
     )
 
 
-def _remember(line: Line, found: Checkpoint, values: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    for name, stored in found.channels.items():
-        if isinstance(stored, Run):
-            line.keep(name, Known(values[name], stored.digests))
-    line.newest = found.checkpoint_id, dict(state.get("channel_versions") or {})
+def _elements(envelopes: Envelopes, stored: Run, memo: Memo) -> tuple[list[Any], list[Taken | None]]:
+    """The elements of a list, and what each is like; those that were decoded lately are copied."""
+    decode = partial(envelopes.unwrap, stored.tag)
+    found = [memo.templates.element(digest, stored.data[digest], decode) for digest in stored.digests]
+    return [element for element, _ in found], [taken for _, taken in found]
 
 
 def matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
@@ -127,3 +143,18 @@ def facts(metadata: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]
         for name, item in metadata.items()
         if name not in without and isinstance(item, str | int | float | bool) and len(str(item)) <= 500
     }
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it; times, UUIDs, enumerations and data classes too, as LangGraph's own stores take them."""
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain(dataclasses.asdict(value))
+    return str(value) if isinstance(value, UUID) else value

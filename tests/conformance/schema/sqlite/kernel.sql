@@ -475,6 +475,35 @@ CREATE TABLE log_witnesses (
   added_at TEXT NOT NULL
 );
 
+CREATE TABLE note_vectors (
+  note INTEGER NOT NULL REFERENCES notes (n) ON DELETE CASCADE,
+  field TEXT NOT NULL,
+  dimensions INTEGER NOT NULL,
+  vector BLOB NOT NULL,
+  PRIMARY KEY (note, field)
+);
+
+CREATE TABLE notes (
+  n INTEGER PRIMARY KEY AUTOINCREMENT,
+  ns TEXT NOT NULL,
+  path TEXT NOT NULL,
+  key TEXT NOT NULL,
+--postgres:  path TEXT COLLATE "C" NOT NULL,
+--postgres:  key TEXT COLLATE "C" NOT NULL,
+  value TEXT NOT NULL,
+  h BLOB NOT NULL,
+  subject TEXT,
+  ttl_s REAL,
+  expires_at TEXT,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  UNIQUE (ns, path, key)
+);
+
+CREATE INDEX idx_notes_expires ON notes (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE INDEX idx_notes_subject ON notes (subject) WHERE subject IS NOT NULL;
+
 CREATE TABLE object_index (
   ns TEXT NOT NULL,
   key TEXT NOT NULL,

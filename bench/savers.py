@@ -1,0 +1,106 @@
+"""The savers of LangGraph that are measured: its own on SQLite and PostgreSQL, and ours on both."""
+
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+
+from bench.peers_postgres import Server
+from holdfast import sync
+
+Opened = Callable[[], AbstractContextManager[Any]]
+Size = Callable[[], int]
+
+
+class Place(NamedTuple):
+    """A place for one chat: how its saver is opened, and how many bytes it takes by now."""
+
+    opened: Opened
+    size: Size
+
+
+def holdfast(folder: str) -> Any:
+    """Ours, in a folder."""
+    from holdfast.adapters.langgraph import HoldfastSaver  # noqa: PLC0415 (an optional extra)
+
+    return HoldfastSaver.from_conn_string(folder)
+
+
+@contextmanager
+def holdfast_served(url: str) -> Iterator[Any]:
+    """Ours on PostgreSQL; keys lie in a folder."""
+    from holdfast.adapters.langgraph import HoldfastSaver  # noqa: PLC0415 (an optional extra)
+
+    home = _home(url)
+    with sync.open(home, url) as store:
+        yield HoldfastSaver(store)
+
+
+def official(folder: str) -> AbstractContextManager[Any]:
+    """LangGraph's on SQLite."""
+    from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 (an optional extra)
+
+    return SqliteSaver.from_conn_string(f"{folder}/checkpoints.db")
+
+
+def official_async(folder: str) -> AbstractAsyncContextManager[Any]:
+    """The same for coroutines."""
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver  # noqa: PLC0415 (an optional extra)
+
+    return AsyncSqliteSaver.from_conn_string(f"{folder}/checkpoints.db")
+
+
+@contextmanager
+def postgres_saver(url: str) -> Iterator[Any]:
+    """LangGraph's on PostgreSQL."""
+    from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 (an optional extra)
+
+    with PostgresSaver.from_conn_string(url) as saver:
+        saver.setup()
+        yield saver
+
+
+@contextmanager
+def in_a_folder(make: Callable[[str], AbstractContextManager[Any]]) -> Iterator[Place]:
+    """A place on disk."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        yield Place(lambda: make(folder), lambda: _bytes(folder))
+
+
+def _bytes(folder: str) -> int:
+    return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+
+
+def _home(url: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"bench-{sha256(url.encode()).hexdigest()[:16]}"
+
+
+@contextmanager
+def on_a_server(running: Server, make: Callable[[str], AbstractContextManager[Any]]) -> Iterator[Place]:
+    """A database on a server."""
+    with running.fresh() as url:
+
+        def size() -> int:
+            with psycopg.connect(url, autocommit=True) as connection:
+                found = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+                assert found is not None
+                return int(found[0])
+
+        try:
+            yield Place(lambda: make(url), size)
+        finally:
+            shutil.rmtree(_home(url), ignore_errors=True)
+
+
+def has_postgres_saver() -> bool:
+    """Whether LangGraph's saver for PostgreSQL is installed."""
+    try:
+        return importlib.util.find_spec("langgraph.checkpoint.postgres") is not None
+    except ModuleNotFoundError:
+        return False

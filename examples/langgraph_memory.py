@@ -1,0 +1,51 @@
+"""A LangGraph agent that remembers people across chats: run it again with another name, or the same one.
+
+    python examples/langgraph_memory.py ./store ada "I like pizza"
+
+The model and the embedding are scripted, so that neither network nor key is needed.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.base import BaseStore, IndexConfig
+
+from holdfast import sync
+from holdfast.adapters.langgraph import HoldfastSaver, HoldfastStore
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    """How often each letter occurs: near enough to meaning for an example."""
+    return [[float(Counter(text.lower())[letter]) for letter in LETTERS] for text in texts]
+
+
+def model(state: MessagesState, config: RunnableConfig, *, store: BaseStore) -> dict[str, list[AIMessage]]:
+    """Remembers what is said, and answers with the nearest thing that the same person said before."""
+    words = str(state["messages"][-1].content)
+    mine = ("people", config["configurable"]["person"])
+    before = [item.value["text"] for item in store.search(mine, query=words, limit=1)]
+    store.put(mine, words, {"text": words})
+    return {"messages": [AIMessage(f"You once said: {before[0]}" if before else "I will remember that.")]}
+
+
+def main(home: str, person: str = "ada", words: str = "I like pizza") -> None:
+    """One chat, of one turn."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", model)
+    graph.add_edge(START, "model")
+    with sync.open(home) as opened:
+        index: IndexConfig = {"dims": len(LETTERS), "embed": embed, "fields": ["text"]}
+        memory = HoldfastStore(opened, index=index, subject=lambda namespace, _: namespace[1])
+        app = graph.compile(checkpointer=HoldfastSaver(opened), store=memory)
+        chat: RunnableConfig = {"configurable": {"thread_id": f"{person}: {words}", "person": person}}
+        print(app.invoke({"messages": [HumanMessage(words)]}, chat)["messages"][-1].content)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4])

@@ -1,0 +1,36 @@
+"""The commands of notes: what they print, and the codes they exit with."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast import sync
+from tests.unit.test_cli_memory import answer, run
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("HOLDFAST", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    with sync.open() as store:
+        store.notes.put(["users", "ada"], "food", {"likes": "pizza"})
+        store.notes.put(["users", "bob"], "food", {"likes": "soup"}, ttl_s=3600)
+        store.notes.put(["gone"], "k", {}, ttl_s=0.000001)
+    return tmp_path
+
+
+def test_notes_are_listed_shown_and_removed() -> None:
+    assert [each["path"] for each in answer("notes", "paths")["paths"]] == ["users.ada", "users.bob"]
+    assert [each["path"] for each in answer("notes", "paths", "users.ada")["paths"]] == ["users.ada"]
+    assert [each["path"] for each in answer("notes", "list", "users")["notes"]] == ["users.bob", "users.ada"]
+    assert "users.ada" in run("notes", "list").stdout
+    assert answer("notes", "show", "users.ada", "food")["value"] == {"likes": "pizza"}
+    assert answer("notes", "delete", "users.ada", "food")["deleted"] is True
+    assert answer("notes", "delete", "users.ada", "food")["deleted"] is False
+    assert answer("sweep", "run")["notes"] == 1
+    run("notes", "show", "users.ada", "food", code=3)
+    run("notes", "show", "users..ada", "food", code=2)
+    run("notes", "list", "--limit", "-1", code=2)
