@@ -12,7 +12,7 @@ from holdfast.crypto import attest, checkpoint, frontier, keys, merkle
 from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.evidence.battles import BATTLES
 from holdfast.evidence.keyfiles import KeyFolder
-from tests.conformance.stores import behind
+from tests.conformance.stores import Past, behind
 
 _SWAP = "UPDATE battles SET {0} = (SELECT b.{0} FROM battles b WHERE b.id = 5 - battles.id) WHERE id IN (2, 3)"
 _ADD = (
@@ -108,6 +108,17 @@ MEMORY = {
 }
 
 
+def lie_by_index(home: Path) -> None:
+    """Edit the b-tree of an index by itself, as a table WITHOUT ROWID laid over its root page: b3 is not found."""
+    with behind(home) as connection:
+        page = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'idx_battles_battle_id'").get
+        fake = "CREATE TABLE fake (ns, battle_id, id, PRIMARY KEY (ns, battle_id, id)) WITHOUT ROWID"
+        connection.execute("INSERT INTO sqlite_schema VALUES ('table', 'fake', 'fake', ?, ?)", (page, fake))
+    with behind(home) as connection:
+        connection.execute("UPDATE fake SET battle_id = 'b3-gone' WHERE battle_id = 'b3'")
+        connection.execute("DELETE FROM sqlite_schema WHERE name = 'fake'")
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -129,29 +140,25 @@ FILES: dict[str, Callable[[Path], object]] = {
 # --- row and leaf, and the tree with them ----------------------------------------------------------------------------
 
 
-def rewrite(home: Path, change: str = "score = 0.99") -> None:
+def rewrite(past: Past, change: str = "score = 0.99") -> None:
     """Edit a row and give it a leaf that fits."""
-    with behind(home) as connection:
-        columns = ", ".join(BATTLES.columns)
-        connection.execute(f"UPDATE battles SET {change} WHERE id = 3")
-        *row, salt, leaf_id = connection.execute(f"SELECT {columns}, leaf_salt, leaf_id FROM battles WHERE id = 3").get
-        digest = BATTLES.commit(salt, dict(zip(BATTLES.columns, row, strict=True)))
-        [text] = connection.execute("SELECT leaf FROM log_leaves WHERE id = ?", (leaf_id,)).fetchone() or ("",)
-        changed = f'{{"h":"{digest}"' + text[text.index(',"id"') :]
-        connection.execute("UPDATE log_leaves SET leaf = ? WHERE id = ?", (changed, leaf_id))
+    columns = ", ".join(BATTLES.columns)
+    past.ask(f"UPDATE battles SET {change} WHERE id = 3")
+    [(*row, salt, leaf_id)] = past.ask(f"SELECT {columns}, leaf_salt, leaf_id FROM battles WHERE id = 3")
+    digest = BATTLES.commit(salt, dict(zip(BATTLES.columns, row, strict=True)))
+    [(text,)] = past.ask("SELECT leaf FROM log_leaves WHERE id = ?", leaf_id)
+    changed = f'{{"h":"{digest}"' + text[text.index(',"id"') :]
+    past.ask("UPDATE log_leaves SET leaf = ? WHERE id = ?", changed, leaf_id)
 
 
-def regrow(home: Path, sign: Callable[[Checkpoint], str] | None) -> None:
+def regrow(past: Past, sign: Callable[[Checkpoint], str] | None) -> None:
     """Recompute the tree over the leaves that are there, and its head if somebody signs."""
-    with behind(home) as connection:
-        texts = [row[0].encode() for row in connection.execute("SELECT leaf FROM log_leaves ORDER BY idx")]
-        grown = frontier.append(frontier.EMPTY, merkle.leaf_hashes(texts)).frontier
-        origin, head = connection.execute("SELECT origin, head FROM log_state").fetchone() or ("", "")
-        if sign is not None:
-            head = sign(Checkpoint(origin, grown.size, grown.root()))
-        connection.execute(
-            "UPDATE log_state SET size = ?, frontier = ?, head = ?", (grown.size, grown.to_bytes(), head)
-        )
+    texts = [row[0].encode() for row in past.ask("SELECT leaf FROM log_leaves ORDER BY idx")]
+    grown = frontier.append(frontier.EMPTY, merkle.leaf_hashes(texts)).frontier
+    [(origin, head)] = past.ask("SELECT origin, head FROM log_state")
+    if sign is not None:
+        head = sign(Checkpoint(origin, grown.size, grown.root()))
+    past.ask("UPDATE log_state SET size = ?, frontier = ?, head = ?", grown.size, grown.to_bytes(), head)
 
 
 def signed_by(key: keys.PrivateKey) -> Callable[[Checkpoint], str]:

@@ -18,9 +18,21 @@ from holdfast.evidence.battles import BATTLES
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Report
-from tests.conformance.attacks import FILES, ONLY_FULL, ROWS, SCHEMA, SERVER, legacy, regrow, rewrite, signed_by, thief
+from tests.conformance.attacks import (
+    FILES,
+    ONLY_FULL,
+    ROWS,
+    SCHEMA,
+    SERVER,
+    legacy,
+    lie_by_index,
+    regrow,
+    rewrite,
+    signed_by,
+    thief,
+)
 from tests.conformance.places import settled
-from tests.conformance.stores import asking, attack, attack_server, behind, copy, populate, submit
+from tests.conformance.stores import Past, asking, attack, attack_server, behind, copy, populate, submit
 from tests.servers import Postgres
 
 
@@ -161,22 +173,22 @@ def test_a_row_added_with_a_fitting_leaf_outside_the_log_is_found(home: Path, in
 
 
 def test_a_row_edited_together_with_its_leaf_is_found_by_a_full_run(home: Path) -> None:
-    rewrite(home)
+    rewrite(Past(home))
     report = verify(home, full=True)
     assert report.verdict.locks
     assert "the tree was not recomputed" in verify(home).not_checked[0]
 
 
 def test_a_row_edited_with_leaf_and_tree_is_found_without_the_log_key(home: Path) -> None:
-    rewrite(home)
-    regrow(home, None)
+    rewrite(Past(home))
+    regrow(Past(home), None)
     assert verify(home).verdict.locks
     forget_heads(home)
     assert verify(home).verdict.locks
 
 
 def test_a_head_re_signed_with_another_key_is_found(home: Path) -> None:
-    regrow(home, signed_by(keys.generate("ed25519")))
+    regrow(Past(home), signed_by(keys.generate("ed25519")))
     report = verify(home)
     assert report.verdict is Verdict.TAMPERED
     assert any("head" in finding.what for finding in report.findings)
@@ -189,7 +201,7 @@ def test_a_head_re_signed_with_a_revoked_key_is_found_and_proves_no_dbom(home: P
         store.keys.revoke(old.keyid)
         submit(store, "later", 0.9)
         assert store.dbom.verify(home / "dboms" / "dbom_later.json").verdict is Verdict.VALID
-    regrow(home, signed_by(old))
+    regrow(Past(home), signed_by(old))
     assert verify(home).verdict is Verdict.TAMPERED
     with sync.open(home) as store:
         assert store.dbom.verify(home / "dboms" / "dbom_later.json").verdict is Verdict.TAMPERED
@@ -202,13 +214,13 @@ def test_a_key_put_into_the_keyring_for_it_is_found_too(home: Path) -> None:
             "UPDATE keyring SET keyid = ?, public = ? WHERE role = 'log'",
             (stranger.keyid, stranger.public.to_pem().decode()),
         )
-    regrow(home, signed_by(stranger))
+    regrow(Past(home), signed_by(stranger))
     assert any(finding.table == "keyring" for finding in verify(home).findings)
 
 
 def test_a_rewriting_thief_of_the_log_key_is_found_only_by_a_head_kept_elsewhere(home: Path) -> None:
-    rewrite(home)
-    regrow(home, thief(home))
+    rewrite(Past(home))
+    regrow(Past(home), thief(home))
     assert verify(home, full=True).verdict is Verdict.FORKED
     forget_heads(home)
     found = [finding for finding in verify(home, full=True).findings if finding.table in ("log", "log_leaves")]
@@ -218,8 +230,8 @@ def test_a_rewriting_thief_of_the_log_key_is_found_only_by_a_head_kept_elsewhere
 
 def test_a_thief_of_the_log_key_who_takes_the_dbom_away_is_found_without_a_kept_head(home: Path) -> None:
     """A row without a DBOM is one that was imported, and its leaf says whether it was."""
-    rewrite(home, "dbom = NULL, score = 0.99")
-    regrow(home, thief(home))
+    rewrite(Past(home), "dbom = NULL, score = 0.99")
+    regrow(Past(home), thief(home))
     forget_heads(home)
     (home / "dboms" / "dbom_b2.json").unlink()
     report = verify(home, full=True)
@@ -229,8 +241,8 @@ def test_a_thief_of_the_log_key_who_takes_the_dbom_away_is_found_without_a_kept_
 
 def test_a_forged_tree_is_not_signed_by_the_next_commit(home: Path) -> None:
     """Otherwise the store's own key would vouch for the forgery; the opening looks before anything is appended."""
-    rewrite(home, "breakdown = 'another explanation'")
-    regrow(home, None)
+    rewrite(Past(home), "breakdown = 'another explanation'")
+    regrow(Past(home), None)
     forget_heads(home)
     with sync.open(home) as store, pytest.raises(errors.LockedError):
         submit(store, "next", 0.5)
@@ -241,8 +253,8 @@ def test_nor_by_a_store_that_was_open_all_the_while(home: Path) -> None:
     """A right edge and a head that fit each other are not enough to go on from: a log key must have signed."""
     with sync.open(home) as store:
         submit(store, "before", 0.5)
-        rewrite(home, "breakdown = 'another explanation'")
-        regrow(home, signed_by(keys.generate("ed25519")))
+        rewrite(Past(home), "breakdown = 'another explanation'")
+        regrow(Past(home), signed_by(keys.generate("ed25519")))
         with pytest.raises(errors.ProofError, match="newest head does not hold"):
             submit(store, "next", 0.5)
     forget_heads(home)
@@ -251,8 +263,8 @@ def test_nor_by_a_store_that_was_open_all_the_while(home: Path) -> None:
 
 def test_a_thief_of_the_log_key_who_keeps_to_what_no_judge_signed_is_not_found_without_a_kept_head(home: Path) -> None:
     """The limit of what can be proven: everything that one key signs, by whoever holds it, and no head elsewhere."""
-    rewrite(home, "breakdown = 'another explanation'")
-    regrow(home, thief(home))
+    rewrite(Past(home), "breakdown = 'another explanation'")
+    regrow(Past(home), thief(home))
     assert verify(home, full=True).verdict is Verdict.FORKED
     forget_heads(home)
     (home / "state" / "lockdown.json").unlink()
@@ -352,13 +364,7 @@ def test_a_covering_index_that_lies_while_rows_are_intact_is_found(home: Path) -
     """The index's own b-tree is edited, as a table WITHOUT ROWID laid over its root page."""
     lie = "SELECT count(*) FROM battles INDEXED BY idx_battles_battle_id WHERE ns = 'main' AND battle_id = 'b3'"
     truth = "SELECT count(*) FROM battles NOT INDEXED WHERE battle_id = 'b3'"
-    with behind(home) as connection:
-        page = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'idx_battles_battle_id'").get
-        fake = "CREATE TABLE fake (ns, battle_id, id, PRIMARY KEY (ns, battle_id, id)) WITHOUT ROWID"
-        connection.execute("INSERT INTO sqlite_schema VALUES ('table', 'fake', 'fake', ?, ?)", (page, fake))
-    with behind(home) as connection:
-        connection.execute("UPDATE fake SET battle_id = 'b3-gone' WHERE battle_id = 'b3'")
-        connection.execute("DELETE FROM sqlite_schema WHERE name = 'fake'")
+    lie_by_index(home)
     ask = asking(home)
     assert (ask(lie), ask(truth)) == ([(0,)], [(1,)])
     report = verify(home)
