@@ -9,5 +9,6 @@ from typing import Final
 
 PROOFS: Final[dict[str, str]] = {
     "attacks": "proof.attacks",
+    "flips": "proof.flips",
 }
 """Each proof and the module it lives in; `python -m proof` runs all of them in this order."""

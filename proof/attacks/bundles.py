@@ -20,7 +20,9 @@ def attacks() -> Iterator[Attack]:
     for kind, twins in kinds:
         for name, change in twins.items():
             act = partial(_check, kind, change)
-            yield Attack(f"{kind} bundle", name, CARRIER, act, ("TAMPERED", REFUSED), (STRANGER,), locks=False)
+            yield Attack(
+                f"{kind} bundle", name, CARRIER, act, ("TAMPERED", REFUSED), (STRANGER,), locks=False, shares=True
+            )
     for name, change in OMITTED.items():
         yield Attack(
             "flow bundle",
@@ -30,6 +32,7 @@ def attacks() -> Iterator[Attack]:
             ("VALID",),
             (NOTHING,),
             locks=False,
+            shares=True,
             design=_LEFT_OUT,
         )
 

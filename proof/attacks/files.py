@@ -147,7 +147,9 @@ def _keys() -> Iterator[Attack]:
             )
     yield Attack("keys", "a root key laid beside the store ends no lockdown", FILES, _unlock, (REFUSED,), (LOADING,))
     for name, change in _TRUST.items():
-        yield Attack("trust file", name, CARRIER, partial(_trust, change), (REFUSED,), (STRANGER,), locks=None)
+        yield Attack(
+            "trust file", name, CARRIER, partial(_trust, change), (REFUSED,), (STRANGER,), locks=None, shares=True
+        )
 
 
 def _replace(path: Path) -> None:
@@ -285,7 +287,9 @@ def _scratched(place: Place) -> Got:
 
 def _backups() -> Iterator[Attack]:
     for name, change in _BACKUP.items():
-        yield Attack("backup", name, CARRIER, partial(_restore, change), (REFUSED,), (LOADING,), locks=False)
+        yield Attack(
+            "backup", name, CARRIER, partial(_restore, change), (REFUSED,), (LOADING,), locks=False, shares=True
+        )
 
 
 def _any(folder: Path) -> Path:

@@ -52,6 +52,8 @@ class Attack:
     """The table that a finding has to name."""
     locks: bool | None = True
     """Whether writes are refused afterwards; None where that is not asked."""
+    shares: bool = False
+    """Whether it must not touch the database at all, so that no copy of that is made."""
     design: str = ""
     """Why it cannot be seen, where it cannot: docs/threat-model.md says the same."""
 
@@ -80,10 +82,14 @@ class Row:
 
 def judge(attack: Attack, place: Place) -> Row:
     """Do it, and see what is noticed."""
-    got = attack.act(place) or examine(place, attack.names)
+    return judged(attack, place, attack.act(place) or examine(place, attack.names))
+
+
+def judged(attack: Attack, place: Place, got: Got) -> Row:
+    """What was got beside what was expected."""
     holds = got.verdict.split()[0] in attack.expected and got.found_by in attack.by
     holds = holds and (attack.locks is None or attack.locks == got.locked)
-    if attack.names and got.verdict != REFUSED:
+    if attack.names and not got.verdict.startswith(REFUSED):
         holds = holds and attack.names in got.detector.partition(":")[0]
     return Row(
         attack.area,
@@ -99,6 +105,33 @@ def judge(attack: Attack, place: Place) -> Row:
         attack.design,
         holds,
     )
+
+
+def together(attacks: list[Attack], place: Place) -> list[Row | None]:
+    """Attacks on different tables, done at once and verified once; None for one whose table no finding names."""
+    for attack in attacks:
+        attack.act(place)
+    try:
+        report = sync.verify(place.home, place.url)
+    except errors.HoldfastError:
+        return [None] * len(attacks)
+    locked, grave = is_locked(place), {each.table: each for each in reversed(report.findings) if each.verdict.locks}
+    return [
+        judged(
+            attack,
+            place,
+            Got(
+                grave[attack.names].verdict.word,
+                grave[attack.names].verdict.exit_code,
+                locked,
+                PLAIN,
+                f"{attack.names}: {grave[attack.names].what}"[:200],
+            ),
+        )
+        if attack.names in grave
+        else None
+        for attack in attacks
+    ]
 
 
 def examine(place: Place, names: str = "") -> Got:

@@ -22,11 +22,13 @@ def attacks() -> Iterator[Attack]:
     for name, act in _BLOCKS.items():
         yield Attack(AREA, name, ROWS, act)
     for name, act in _IMAGES.items():
-        yield Attack("image", name, CARRIER, partial(_load, act), (REFUSED, "DEGRADED"), (LOADING,), locks=False)
+        yield Attack(
+            "image", name, CARRIER, partial(_load, act), (REFUSED, "DEGRADED"), (LOADING,), locks=False, shares=True
+        )
     for archive in ("memory.car", "sealed.car"):
         for name, damage in _DAMAGE.items():
             act = partial(_import, archive, damage)
-            yield Attack("archive", f"{archive} {name}", CARRIER, act, (REFUSED,), (LOADING,), locks=False)
+            yield Attack("archive", f"{archive} {name}", CARRIER, act, (REFUSED,), (LOADING,), locks=False, shares=True)
 
 
 def _run(statement: str, place: Place) -> None:

@@ -81,16 +81,17 @@ class Lab:
         return self._server.url(name)
 
     @contextmanager
-    def copy(self) -> Iterator[Place]:
-        """A store of its own for one attack; gone afterwards."""
-        url = self._new(_name(self.template.url)) if self.template.url else None
+    def copy(self, *, shared: bool = False) -> Iterator[Place]:
+        """A store of its own for one attack, gone afterwards; `shared` spares a server the copy of its database."""
+        url = self._new(_name(self.template.url)) if self.template.url and not shared else self.template.url
         place = Place(self._folder / uuid.uuid4().hex[:12], url, self.template.elsewhere)
         shutil.copytree(self.template.home, place.home, symlinks=True)
         try:
             yield place
         finally:
             shutil.rmtree(place.folder, ignore_errors=True)
-            self._drop(url)
+            if not shared:
+                self._drop(url)
 
     def yesterday(self, place: Place) -> None:
         """Put the database back as it was when the store was copied."""
@@ -147,11 +148,11 @@ def _build(place: Place) -> None:
     assert report.findings == [], report.to_dict()
 
 
-def furnish(store: sync.Holdfast, vectors: int = 40) -> None:
+def furnish(store: sync.Holdfast, vectors: int = 40, *, width: int = 384) -> None:
     """What services store: blobs in rows and in files, vectors, events, a session."""
     store.blobs.put("small", b"small")
     store.blobs.put("large", LARGE)
-    cloud = np.random.default_rng(1).standard_normal((vectors, 384), dtype=np.float32)
+    cloud = np.random.default_rng(1).standard_normal((vectors, width), dtype=np.float32)
     store.vectors.add_many((f"v{at:05}", vector, {"at": at}) for at, vector in enumerate(cloud))
     store.telemetry.append(
         [TelemetryEvent("tool.call", f"2026-01-01T00:00:{at:02}Z", data={"at": at}) for at in range(60)]

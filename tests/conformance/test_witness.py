@@ -253,6 +253,31 @@ def tree() -> Tree:
     return Tree()
 
 
+def test_a_flipped_bit_never_makes_a_witness_forget_or_remember_another_head(tree: Tree, tmp_path: Path) -> None:
+    """It would cosign any other history of a log it has forgotten."""
+    path = tmp_path / "w.json"
+    tree.witness(path).add_checkpoint(tree.request(0, 5))
+    whole, other = path.read_bytes(), tmp_path / "other.json"
+    with State(path).locked() as known:
+        for at in range(len(whole)):
+            other.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            try:
+                with State(other).locked() as found:
+                    assert found == known, at
+            except errors.CorruptError:
+                continue
+
+
+def test_what_a_witness_of_an_older_version_remembers_counts(tree: Tree, tmp_path: Path) -> None:
+    path = tmp_path / "w.json"
+    tree.witness(path).add_checkpoint(tree.request(0, 5))
+    said = json.loads(path.read_text())
+    del said[tree.origin]["sha256"]
+    path.write_text(json.dumps(said))
+    assert tree.witness(path).add_checkpoint(tree.request(0, 7)).status == 409
+    assert tree.witness(path).add_checkpoint(tree.request(5, 7)).status == 200
+
+
 def test_a_witness_follows_a_log_step_by_step(tree: Tree, tmp_path: Path) -> None:
     served = tree.witness(tmp_path / "w.json")
     for old, size in ((0, 5), (5, 5), (5, 17), (17, 64)):
