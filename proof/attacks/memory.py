@@ -19,12 +19,11 @@ def attacks() -> Iterator[Attack]:
     """Everything that memory is made of."""
     for name, statement in MEMORY.items():
         yield Attack(AREA, name, ROWS, partial(_run, statement))
-    for name, act in _BLOCKS.items():
-        yield Attack(AREA, name, ROWS, act)
-    for name, act in _IMAGES.items():
-        yield Attack(
-            "image", name, CARRIER, partial(_load, act), (REFUSED, "DEGRADED"), (LOADING,), locks=False, shares=True
-        )
+    for name, change in _BLOCKS.items():
+        yield Attack(AREA, name, ROWS, change)
+    for name, damage in _IMAGES.items():
+        loading, refusals = partial(_load, damage), (REFUSED, "DEGRADED")
+        yield Attack("image", name, CARRIER, loading, refusals, (LOADING,), locks=False, shares=True)
     for archive in ("memory.car", "sealed.car"):
         for name, damage in _DAMAGE.items():
             act = partial(_import, archive, damage)
