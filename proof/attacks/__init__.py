@@ -6,12 +6,14 @@ matrix too, with the reason and, where there is one, with the witness that does 
 """
 
 import argparse
+import json
 import multiprocessing
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import zip_longest
+from pathlib import Path
 from typing import Final
 
 from proof.attacks import bundles, files, history, memory, rows, skills
@@ -26,9 +28,11 @@ CLAIM: Final = "every tampering is noticed as the threat model says, or named th
 
 def arguments(parser: argparse._ArgumentGroup) -> None:
     """Which attacks to try."""
-    parser.add_argument("--on", choices=("sqlite", "postgres"), help="one database only")
+    parser.add_argument("--on", choices=DATABASES, help="one database only")
     parser.add_argument("--only", default="", metavar="WORDS", help="attacks whose area or name has these words")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth attack (default 1: all)")
+    parser.add_argument("--apart", action="store_true", help="no two attacks on one store; takes much longer")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="rows as they come; what is there is not done again")
 
 
 def run(given: argparse.Namespace, say: Say) -> Proof:
@@ -36,10 +40,16 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
     databases = [name for name in DATABASES if given.on in (None, name)]
     say(f"attacks on {' and '.join(databases)}")
     with ProcessPoolExecutor(len(databases), multiprocessing.get_context("spawn")) as pool:
-        asked = [pool.submit(on, database, given.only, given.every) for database in databases]
+        options = {"keep": given.keep, "apart": given.apart}
+        asked = [pool.submit(on, database, given.only, given.every, **options) for database in databases]
         found = [row for each in asked for row in each.result()]
+    return summed(found, given.seed)
+
+
+def summed(found: list[Row], seed: int) -> Proof:
+    """The matrix, counted."""
     broken = [f"{_where(row)}: {row.got}, expected {row.expected}" for row in found if not row.holds]
-    return Proof("attacks", CLAIM, given.seed, _counts(found), broken, [row.to_dict() for row in found])
+    return Proof("attacks", CLAIM, seed, _counts(found), broken, [row.to_dict() for row in found])
 
 
 def _where(row: Row) -> str:
@@ -56,8 +66,9 @@ def catalogue(lab: Lab) -> Iterator[Attack]:
     yield from bundles.attacks()
 
 
-def on(database: str, only: str = "", every: int = 1) -> list[Row]:
-    """The attacks that are asked for, on one database."""
+def on(database: str, only: str = "", every: int = 1, keep: Path | None = None, *, apart: bool = False) -> list[Row]:
+    """The attacks that are asked for, on one database; those whose row is kept are not tried again."""
+    found = {_where(row): row for row in kept(keep) if row.database == database}
     server = Postgres() if database == "postgres" else None
     try:
         if server is not None:  # a database is made for each attack; none of them has to survive a power cut
@@ -65,12 +76,25 @@ def on(database: str, only: str = "", every: int = 1) -> list[Row]:
             server.sql("SELECT pg_reload_conf()")
         lab = Lab(server)
         try:
-            return [*tried(lab, chosen(lab, only, every), _say)]
+            left = [each for each in chosen(lab, only, every) if f"{database}: {each.area}: {each.name}" not in found]
+            for row in tried(lab, left, _say, apart=apart):
+                found[_where(row)] = row
+                if keep is not None:
+                    with keep.open("a") as file:
+                        file.write(json.dumps(row.to_dict()) + "\n")
+            return [*found.values()]
         finally:
             lab.close()
     finally:
         if server is not None:
             server.stop()
+
+
+def kept(path: Path | None) -> list[Row]:
+    """The rows of an earlier run."""
+    if path is None or not path.exists():
+        return []
+    return [Row(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
 def _say(line: str) -> None:
@@ -83,12 +107,12 @@ def chosen(lab: Lab, only: str = "", every: int = 1) -> list[Attack]:
     return found[::every]
 
 
-def tried(lab: Lab, attacks: list[Attack], say: Say) -> Iterator[Row]:
-    """Each attack on a store of its own; on a server, where that takes long, those on different tables at once."""
+def tried(lab: Lab, attacks: list[Attack], say: Say, *, apart: bool = True) -> Iterator[Row]:
+    """Each attack on a store of its own; or those on different tables at once, each named by a finding of its own."""
     quiet(True)
     done = 0
     try:
-        for group in _groups(attacks, lab.template.database):
+        for group in _groups(attacks, apart):
             for row in _try(lab, group):
                 if not row.holds:
                     say(f"{_where(row)}: {row.got} by {row.found_by} ({row.detector})")
@@ -100,16 +124,18 @@ def tried(lab: Lab, attacks: list[Attack], say: Say) -> Iterator[Row]:
         quiet(False)
 
 
-def _groups(attacks: list[Attack], database: str) -> Iterator[list[Attack]]:
+def _groups(attacks: list[Attack], apart: bool) -> Iterator[list[Attack]]:
     """Attacks to be done at once: no two of them on one table, and none that has to go unnoticed."""
     tables: defaultdict[str, list[Attack]] = defaultdict(list)
+    alone = []
     for attack in attacks:
-        if database == "postgres" and attack.area == rows.AREA and attack.names:
+        if not apart and attack.area == rows.AREA and attack.names:
             tables[attack.names].append(attack)
         else:
-            yield [attack]
+            alone.append(attack)
     for group in zip_longest(*tables.values()):
         yield [attack for attack in group if attack is not None]
+    yield from ([attack] for attack in alone)
 
 
 def _try(lab: Lab, group: list[Attack]) -> Iterator[Row]:

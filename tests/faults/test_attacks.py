@@ -11,7 +11,7 @@ from proof.attacks import rows
 from proof.attacks.place import Lab
 from proof.flips import checks
 
-EVERY, FLIPS = 41, 60
+EVERY, FLIPS = 61, 40
 
 
 @pytest.fixture(scope="module")
