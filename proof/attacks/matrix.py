@@ -19,7 +19,7 @@ SKILLS: Final = "skill files"
 SKILLS_ROWS: Final = "skill files and the database"
 
 PLAIN, FULL = "verify", "verify --full"
-OPENING, LOADING, STRANGER, WITNESS, KEPT = "opening", "loading", "a stranger", "a witness", "a head kept elsewhere"
+OPENING, LOADING, STRANGER, WITNESS = "opening", "loading", "a stranger", "a witness"
 NOTHING: Final = "nothing"
 REFUSED: Final = "REFUSED"
 

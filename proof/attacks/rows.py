@@ -8,7 +8,6 @@ from typing import Final
 import psycopg
 
 from holdfast.evidence import covered
-from proof.attacks import matrix
 from proof.attacks.matrix import NOTHING, OPENING, PLAIN, REFUSED, ROWS, Attack
 from proof.attacks.place import OTHER, Place
 from tests.conformance.stores import Past
@@ -163,6 +162,3 @@ def _insist(past: Past, table: Table, statement: str) -> None:
         for (name,) in past.ask(_CHECKS.format(table.name)):
             past.ask(f"ALTER TABLE {table.name} DROP CONSTRAINT {name}")
         past.ask(statement)
-
-
-__all__ = ["AREA", "attacks", "matrix", "tables"]
