@@ -14,15 +14,16 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from proof.attacks import bundles, files, history, memory, rows, skills
 from proof.attacks.matrix import Attack, Row, judge, together
 from proof.attacks.place import Lab, Place, quiet
-from proof.report import Proof, Say
+from proof.report import FIGURES, Proof, Say
 from tests.servers import Postgres
 
 DATABASES: Final = ("sqlite", "postgres")
+MATRIX: Final = FIGURES / "attack-matrix.json"
 CLAIM: Final = "every tampering is noticed as the threat model says, or named there as one that cannot be"
 
 
@@ -43,13 +44,38 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
         options = {"keep": given.keep, "apart": given.apart}
         asked = [pool.submit(on, database, given.only, given.every, **options) for database in databases]
         found = [row for each in asked for row in each.result()]
+    if given.on is None and not given.only and given.every == 1:
+        write(found)
     return summed(found, given.seed)
 
 
+def write(found: list[Row], where: Path = MATRIX) -> None:
+    """The whole matrix, a row on a line."""
+    where.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(json.dumps(row.to_dict(), ensure_ascii=False) for row in found)
+    where.write_text(f"[\n{lines}\n]\n")
+
+
 def summed(found: list[Row], seed: int) -> Proof:
-    """The matrix, counted."""
+    """The matrix, counted: the same kind of attack with the same outcome is one row."""
     broken = [f"{_where(row)}: {row.got}, expected {row.expected}" for row in found if not row.holds]
-    return Proof("attacks", CLAIM, seed, _counts(found), broken, [row.to_dict() for row in found])
+    return Proof("attacks", CLAIM, seed, _counts(found), broken, _table(found))
+
+
+def _table(found: list[Row]) -> list[dict[str, Any]]:
+    seen: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in found:
+        word, name = row.got.split()[0], row.attack if row.by_design else ""
+        seen[row.area, row.attacker_has, name, word, row.exit_code, row.found_by, row.locked, row.by_design].append(row)
+    names = ("area", "attacker has", "attack", "verdict", "exit code", "noticed by", "writes refused", "by design")
+    return [
+        {
+            **dict(zip(names, key, strict=True)),
+            "attack": key[2] or f"{len({row.attack for row in same})} attacks, such as: {same[0].attack}",
+            **{database: sum(row.database == database for row in same) for database in DATABASES},
+        }
+        for key, same in seen.items()
+    ]
 
 
 def _where(row: Row) -> str:

@@ -101,7 +101,7 @@ def judged(attack: Attack, place: Place, got: Got) -> Row:
         got.exit_code,
         got.locked,
         got.found_by,
-        got.detector,
+        got.detector.replace(f"{place.folder}/", ""),
         attack.design,
         holds,
     )
