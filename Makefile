@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check bench faults mutations docs site ipfs clean
+.PHONY: run test check bench faults attacks mutations docs site ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -50,6 +50,10 @@ faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each 
 	@HOLDFAST_KILLS=1000 HOLDFAST_RACES=1000 HOLDFAST_WALKS=20 HOLDFAST_MUTATIONS=1000000 $(PYTEST) \
 	  tests/unit/test_lisp.py tests/unit/test_sexpr.py tests/faults \
 	  tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200
+
+attacks: $(VENV)/.dev       ## every tampering on both databases, and 10,000 random flips over every file of a store
+	@$(BIN)/python -m proof attacks
+	@$(BIN)/python -m proof flips
 
 mutations: $(VENV)/.dev     ## a million mutated inputs for every decoder: values, nodes, lists, CARs, records, Lisp
 	@HOLDFAST_MUTATIONS=1000000 $(PYTEST) tests/unit/crypto tests/unit/test_records.py tests/unit/test_lisp.py \

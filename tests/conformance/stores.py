@@ -49,6 +49,7 @@ def behind(home: Path, file: str = "kernel.db") -> Iterator[apsw.Connection]:
     connection = apsw.Connection(str(home / file), vfs=files.checksums())
     connection.pragma("foreign_keys", False)
     connection.pragma("writable_schema", True)
+    connection.pragma("ignore_check_constraints", True)
     try:
         yield connection
         connection.pragma("wal_checkpoint(truncate)")
@@ -68,6 +69,30 @@ def attack_server(url: str, *statements: str) -> None:
     with psycopg.connect(url, autocommit=True, options="-c search_path=kernel") as connection:
         for statement in statements:
             connection.execute(statement.encode())
+
+
+class Past:
+    """A store's kernel as an attacker has it, on either database; parameters are `?`."""
+
+    def __init__(self, home: Path, url: str | None = None) -> None:
+        self.home, self.url = home, url
+
+    def ask(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a query answers; nothing for what is no query."""
+        if self.url is None:
+            with behind(self.home) as connection:
+                return connection.execute(statement, values).fetchall()
+        with psycopg.connect(self.url, autocommit=True, options="-c search_path=kernel") as server:
+            server.execute("SET session_replication_role = replica")  # no foreign key stands in the way
+            done = server.execute(statement.replace("%", "%%").replace("?", "%s").encode(), values)
+            return done.fetchall() if done.description else []
+
+    def run(self, *statements: str) -> None:
+        """Statements, one after the other."""
+        if self.url is None:
+            attack(self.home, *statements)
+        else:
+            attack_server(self.url, *statements)
 
 
 Ask = Callable[[str], list[tuple[Any, ...]]]

@@ -1,27 +1,27 @@
 """Bundles: what a stranger gets, and what a stranger refuses, with Holdfast and without it."""
 
 import io
-import json
 import random
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import errors, sync
-from holdfast.crypto import attest, b64, canonical, dsse, keys
-from holdfast.crypto import dbom as dboms
+from holdfast.crypto import keys
 from holdfast.evidence import keys as ring
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.verdicts import Verdict
 from holdfast.upkeep import bundle, offline
+from tests.conformance.decisions import running
 from tests.conformance.stores import attack, populate, submit
+from tests.conformance.twins import FLOWS, FORGED, OMITTED, TWINS, invented, members, own_trust
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
 
@@ -47,11 +47,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "check.py"
     path.write_text(program)
     return path
-
-
-def members(data: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def root_of(home: Path) -> keys.PublicKey:
@@ -117,90 +112,6 @@ def test_a_bundle_is_made_on_postgres_too(tmp_path: Path, postgres_url: str, pag
 
 # --- tampered twins ----------------------------------------------------------------------------------------------
 
-Change = Callable[[dict[str, bytes]], object]
-
-
-def edit(name: str, old: bytes, new: bytes) -> Change:
-    def change(found: dict[str, bytes]) -> None:
-        assert old in found[name], f"{old!r} is not in {name}"
-        found[name] = found[name].replace(old, new)
-
-    return change
-
-
-def resign(found: dict[str, bytes]) -> None:
-    """A stranger signs the DBOM with a key that is called the judge's."""
-    key = keys.generate()
-    made = attest.sign(dboms.parse(found["dbom.json"]).fields, key)
-    found["dbom.json"], found["dbom.dsse.json"] = dboms.encode(made), dsse.encode(attest.to_envelope(made))
-
-
-def other_score(found: dict[str, bytes]) -> None:
-    """Record, salt and leaf all fit, but such a leaf is not in the tree."""
-    content = found["records/0001.json"].replace(b'"score":0.7', b'"score":0.9')
-    salt = bytes.fromhex(json.loads(found["bundle.json"])["records"][0]["salt"])
-    digest = canonical.sha256_hex(salt + content).encode()
-    leaf = found["records/0001.leaf.json"]
-    found["records/0001.json"] = content
-    found["records/0001.leaf.json"] = leaf.replace(leaf[6:70], digest)
-
-
-def own_trust(found: dict[str, bytes]) -> None:
-    """trust.json with a stranger as root: good only for whoever brings no root along."""
-    envelope = dsse.parse(found["trust.json"])
-    value = json.loads(envelope.payload)
-    forger = keys.generate("ed25519")
-    for key in value["keys"]:
-        if key["role"] == "root":
-            key |= {"public": forger.public.to_pem().decode(), "keyid": forger.keyid}
-    signed = dsse.sign(envelope.payload_type, json.dumps(value).encode(), forger)
-    found["trust.json"] = dsse.encode(signed)
-
-
-def other_head(found: dict[str, bytes]) -> None:
-    lines = found["head.note"].split(b"\n")
-    lines[2] = b64.encode(bytes(32)).encode()
-    found["head.note"] = b"\n".join(lines)
-
-
-def relabel(found: dict[str, bytes], kind: str, subject: str) -> None:
-    """The same record and proof under another kind, and perhaps as that of somebody else."""
-    about = json.loads(found["bundle.json"]) | {"kind": kind, "subject": subject}
-    found["bundle.json"] = canonical.dumps(about)
-    del found["dbom.json"], found["dbom.dsse.json"]
-
-
-def edit_trust(found: dict[str, bytes], old: str, new: str) -> None:
-    """trust.json, edited and signed by a stranger's root; the head is made to name the same origin."""
-    own_trust(found)
-    envelope = dsse.parse(found["trust.json"])
-    forger = keys.generate("ed25519")
-    value = json.loads(canonical.dumps(json.loads(envelope.payload)).decode().replace(old, new))
-    for key in value["keys"]:
-        if key["role"] == "root":
-            key |= {"public": forger.public.to_pem().decode(), "keyid": forger.keyid}
-    found["trust.json"] = dsse.encode(dsse.sign(envelope.payload_type, canonical.dumps(value), forger))
-    found["head.note"] = found["head.note"].replace(b"holdfast/", f"{value['origins'][0].split('/')[0]}/".encode(), 1)
-
-
-TWINS: dict[str, Change] = {
-    "record edited": edit("records/0001.json", b'"score":0.7', b'"score":0.9'),
-    "record and leaf edited": other_score,
-    "leaf edited": edit("records/0001.leaf.json", b'"t":"dbom"', b'"t":"dbim"'),
-    "salt edited": edit("bundle.json", b'"salt":"', b'"salt":"00'),
-    "proof edited": edit("records/0001.tlog-proof", b"index ", b"index 1"),
-    "head edited": other_head,
-    "DBOM edited": edit("dbom.json", b'"score_cis": 0.7', b'"score_cis": 0.9'),
-    "DBOM signed by a stranger": resign,
-    "envelope edited": edit("dbom.dsse.json", b'"sig":"', b'"sig":"MEUC'),
-    "trust edited": edit("trust.json", b'"payload":"', b'"payload":"eyJ9'),
-    "kind edited": lambda found: relabel(found, "weather", "b3"),
-    "said to be imported": lambda found: relabel(found, "imported", "after"),
-    "validity of a key no number": lambda found: edit_trust(found, '"until":null', '"until":"never"'),
-    "origin no name of a key": lambda found: edit_trust(found, '"origins":["holdfast/', '"origins":["hold fast/'),
-    "subject edited": edit("bundle.json", b'"subject":"after"', b'"subject":"b3"'),
-}
-
 
 @pytest.mark.parametrize("name", TWINS)
 def test_a_tampered_twin_is_refused_with_holdfast_and_without(exported: bytes, page: Path, name: str) -> None:
@@ -234,6 +145,67 @@ def test_a_decision_under_a_revoked_key_is_said_to_be_one(tmp_path: Path, page: 
     assert offline.check(data).verdict is Verdict.REVOKED_KEY
     assert stranger(page, data).stderr == "REFUSED: the judge's key does not count there\n"
     assert report.verdict is Verdict.REVOKED_KEY
+
+
+# --- flows -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def flow(home: Path) -> bytes:
+    """What "Prove it" hands out for a flow with something of everything."""
+    with sync.open(home) as store:
+        store.agents.register("trader", version="1.0.0")
+        dfid = running(store)
+        store.contexts.put(dfid, {"price": 1.5})
+        store.audit.record(dfid, "SEEN")
+        store.ledger.append(dfid, {"buy": 1}, context_ref="c", evidence_hash="00" * 32, signature="s")
+        asked = store.escalations.request(dfid, reason="may I?", proposal={"buy": 2}, deadline_s=600)
+        store.escalations.resolve(asked.id, "APPROVED", by="ada")
+        return store.bundle.export(dfid, kind="flow")
+
+
+@pytest.mark.parametrize("name", [*FLOWS, *FORGED])
+def test_a_forged_bundle_of_a_flow_is_refused(home: Path, flow: bytes, name: str) -> None:
+    assert offline.check(flow).verdict is Verdict.VALID
+    found = members(flow)
+    {**FLOWS, **FORGED}[name](found)
+    with suppress(errors.FormatError):
+        assert offline.check(bundle.pack(found), root=root_of(home)).verdict is Verdict.TAMPERED
+
+
+@pytest.mark.parametrize("name", ["an answer edited", "an entry of the ledger twice"])
+def test_a_forged_bundle_of_a_flow_is_refused_by_the_page_too(flow: bytes, page: Path, name: str) -> None:
+    assert stranger(page, flow).returncode == 0
+    found = members(flow)
+    {**FLOWS, **FORGED}[name](found)
+    assert stranger(page, bundle.pack(found)).returncode != 0
+
+
+@pytest.mark.parametrize("name", OMITTED)
+def test_that_a_flow_is_all_there_is_no_bundle_shows(flow: bytes, name: str) -> None:
+    """The limit that VERIFY.md and the threat model state."""
+    found = members(flow)
+    OMITTED[name](found)
+    assert offline.check(bundle.pack(found)).verdict is Verdict.VALID
+
+
+NUMBERS: list[Any] = ["abc", None, 1.5, True, [1], {"a": 1}]
+WORDS: list[Any] = [7, [], {}, None]
+ODD = [
+    *({"id": odd} for odd in NUMBERS),
+    *({"id": 1, "from_status": odd, "to_status": odd} for odd in WORDS),
+]
+
+
+@pytest.mark.parametrize("content", ODD, ids=str)
+def test_a_bundle_that_a_stranger_invented_never_escapes(content: dict[str, Any]) -> None:
+    """Under keys of their own a record may say anything; without a root key nobody can tell before reading it."""
+    rows = [
+        ("decision_flows/1", "decision", {"dfid": "x"}),
+        ("flow_transitions/1", "transition", {"dfid": "x", **content}),
+    ]
+    checked = offline.check(invented("flow", "x", rows))
+    assert (checked.verdict is Verdict.TAMPERED) == (type(content["id"]) is not int)
 
 
 # --- containers --------------------------------------------------------------------------------------------------

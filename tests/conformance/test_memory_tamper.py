@@ -9,29 +9,16 @@ from holdfast.crypto import cid as cids
 from holdfast.memory import commits
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding
-from tests.conformance.places import settled
+from tests.conformance.attacks import MEMORY
+from tests.conformance.filled import remember
 from tests.conformance.stores import attack, attack_server, behind, copy
-
-
-def fill(store: sync.Holdfast) -> None:
-    store.objects.apply(
-        {f"o{number:02}": {"type": "t", "content": f"content {number}", "parent": "o00"} for number in range(40)}
-    )
-    store.objects.put("long", type="t", content="x" * 600_000, meta={"vector": [0.5, 0.25]})
-    store.snapshots.create("first")
-    store.objects.put("o01", type="t", content="other")
-    store.objects.delete("o02")
-    store.snapshots.create("second")
-    store.objects.put("o03", type="t", content="not in any snapshot")
-    store.values.put([{"n": number} for number in range(200)])
-    settled(store)
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("memory") / "home"
     with sync.open(home) as store:
-        fill(store)
+        remember(store)
     assert sync.verify(home, full=True, lock=False).findings == []
     return home
 
@@ -78,27 +65,10 @@ def test_a_block_under_another_name_is_named(home: Path) -> None:
     assert {str(cids.parse(raw)) for raw in (one, two)} <= {each.row for each in found(home)}
 
 
-EDITS = {
-    "an older root": "UPDATE refs SET cid = (SELECT root FROM snapshots ORDER BY rev LIMIT 1) WHERE name = 'work/main'",
-    "an older head": "UPDATE refs SET cid = (SELECT cid FROM snapshots ORDER BY rev LIMIT 1) WHERE name = 'head/main'",
-    "a ref that is gone": "DELETE FROM refs WHERE name = 'head/main'",
-    "another note": "UPDATE snapshots SET note = (SELECT note FROM snapshots ORDER BY rev DESC LIMIT 1)",
-    "another root": "UPDATE snapshots SET root = (SELECT root FROM snapshots ORDER BY rev DESC LIMIT 1)",
-    "a snapshot that is gone": "DELETE FROM snapshots WHERE prev IS NULL",
-    "an index that hides an object": "DELETE FROM object_index WHERE key = 'o05'",
-    "an index with one more": "INSERT INTO object_index SELECT ns, 'zz', type, parent, cid FROM object_index LIMIT 1",
-    "an index to an older version": "UPDATE object_index SET cid = 'x' WHERE key = 'o07'",
-    "words that an object has not": "UPDATE object_text SET body = 'forged' WHERE key = 'o07'",
-    "words of an older version": "UPDATE object_text SET cid = 'x' WHERE key = 'o07'",
-    "words of no object": "INSERT INTO object_text (ns, key, cid, body) VALUES ('main', 'zz', 'x', 'y')",
-    "a history that ends elsewhere": "UPDATE object_versions SET cid = NULL WHERE key = 'o09'",
-}
-
-
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("name", MEMORY)
 def test_an_edited_row_is_found(home: Path, name: str) -> None:
-    attack(home, EDITS[name])
-    table = EDITS[name].replace("INTO ", "UPDATE ").replace("FROM ", "UPDATE ").split("UPDATE ")[1].split()[0]
+    attack(home, MEMORY[name])
+    table = MEMORY[name].replace("INTO ", "UPDATE ").replace("FROM ", "UPDATE ").split("UPDATE ")[1].split()[0]
     expected = {"object_index", "object_text"} if table.startswith("object_") else {table}
     assert expected & {each.table for each in found(home)}
 
@@ -127,7 +97,7 @@ def test_a_damaged_object_is_refused_when_it_is_read(home: Path) -> None:
 
 
 def test_tampering_with_memory_locks_the_store(home: Path) -> None:
-    attack(home, EDITS["an older root"])
+    attack(home, MEMORY["an older root"])
     assert sync.verify(home).locked
     with sync.open(home) as store, pytest.raises(errors.LockedError):
         store.objects.put("a", type="t")
@@ -136,7 +106,7 @@ def test_tampering_with_memory_locks_the_store(home: Path) -> None:
 def test_a_flipped_byte_on_a_server_is_named(tmp_path: Path, postgres_url: str) -> None:
     home = tmp_path / "home"
     with sync.open(home, postgres_url) as store:
-        fill(store)
+        remember(store)
         cid = commits.parse(store.objects.get("o05").cid)
     assert found(home, postgres_url) == []
     flip = "set_byte(data, 0, get_byte(data, 0) # 1)"

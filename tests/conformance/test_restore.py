@@ -571,3 +571,14 @@ def test_what_is_staged_for_one_database_is_not_thrown_away_by_whoever_opens_ano
     swap.settle(paths, "holdfast/old", "postgresql://eve:word@db.example/main")
     assert not staged.exists()
     assert not swap.under_way(paths)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "manifest.sig"])
+def test_a_backup_that_has_lost_a_word_of_its_own_is_not_taken_for_a_raw_copy(
+    place: Place, tmp_path: Path, name: str
+) -> None:
+    """Nothing but the kernel would be checked then: blobs and what services store could be anything."""
+    (tmp_path / "backup" / name).unlink()
+    with pytest.raises(errors.NotFoundError):
+        place.restore(tmp_path / "backup")
+    assert names(place) == ["first", "second"]

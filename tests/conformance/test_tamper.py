@@ -3,26 +3,36 @@
 The attacker writes through SQLite itself with page checksums made anew, or as the owner of the PostgreSQL schema.
 """
 
-import json
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from holdfast import errors, sync
-from holdfast.crypto import attest, checkpoint, frontier, keys, merkle
-from holdfast.crypto.checkpoint import Checkpoint
+from holdfast.crypto import keys
 from holdfast.evidence import keys as ring
 from holdfast.evidence import trust
 from holdfast.evidence.battles import BATTLES
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Report
+from tests.conformance.attacks import (
+    FILES,
+    ONLY_FULL,
+    ROWS,
+    SCHEMA,
+    SERVER,
+    legacy,
+    lie_by_index,
+    regrow,
+    rewrite,
+    signed_by,
+    thief,
+)
 from tests.conformance.places import settled
-from tests.conformance.stores import asking, attack, attack_server, behind, copy, populate, submit
+from tests.conformance.stores import Past, asking, attack, attack_server, behind, copy, populate, submit
 from tests.servers import Postgres
 
 
@@ -54,42 +64,6 @@ def test_an_honest_store_is_valid_in_both_modes(home: Path) -> None:
 
 
 # --- rows --------------------------------------------------------------------------------------------------------
-
-_SWAP = "UPDATE battles SET {0} = (SELECT b.{0} FROM battles b WHERE b.id = 5 - battles.id) WHERE id IN (2, 3)"
-_ADD = (
-    "INSERT INTO battles SELECT 999, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject,"
-    " legacy, legacy_key, {}, leaf_ver, leaf_salt FROM battles WHERE id = 3"
-)
-ROWS = {
-    "edited": ["UPDATE battles SET score = 0.99 WHERE id = 3"],
-    "edited by a space": ["UPDATE battles SET raw_result = raw_result || ' ' WHERE id = 3"],
-    "edited key": ["UPDATE keyring SET revoked_from = NULL"],
-    "salt edited": ["UPDATE battles SET leaf_salt = zeroblob(16) WHERE id = 3"],
-    "results swapped": [_SWAP.format("raw_result")],
-    "leaves swapped": [_SWAP.format(column) for column in ("leaf_salt", "leaf_id")],
-    "deleted": ["DELETE FROM battles WHERE id = 3"],
-    "deleted key": ["DELETE FROM keyring WHERE role = 'root'"],
-    "deleted and renumbered": ["DELETE FROM battles WHERE id = 3", "UPDATE battles SET id = 3 WHERE id = 4"],
-    "added with a leaf of nobody": [_ADD.format("'019a0000-0000-7000-8000-000000000000'")],
-    "added with the leaf of another": [_ADD.format("leaf_id")],
-    "added before all others": [_ADD.format("leaf_id").replace("999", "-5")],
-    "added without a key": [
-        "INSERT INTO keyring SELECT NULL, role, alg, public, statement, revoked_from, added_at, leaf_id, leaf_ver,"
-        " leaf_salt FROM keyring WHERE role = 'root'"
-    ],
-    "leaf edited": ["UPDATE log_leaves SET leaf = replace(leaf, '\"ver\":1', '\"ver\":2') WHERE idx = 9"],
-    "leaf deleted": ["DELETE FROM log_leaves WHERE idx = 9"],
-    "deleted, its leaf filed under another record": [
-        "UPDATE log_leaves SET id = 'x', ver = 7 WHERE id = (SELECT leaf_id FROM battles WHERE id = 3)",
-        "DELETE FROM battles WHERE id = 3",
-    ],
-    "leaves swapped in the log": [
-        "UPDATE log_leaves SET idx = -1 WHERE idx = 9",
-        "UPDATE log_leaves SET idx = 9 WHERE idx = 10",
-        "UPDATE log_leaves SET idx = 10 WHERE idx = -1",
-    ],
-}
-ONLY_FULL = {"leaves swapped in the log"}
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -198,57 +172,23 @@ def test_a_row_added_with_a_fitting_leaf_outside_the_log_is_found(home: Path, in
 # --- row and leaf, and the tree with them ------------------------------------------------------------------------
 
 
-def rewrite(home: Path, change: str = "score = 0.99") -> None:
-    """Edit a row and give it a leaf that fits."""
-    with behind(home) as connection:
-        columns = ", ".join(BATTLES.columns)
-        connection.execute(f"UPDATE battles SET {change} WHERE id = 3")
-        *row, salt, leaf_id = connection.execute(f"SELECT {columns}, leaf_salt, leaf_id FROM battles WHERE id = 3").get
-        digest = BATTLES.commit(salt, dict(zip(BATTLES.columns, row, strict=True)))
-        [text] = connection.execute("SELECT leaf FROM log_leaves WHERE id = ?", (leaf_id,)).fetchone() or ("",)
-        changed = f'{{"h":"{digest}"' + text[text.index(',"id"') :]
-        connection.execute("UPDATE log_leaves SET leaf = ? WHERE id = ?", (changed, leaf_id))
-
-
-def regrow(home: Path, sign: Callable[[Checkpoint], str] | None) -> None:
-    """Recompute the tree over the leaves that are there, and its head if somebody signs."""
-    with behind(home) as connection:
-        texts = [row[0].encode() for row in connection.execute("SELECT leaf FROM log_leaves ORDER BY idx")]
-        grown = frontier.append(frontier.EMPTY, merkle.leaf_hashes(texts)).frontier
-        origin, head = connection.execute("SELECT origin, head FROM log_state").fetchone() or ("", "")
-        if sign is not None:
-            head = sign(Checkpoint(origin, grown.size, grown.root()))
-        connection.execute(
-            "UPDATE log_state SET size = ?, frontier = ?, head = ?", (grown.size, grown.to_bytes(), head)
-        )
-
-
-def signed_by(key: keys.PrivateKey) -> Callable[[Checkpoint], str]:
-    return lambda head: checkpoint.sign(head, key).encode().decode()
-
-
-def thief(home: Path) -> Callable[[Checkpoint], str]:
-    """The log key itself, stolen."""
-    return signed_by(KeyFolder(home / "config" / "keys").load("log"))
-
-
 def test_a_row_edited_together_with_its_leaf_is_found_by_a_full_run(home: Path) -> None:
-    rewrite(home)
+    rewrite(Past(home))
     report = verify(home, full=True)
     assert report.verdict.locks
     assert "the tree was not recomputed" in verify(home).not_checked[0]
 
 
 def test_a_row_edited_with_leaf_and_tree_is_found_without_the_log_key(home: Path) -> None:
-    rewrite(home)
-    regrow(home, None)
+    rewrite(Past(home))
+    regrow(Past(home), None)
     assert verify(home).verdict.locks
     forget_heads(home)
     assert verify(home).verdict.locks
 
 
 def test_a_head_re_signed_with_another_key_is_found(home: Path) -> None:
-    regrow(home, signed_by(keys.generate("ed25519")))
+    regrow(Past(home), signed_by(keys.generate("ed25519")))
     report = verify(home)
     assert report.verdict is Verdict.TAMPERED
     assert any("head" in finding.what for finding in report.findings)
@@ -261,7 +201,7 @@ def test_a_head_re_signed_with_a_revoked_key_is_found_and_proves_no_dbom(home: P
         store.keys.revoke(old.keyid)
         submit(store, "later", 0.9)
         assert store.dbom.verify(home / "dboms" / "dbom_later.json").verdict is Verdict.VALID
-    regrow(home, signed_by(old))
+    regrow(Past(home), signed_by(old))
     assert verify(home).verdict is Verdict.TAMPERED
     with sync.open(home) as store:
         assert store.dbom.verify(home / "dboms" / "dbom_later.json").verdict is Verdict.TAMPERED
@@ -274,13 +214,13 @@ def test_a_key_put_into_the_keyring_for_it_is_found_too(home: Path) -> None:
             "UPDATE keyring SET keyid = ?, public = ? WHERE role = 'log'",
             (stranger.keyid, stranger.public.to_pem().decode()),
         )
-    regrow(home, signed_by(stranger))
+    regrow(Past(home), signed_by(stranger))
     assert any(finding.table == "keyring" for finding in verify(home).findings)
 
 
 def test_a_rewriting_thief_of_the_log_key_is_found_only_by_a_head_kept_elsewhere(home: Path) -> None:
-    rewrite(home)
-    regrow(home, thief(home))
+    rewrite(Past(home))
+    regrow(Past(home), thief(home))
     assert verify(home, full=True).verdict is Verdict.FORKED
     forget_heads(home)
     found = [finding for finding in verify(home, full=True).findings if finding.table in ("log", "log_leaves")]
@@ -290,8 +230,8 @@ def test_a_rewriting_thief_of_the_log_key_is_found_only_by_a_head_kept_elsewhere
 
 def test_a_thief_of_the_log_key_who_takes_the_dbom_away_is_found_without_a_kept_head(home: Path) -> None:
     """A row without a DBOM is one that was imported, and its leaf says whether it was."""
-    rewrite(home, "dbom = NULL, score = 0.99")
-    regrow(home, thief(home))
+    rewrite(Past(home), "dbom = NULL, score = 0.99")
+    regrow(Past(home), thief(home))
     forget_heads(home)
     (home / "dboms" / "dbom_b2.json").unlink()
     report = verify(home, full=True)
@@ -301,8 +241,8 @@ def test_a_thief_of_the_log_key_who_takes_the_dbom_away_is_found_without_a_kept_
 
 def test_a_forged_tree_is_not_signed_by_the_next_commit(home: Path) -> None:
     """Otherwise the store's own key would vouch for the forgery; the opening looks before anything is appended."""
-    rewrite(home, "breakdown = 'another explanation'")
-    regrow(home, None)
+    rewrite(Past(home), "breakdown = 'another explanation'")
+    regrow(Past(home), None)
     forget_heads(home)
     with sync.open(home) as store, pytest.raises(errors.LockedError):
         submit(store, "next", 0.5)
@@ -313,8 +253,8 @@ def test_nor_by_a_store_that_was_open_all_the_while(home: Path) -> None:
     """A right edge and a head that fit each other are not enough to go on from: a log key must have signed."""
     with sync.open(home) as store:
         submit(store, "before", 0.5)
-        rewrite(home, "breakdown = 'another explanation'")
-        regrow(home, signed_by(keys.generate("ed25519")))
+        rewrite(Past(home), "breakdown = 'another explanation'")
+        regrow(Past(home), signed_by(keys.generate("ed25519")))
         with pytest.raises(errors.ProofError, match="newest head does not hold"):
             submit(store, "next", 0.5)
     forget_heads(home)
@@ -323,8 +263,8 @@ def test_nor_by_a_store_that_was_open_all_the_while(home: Path) -> None:
 
 def test_a_thief_of_the_log_key_who_keeps_to_what_no_judge_signed_is_not_found_without_a_kept_head(home: Path) -> None:
     """The limit of what can be proven: everything that one key signs, by whoever holds it, and no head elsewhere."""
-    rewrite(home, "breakdown = 'another explanation'")
-    regrow(home, thief(home))
+    rewrite(Past(home), "breakdown = 'another explanation'")
+    regrow(Past(home), thief(home))
     assert verify(home, full=True).verdict is Verdict.FORKED
     forget_heads(home)
     (home / "state" / "lockdown.json").unlink()
@@ -424,37 +364,13 @@ def test_a_covering_index_that_lies_while_rows_are_intact_is_found(home: Path) -
     """The index's own b-tree is edited, as a table WITHOUT ROWID laid over its root page."""
     lie = "SELECT count(*) FROM battles INDEXED BY idx_battles_battle_id WHERE ns = 'main' AND battle_id = 'b3'"
     truth = "SELECT count(*) FROM battles NOT INDEXED WHERE battle_id = 'b3'"
-    with behind(home) as connection:
-        page = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'idx_battles_battle_id'").get
-        fake = "CREATE TABLE fake (ns, battle_id, id, PRIMARY KEY (ns, battle_id, id)) WITHOUT ROWID"
-        connection.execute("INSERT INTO sqlite_schema VALUES ('table', 'fake', 'fake', ?, ?)", (page, fake))
-    with behind(home) as connection:
-        connection.execute("UPDATE fake SET battle_id = 'b3-gone' WHERE battle_id = 'b3'")
-        connection.execute("DELETE FROM sqlite_schema WHERE name = 'fake'")
+    lie_by_index(home)
     ask = asking(home)
     assert (ask(lie), ask(truth)) == ([(0,)], [(1,)])
     report = verify(home)
     assert report.verdict is Verdict.TAMPERED
     assert "integrity check" in report.findings[0].what
     assert "idx_battles_battle_id" in " ".join(finding.what for finding in report.findings)
-
-
-SCHEMA = {
-    "table added": "CREATE TABLE extra (a)",
-    "index added": "CREATE INDEX extra ON battles (score)",
-    "index dropped": "DROP INDEX idx_battles_battle_id",
-    "trigger added": "CREATE TRIGGER quiet AFTER INSERT ON battles BEGIN DELETE FROM battles WHERE id = new.id; END",
-    "trigger added under a name like the statistics'": (
-        "CREATE TRIGGER sqlite§stat AFTER INSERT ON battles BEGIN DELETE FROM battles WHERE id = new.id; END"
-    ),
-    "trigger added under a name of SQLite's own": (
-        "INSERT INTO sqlite_schema VALUES ('trigger', 'sqlite_stat9', 'battles', 0, 'CREATE TRIGGER sqlite_stat9"
-        " AFTER INSERT ON battles BEGIN DELETE FROM battles WHERE id = new.id; END')"
-    ),
-    "view added": "CREATE VIEW seen AS SELECT 1",
-    "column added": "ALTER TABLE battles ADD COLUMN note TEXT",
-    "check removed": "UPDATE sqlite_schema SET sql = replace(sql, 'CHECK (id = 1)', '') WHERE name = 'log_state'",
-}
 
 
 @pytest.mark.parametrize("name", SCHEMA)
@@ -466,21 +382,6 @@ def test_a_changed_schema_is_found_and_the_object_named(home: Path, name: str) -
 
 
 # --- files -------------------------------------------------------------------------------------------------------
-
-
-def legacy(path: Path) -> bytes:
-    facts = json.loads(path.read_bytes())
-    facts["sigma_judge"] = attest.legacy_sigma(facts["battle_id"], facts["h_delta"])
-    return json.dumps(facts, indent=2).encode()
-
-
-FILES: dict[str, Callable[[Path], object]] = {
-    "edited": lambda path: path.write_bytes(path.read_bytes().replace(b'"score_cis": 0.03', b'"score_cis": 0.93')),
-    "edited by a space": lambda path: path.write_bytes(path.read_bytes() + b" "),
-    "deleted": lambda path: path.unlink(),
-    "replaced by a legacy one": lambda path: path.write_bytes(legacy(path)),
-    "replaced by that of another": lambda path: shutil.copy(path.with_name("dbom_b4.json"), path),
-}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -555,30 +456,6 @@ def test_a_missing_table_without_which_nothing_opens_is_named_too(home: Path) ->
 
 
 # --- PostgreSQL --------------------------------------------------------------------------------------------------
-
-SERVER = {name: ROWS[name] for name in ("edited", "results swapped", "leaves swapped", "deleted", "deleted key")}
-SERVER |= {name: ROWS[name] for name in ("added with the leaf of another", "leaf edited", "leaf deleted")}
-SERVER["leaf filed elsewhere"] = ROWS["deleted, its leaf filed under another record"]
-SERVER |= {name: ROWS[name] for name in ("added with a leaf of nobody", "added before all others", "edited by a space")}
-SERVER |= {
-    "salt edited": ["UPDATE battles SET leaf_salt = decode(repeat('00', 16), 'hex') WHERE id = 3"],
-    "table added": ["CREATE TABLE extra (a int)"],
-    "trigger added": [
-        "CREATE FUNCTION quiet() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-        "CREATE TRIGGER quiet BEFORE INSERT ON battles FOR EACH ROW EXECUTE FUNCTION quiet()",
-    ],
-    "trigger added under the name of the connections' table": [
-        "CREATE FUNCTION commit_marks() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-        "CREATE TRIGGER commit_marks BEFORE INSERT ON battles FOR EACH ROW EXECUTE FUNCTION commit_marks()",
-    ],
-    "table no longer durable": ["ALTER TABLE battles SET UNLOGGED"],
-    "index dropped": ["DROP INDEX idx_battles_battle_id"],
-    "check removed": ["ALTER TABLE log_state DROP CONSTRAINT log_state_id_check"],
-    "column added": ["ALTER TABLE battles ADD COLUMN note TEXT"],
-    "view added": ["CREATE VIEW seen AS SELECT 1"],
-    "index added": ["CREATE INDEX extra ON battles (score)"],
-    "tail cut crudely": ["DELETE FROM battles WHERE id > 5", "DELETE FROM log_leaves WHERE idx > 12"],
-}
 
 
 @pytest.mark.parametrize("name", SERVER)

@@ -24,32 +24,11 @@ from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.crypto.vkey import VerifierKey
 from holdfast.crypto.witness import AddCheckpoint
 from holdfast.db import sql
-from holdfast.db.clock import system_clock
 from holdfast.evidence import log, witnessing
-from holdfast.evidence.witnessing import State, Witness, WitnessServer
+from holdfast.evidence.witnessing import State, Witness
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle
-
-NAME = "witness.example"
-
-
-@contextmanager
-def serving(served: Witness) -> Iterator[str]:
-    """A witness on a port of its own."""
-    with WitnessServer(("127.0.0.1", 0), served) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def made(store: sync.Holdfast, path: Path, name: str = NAME) -> Witness:
-    """A witness that knows the log of this store."""
-    known = [key.encode() for key in store.read(log.verifiers)]
-    return Witness(name, keys.generate("ed25519"), known, State(path), system_clock)
+from tests.conformance.witnesses import NAME, made, serving
 
 
 class WitnessSuite(logs.OnSqlite):
@@ -272,6 +251,31 @@ class Tree:
 @pytest.fixture
 def tree() -> Tree:
     return Tree()
+
+
+def test_a_flipped_bit_never_makes_a_witness_forget_or_remember_another_head(tree: Tree, tmp_path: Path) -> None:
+    """It would cosign any other history of a log it has forgotten."""
+    path = tmp_path / "w.json"
+    tree.witness(path).add_checkpoint(tree.request(0, 5))
+    whole, other = path.read_bytes(), tmp_path / "other.json"
+    with State(path).locked() as known:
+        for at in range(len(whole)):
+            other.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            try:
+                with State(other).locked() as found:
+                    assert found == known, at
+            except errors.CorruptError:
+                continue
+
+
+def test_what_a_witness_of_an_older_version_remembers_counts(tree: Tree, tmp_path: Path) -> None:
+    path = tmp_path / "w.json"
+    tree.witness(path).add_checkpoint(tree.request(0, 5))
+    said = json.loads(path.read_text())
+    del said[tree.origin]["sha256"]
+    path.write_text(json.dumps(said))
+    assert tree.witness(path).add_checkpoint(tree.request(0, 7)).status == 409
+    assert tree.witness(path).add_checkpoint(tree.request(5, 7)).status == 200
 
 
 def test_a_witness_follows_a_log_step_by_step(tree: Tree, tmp_path: Path) -> None:

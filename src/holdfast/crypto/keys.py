@@ -9,9 +9,9 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
@@ -155,6 +155,10 @@ def from_seed(seed: bytes) -> PrivateKey:
     return _private(ed25519.Ed25519PrivateKey.from_private_bytes(seed))
 
 
+_MALFORMED: Final = (ValueError, TypeError, UnsupportedAlgorithm, InternalError)
+"""What the library makes of bytes that are no key; of one of another curve's length, that OpenSSL failed within."""
+
+
 def load_private(pem: bytes, passphrase: bytes | None = None) -> PrivateKey:
     """A private key from PKCS#8 PEM; the passphrase must be given exactly if the file is encrypted."""
     label, der = _unarmour(pem, ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"))
@@ -169,7 +173,7 @@ def load_private(pem: bytes, passphrase: bytes | None = None) -> PrivateKey:
         raise BadKeyError("private key: data after its end", length=len(der))
     try:
         handle = serialization.load_der_private_key(der, passphrase)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except _MALFORMED as error:
         raise BadKeyError("the private key cannot be read: malformed, or a wrong passphrase") from error
     if not isinstance(handle, _PrivateHandle):
         raise BadKeyError("a private key of a kind not used here", kind=type(handle).__name__)
@@ -185,7 +189,7 @@ def load_public_der(der: bytes) -> PublicKey:
     """A public key from DER SubjectPublicKeyInfo, in its one canonical encoding."""
     try:
         handle = serialization.load_der_public_key(der)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except _MALFORMED as error:
         raise BadKeyError("the public key cannot be read: malformed, or of an unknown kind") from error
     if not isinstance(handle, _PublicHandle):
         raise BadKeyError("a public key of a kind not used here", kind=type(handle).__name__)

@@ -112,8 +112,9 @@ class HighWater:
         return {origin: head for origin, head in found.items() if head is not None}
 
     def _lines(self) -> list[str]:
+        """Every line; the last one too if nothing ends it, for it may be whole or torn like any other."""
         try:
-            return self.path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+            return self.path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
         except FileNotFoundError:
             return []
         except OSError as error:

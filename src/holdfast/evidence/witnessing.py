@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.crypto import b64, vkey, witness
+from holdfast.crypto.canonical import sha256_hex
 from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.crypto.keys import Signer
 from holdfast.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
@@ -37,7 +38,10 @@ _MOST_THREADS = 64
 
 
 class State:
-    """What a witness knows of each log: one JSON file, `{origin: {size, root}}`."""
+    """What a witness knows of each log: one JSON file, `{origin: {size, root, sha256}}`.
+
+    Each entry has a digest of its own: a witness that forgot a log by a flipped bit would cosign any other history.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,10 +65,7 @@ class State:
     def _read(self) -> dict[str, Checkpoint]:
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
-            return {
-                origin: Checkpoint(origin, int(said["size"]), b64.decode(said["root"]))
-                for origin, said in found.items()
-            }
+            return {origin: _remembered(origin, said) for origin, said in found.items()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, FormatError) as error:
@@ -72,7 +73,10 @@ class State:
 
     def write(self, heads: dict[str, Checkpoint]) -> None:
         """Replace the file; durable when this returns. Called with it locked."""
-        plain = {origin: {"size": head.size, "root": b64.encode(head.root)} for origin, head in heads.items()}
+        plain = {
+            origin: {"size": head.size, "root": b64.encode(head.root), "sha256": _digest(head)}
+            for origin, head in heads.items()
+        }
         try:
             handle, name = tempfile.mkstemp(prefix=".witness-", dir=self.path.parent)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -87,6 +91,18 @@ class State:
                 os.close(folder)
         except OSError as error:
             raise UnavailableError(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def _remembered(origin: str, said: dict[str, Any]) -> Checkpoint:
+    """An entry as it was written; ValueError for another. Those of older versions have no digest."""
+    head = Checkpoint(origin, int(said["size"]), b64.decode(said["root"]))
+    if said.get("sha256") not in (None, _digest(head)):
+        raise ValueError(f"the entry of {origin} is damaged")
+    return head
+
+
+def _digest(head: Checkpoint) -> str:
+    return sha256_hex(f"{head.origin}\n{head.size}\n{b64.encode(head.root)}\n".encode())
 
 
 class Witness:

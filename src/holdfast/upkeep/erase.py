@@ -26,6 +26,7 @@ from pathlib import Path
 
 from holdfast.config import Paths
 from holdfast.content import disk, sealing
+from holdfast.crypto.canonical import sha256_hex
 from holdfast.db import Call, Read, Tx, Work, Write, ask, call
 from holdfast.db.sqlite import copying
 from holdfast.errors import FormatError, HoldfastError, InvalidInputError, NotFoundError
@@ -176,7 +177,7 @@ def remember(paths: Paths, known: Iterable[Erasure]) -> None:
     with disk.translated(file), disk.locked(file.with_name(f".{_FILE}.lock")):
         have = {each.id: each for each in kept(file)}
         if fresh := [each for each in known if each.id not in have]:
-            lines = [json.dumps(each.to_dict(), sort_keys=True) for each in (*have.values(), *fresh)]
+            lines = [_line(each) for each in (*have.values(), *fresh)]
             disk.write(file, "".join(f"{line}\n" for line in lines).encode())
 
 
@@ -197,7 +198,20 @@ def kept(file: Path) -> builtins.list[Erasure]:
         raise FormatError(f"{file} is no list of erasures: {error}", path=str(file)) from error
 
 
+def _line(erasure: Erasure) -> str:
+    """With a digest of its own: a flipped bit must not make a restore erase somebody else, or nobody."""
+    said = erasure.to_dict()
+    return json.dumps({**said, "sha256": _digest(said)}, sort_keys=True)
+
+
+def _digest(said: dict[str, object]) -> str:
+    return sha256_hex(json.dumps(said, sort_keys=True).encode())
+
+
 def _parse(line: dict[str, object]) -> Erasure:
+    digest = line.pop("sha256", None)
+    if digest is not None and digest != _digest(line):
+        raise ValueError("a line is damaged")
     handles = line["leaf_ids"]
     if not isinstance(handles, builtins.list):
         raise TypeError("leaf_ids is no list")

@@ -4,6 +4,7 @@ Rules:
 - A bundle is untrusted: bounded size, bounded members, exactly the members its kind has, nothing is written to disk.
 - A kind that is not known here is refused: only its kind says what binds the records to the subject.
 - Every record: content and salt give the leaf's commitment, the leaf stands under the head, a log key signed the head.
+  None stands in it twice, nor in two versions.
 - Every key comes from trust.json; with a root key from elsewhere only root's signature on it counts, without one the
   bundle vouches for its own keys, and the answer says so (`trusted` false).
 - Of a battle: the DBOM's signature holds under a judge key that counted at that leaf, and the result is the one hashed.
@@ -58,6 +59,7 @@ def check(data: bytes, *, root: PublicKey | None = None) -> Checked:
         trust = trusts.parse(members["trust.json"], root=root)
         head = checkpoint.parse(members["head.note"])
         _check_head(head, trust)
+        _check_handles(about["records"])
         records = [_record(members, entry, trust, head) for entry in about["records"]]
         found = _KINDS[kind](members, subject, records, trust)
     except (
@@ -159,6 +161,15 @@ def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
     checkpoint.verify(head, origin=origin, log_keys=[VerifierKey(origin, ED25519, key) for key in able])
 
 
+def _check_handles(entries: list[Mapping[str, Any]]) -> None:
+    """What happened once must not look as if it happened twice; that a leaf has its handle is checked with it."""
+    seen: set[str] = set()
+    for entry in entries:
+        if str(entry["leaf_id"]) in seen:
+            raise ProofError(f"{entry['name']}: the record stands in the bundle twice", leaf_id=str(entry["leaf_id"]))
+        seen.add(str(entry["leaf_id"]))
+
+
 def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust, head: SignedCheckpoint) -> Record:
     name = str(entry["name"])
     content, leaf = members[f"{name}.json"], members[f"{name}.leaf.json"]
@@ -237,12 +248,12 @@ def _flow(members: Mapping[str, bytes], subject: str, records: list[Record], tru
 
 def _check_moves(moves: list[Mapping[str, Any]], dfid: str) -> None:
     """Refuse transitions with a gap; words of another kernel are believed where they say they come from."""
-    numbers = [int(each.get("id", 0)) for each in moves]
-    if numbers != sorted(set(numbers)):
+    numbers = [each.get("id") for each in moves]
+    if not all(type(number) is int for number in numbers) or numbers != sorted(set(numbers)):
         raise ProofError("the transitions are not in their order", dfid=dfid)
     status = "CREATED"
     for each in moves:
-        before, word = each.get("from_status"), str(each.get("to_status"))
+        before, word = str(each.get("from_status")), str(each.get("to_status"))
         if before in STATUSES and before != status:
             raise ProofError("a transition is missing", dfid=dfid, expected=status)
         status = onward(status, word) or status

@@ -12,7 +12,7 @@ Rules:
   machine that knows nothing a backup vouches for itself (`trust: itself`); name the key (`key=`) to have it checked.
 - A store that was moved elsewhere (copy.py) is neither replaced nor a source: two could go on under one origin.
 - A closed store's `kernel.db`, alone or with its `-wal` and folders, is a source as well: its head vouches for its
-  leaves, and these for its rows.
+  leaves, and these for its rows. A backup that has lost its manifest or its signature is not taken for one.
 """
 
 import os
@@ -88,7 +88,8 @@ def _source(paths: Paths, wanted: Wanted) -> Path:
     src = Path(os.path.abspath(wanted.src.expanduser()))
     if src in (paths.data, paths.kernel_db):
         raise InvalidInputError("a store cannot be restored from itself", path=str(src))
-    if src.is_file() or ((src / KERNEL).is_file() and not (src / manifest.MANIFEST).exists()):
+    signed = any((src / name).exists() for name in (manifest.MANIFEST, manifest.SIGNATURE))
+    if src.is_file() or ((src / KERNEL).is_file() and not signed):
         raw = src if src.is_file() else src / KERNEL
         if copying.in_use(raw):
             raise BusyError(f"{raw} is open: close that store, or make a backup of it", path=str(raw))

@@ -330,3 +330,16 @@ def test_two_private_keys_are_equal_when_their_public_keys_are() -> None:
     assert p256(7) == p256(7)
     assert p256(7) != p256(8)
     assert isinstance(p256(7), PrivateKey)
+
+
+@pytest.mark.parametrize("alg", ["ed25519", "ecdsa-p256-sha256"])
+def test_a_flipped_bit_of_a_key_file_is_the_same_key_another_or_refused(alg: Alg) -> None:
+    """Of an identifier that becomes another curve's, OpenSSL says that it failed within."""
+    pem = keys.generate(alg).to_pem(None)
+    for at in range(len(pem) * 8):
+        damaged = bytearray(pem)
+        damaged[at // 8] ^= 1 << at % 8
+        try:
+            assert keys.load_private(bytes(damaged)).alg in keys.ALGS
+        except BadKeyError:
+            continue

@@ -1,0 +1,53 @@
+"""Bundles that were handed out, of battles and of flows: what a stranger makes of a forged one."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from holdfast import errors
+from holdfast.evidence.keyfiles import KeyFolder
+from holdfast.upkeep import bundle, offline
+from proof.attacks.matrix import CARRIER, NOTHING, REFUSED, STRANGER, Attack, Got, refused
+from proof.attacks.place import Place
+from tests.conformance.twins import FLOWS, FORGED, OMITTED, TWINS, Change, members
+
+_LEFT_OUT: Final = "a bundle proves what is in it; that nothing was left out is asked of the store or its log"
+
+
+def attacks() -> Iterator[Attack]:
+    """Tampered twins, checked with the root key that the stranger got another way."""
+    kinds: tuple[tuple[str, Mapping[str, Change]], ...] = (("battle", TWINS), ("flow", FLOWS), ("flow", FORGED))
+    for kind, twins in kinds:
+        for name, change in twins.items():
+            act = partial(_check, kind, change)
+            yield Attack(
+                f"{kind} bundle", name, CARRIER, act, ("TAMPERED", REFUSED), (STRANGER,), locks=False, shares=True
+            )
+    for name, change in OMITTED.items():
+        yield Attack(
+            "flow bundle",
+            name,
+            CARRIER,
+            partial(_check, "flow", change),
+            ("VALID",),
+            (NOTHING,),
+            locks=False,
+            shares=True,
+            design=_LEFT_OUT,
+        )
+
+
+def _check(kind: str, change: Callable[[dict[str, bytes]], object], place: Place) -> Got:
+    root = KeyFolder(place.home / "config" / "keys").load("root").public
+    data = (place.elsewhere / f"{kind}.zip").read_bytes()
+    assert offline.check(data, root=root).verdict.sound
+    found = members(data)
+    change(found)
+    try:
+        checked = offline.check(bundle.pack(found), root=root)
+    except errors.HoldfastError as error:
+        return refused(error, STRANGER)
+    if checked.verdict.sound:
+        return Got(checked.verdict.word, 0, False, NOTHING, "")
+    first = checked.findings[0]
+    return Got(checked.verdict.word, checked.verdict.exit_code, False, STRANGER, f"{first.file}: {first.what}"[:200])
