@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, get_args
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
@@ -31,6 +31,8 @@ _SHA256 = hashes.SHA256()
 _ECDSA = ec.ECDSA(_SHA256)
 _ECDSA_RFC6979 = ec.ECDSA(_SHA256, deterministic_signing=True)
 _PSS = padding.PSS(mgf=padding.MGF1(_SHA256), salt_length=32)
+_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, InternalError)
+"""What the library raises for DER that is no key; the last where OpenSSL has no word, as for a short X448 key."""
 _PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----\n([A-Za-z0-9+/=\n]+)-----END ([A-Z ]+)-----\n?")
 
 
@@ -169,7 +171,7 @@ def load_private(pem: bytes, passphrase: bytes | None = None) -> PrivateKey:
         raise BadKeyError("private key: data after its end", length=len(der))
     try:
         handle = serialization.load_der_private_key(der, passphrase)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except _UNREADABLE as error:
         raise BadKeyError("the private key cannot be read: malformed, or a wrong passphrase") from error
     if not isinstance(handle, _PrivateHandle):
         raise BadKeyError("a private key of a kind not used here", kind=type(handle).__name__)
@@ -185,7 +187,7 @@ def load_public_der(der: bytes) -> PublicKey:
     """A public key from DER SubjectPublicKeyInfo, in its one canonical encoding."""
     try:
         handle = serialization.load_der_public_key(der)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except _UNREADABLE as error:
         raise BadKeyError("the public key cannot be read: malformed, or of an unknown kind") from error
     if not isinstance(handle, _PublicHandle):
         raise BadKeyError("a public key of a kind not used here", kind=type(handle).__name__)
