@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proof.fuzz.child import CPU_S, HELD
-from proof.fuzz.targets import TARGETS
+from proof.fuzz.targets import MODULES, find
 from proof.report import Proof, Say
 
 CLAIM: Final = "No input makes a decoder or a door fail with anything but a typed error, hang, or eat the memory."
@@ -28,16 +28,17 @@ _TOLD: Final = ("inputs", "read", "refused")
 def arguments(parser: "argparse._ArgumentGroup") -> None:
     """The options of this proof."""
     parser.add_argument("--seconds", type=float, default=60, metavar="S", help="for each target (default 60)")
-    parser.add_argument("--target", choices=sorted(TARGETS), help="one of them; all without it")
+    parser.add_argument("--target", choices=sorted(MODULES), help="one of them; all without it")
     parser.add_argument("--input", metavar="HEX", help="try this one input, and nothing else")
 
 
 def run(given: argparse.Namespace, say: Say) -> Proof:
     """Fuzz one target after the other, each in a process of its own."""
-    names = [given.target] if given.target else list(TARGETS)
+    names = [given.target] if given.target else list(MODULES)
     if given.input:
-        TARGETS[names[0]].ready()
-        TARGETS[names[0]].run(bytes.fromhex(given.input))
+        target = find(names[0])
+        target.ready()
+        target.run(bytes.fromhex(given.input))
         return Proof("fuzz", CLAIM, given.seed, {"inputs": 1})
     say(f"fuzz: seed {given.seed}")
     total: Counter[str] = Counter()

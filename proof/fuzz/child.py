@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any, Final
 
 from holdfast.errors import HoldfastError
-from proof.fuzz.targets import TARGETS, Target
+from proof.fuzz.targets import Target, find
 from proof.mutate import mutant
 
 CPU_S: Final = 3.0
@@ -73,7 +73,7 @@ class Reached:
 
 def fuzz(name: str, seed: int, seconds: float, most: int, held: "mmap.mmap | bytearray") -> dict[str, Any]:
     """Try inputs for so long, or so many; what came of them."""
-    target, rng = TARGETS[name], random.Random(f"{seed} {name}")
+    target, rng = find(name), random.Random(f"{seed} {name}")
     counts: Counter[str] = Counter()
     found: list[dict[str, str]] = []
     reached, told = Reached(), set[str]()

@@ -41,10 +41,12 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
 def _told(given: argparse.Namespace, outcomes: list[Outcome]) -> Proof:
     total = {kind: sum(one.counts.get(kind, 0) for one in outcomes) for kind in _TOLD}
     counts = {"agents": given.agents, "simulated days": round(sum(one.days for one in outcomes)), **total}
-    names = sorted({name for one in outcomes for name in one.counts})
+    kept = [
+        {"days": round(one.days), **dict(sorted(one.counts.items())), "root of the log": one.root} for one in outcomes
+    ]
+    names = dict.fromkeys(name for each in kept for name in each)
     rows = [
-        {"place": one.place, "days": round(one.days), "root": one.root, **{n: one.counts.get(n, 0) for n in names}}
-        for one in outcomes
+        {"": name, **{one.place: each.get(name, 0) for one, each in zip(outcomes, kept, strict=True)}} for name in names
     ]
     broken = [f"{one.place}, seed {given.seed}: {line}" for one in outcomes for line in one.broken]
     return Proof("simulation", CLAIM, given.seed, counts, broken, rows)

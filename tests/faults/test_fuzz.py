@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import FormatError, HoldfastError
 from proof.fuzz import attempt, child, told
-from proof.fuzz.targets import TARGETS, Target
+from proof.fuzz.targets import MODULES, Target, find
 
 DOORS = ("http", "bundles", "manifests")
 """Those whose good inputs need a store of their own: seconds rather than milliseconds."""
@@ -16,7 +16,7 @@ def sample(name: str, most: int) -> None:
     assert outcome["counts"]["inputs"] == most
 
 
-@pytest.mark.parametrize("name", sorted(TARGETS.keys() - set(DOORS)))
+@pytest.mark.parametrize("name", sorted(MODULES.keys() - set(DOORS)))
 def test_damaged_inputs_are_refused_with_typed_errors(name: str) -> None:
     sample(name, 150)
 
@@ -27,10 +27,10 @@ def test_damaged_inputs_at_a_door_are_refused_with_typed_errors(name: str) -> No
     sample(name, 45)
 
 
-@pytest.mark.parametrize("name", sorted(TARGETS.keys() - {*DOORS, "config"}))
+@pytest.mark.parametrize("name", sorted(MODULES.keys() - {*DOORS, "config"}))
 def test_good_inputs_are_accepted(name: str) -> None:
     """Else the fuzzer would damage what is refused anyway."""
-    target = TARGETS[name]
+    target = find(name)
     target.ready()
     for seed in target.seeds():
         target.run(seed)
@@ -57,7 +57,8 @@ def _broken(data: bytes) -> None:
 def test_what_a_target_must_not_do_is_reported(
     data: bytes, trouble: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "TARGETS", {"broken": Target("broken", lambda: [b"good", b"fine", data, data], _broken)})
+    target = Target("broken", lambda: [b"good", b"fine", data, data], _broken)
+    monkeypatch.setattr(child, "find", lambda _: target)
     monkeypatch.setattr(child, "CPU_S", 0.02)
     monkeypatch.setattr(child, "MEMORY", 100 << 20)
     outcome = child.fuzz("broken", 1, 60, 4, bytearray(8 + child.HELD))
@@ -68,7 +69,7 @@ def test_what_a_target_must_not_do_is_reported(
 
 def test_inputs_that_reach_new_lines_are_kept() -> None:
     outcome = child.fuzz("lisp", 1, 60, 300, bytearray(8 + child.HELD))
-    assert outcome["counts"]["corpus"] > len(TARGETS["lisp"].seeds())
+    assert outcome["counts"]["corpus"] > len(find("lisp").seeds())
     assert outcome["counts"]["lines reached"] > 100
 
 
@@ -80,4 +81,4 @@ def test_a_trouble_says_how_to_try_it_again() -> None:
     line = told({"target": "car", "input": "00ff", "trouble": "crash: X"})
     assert "python -m proof fuzz --target car --input 00ff" in line
     with pytest.raises(HoldfastError):
-        TARGETS["car"].run(bytes.fromhex("00ff"))
+        find("car").run(bytes.fromhex("00ff"))
