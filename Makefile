@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check bench faults attacks mutations docs site ipfs clean
+.PHONY: run test check bench faults attacks fuzz simulation docs site ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -55,9 +55,11 @@ attacks: $(VENV)/.dev       ## every tampering on both databases, and 10,000 ran
 	@$(BIN)/python -m proof attacks
 	@$(BIN)/python -m proof flips
 
-mutations: $(VENV)/.dev     ## a million mutated inputs for every decoder: values, nodes, lists, CARs, records, Lisp
-	@HOLDFAST_MUTATIONS=1000000 $(PYTEST) tests/unit/crypto tests/unit/test_records.py tests/unit/test_lisp.py \
-	  tests/unit/test_sexpr.py -k mutat --timeout=7200
+fuzz: $(VENV)/.dev          ## damaged inputs for every decoder and every door, a minute each
+	@$(BIN)/python -m proof fuzz
+
+simulation: $(VENV)/.dev    ## years of thousands of agents, with crashes, from one seed
+	@$(BIN)/python -m proof simulation
 
 docs: $(VENV)/.dev          ## run every code block of README and docs
 	@$(BIN)/python -m pytest tests/unit/test_docs.py tests/unit/test_reference.py

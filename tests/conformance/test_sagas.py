@@ -73,6 +73,39 @@ class Sagas(OnStore):
             store.sagas.compensate(dfid, "REVERT", slow)
         assert store.flows.get(dfid).status == "COMPENSATED"
 
+    def test_a_block_that_is_entered_again_does_not_clean_a_dirty_flow(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:  # noqa: PT012 (what is tested)
+            flow.step("order", int, compensate=lambda _: None)
+            flow.lock({"account": 1}, ttl_s=None)
+            store.sagas.mark_dirty(flow.dfid, "pay", {"paid": 7})
+            raise ZeroDivisionError
+        assert store.flows.get(flow.dfid).status == "FAILED"
+
+        def crash(_: Any) -> None:
+            raise _CrashError
+
+        with pytest.raises(_CrashError):
+            store.sagas.compensate(flow.dfid, "REVERT", crash, lease_s=10)
+        clock.advance(10)
+        with pytest.raises(ZeroDivisionError), store.flows.run(resume=flow.dfid):
+            raise ZeroDivisionError
+        assert store.flows.get(flow.dfid).status == "FAILED"
+        assert store.sagas.get(flow.dfid).partial_state == {"paid": 7}
+        assert len(store.locks.list(dfid=flow.dfid)) == 1
+        assert store.sagas.compensate(flow.dfid, "REVERT", lambda _: None).status == "COMPENSATED"
+        assert store.locks.list() == ()
+
+    def test_a_flow_that_nothing_can_be_undone_of_is_not_marked(self, store: sync.Holdfast) -> None:
+        compensated, completed = _dirty(store), running(store)
+        store.sagas.compensate(compensated, "NOOP")
+        store.flows.transition(completed, "COMPLETED")
+        for dfid in (compensated, completed):
+            with pytest.raises(errors.FlowEndedError):
+                store.sagas.mark_dirty(dfid, "pay")
+        assert store.sagas.list_dirty() == ()
+
     def test_noop_says_that_nothing_is_to_be_undone(self, store: sync.Holdfast) -> None:
         dfid = _dirty(store)
         assert store.sagas.compensate(dfid, "NOOP").status == "COMPENSATED"

@@ -10,7 +10,9 @@ import pytest
 
 from holdfast import errors, sync
 from holdfast.client import Holdfast
-from holdfast.runtime import inbox
+from holdfast.db import Call, Work, Write
+from holdfast.db.effects import Effect
+from holdfast.runtime import inbox, runs
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -164,6 +166,34 @@ class Steps(OnStore):
         with pytest.raises(errors.UnknownOutcomeError), store.flows.run(resume=dfid) as flow:
             flow.step("pay", world.do, "z", on_unknown="fail")
         assert (world.done, store.flows.get(dfid).status) == (["y"], "FAILED")
+
+    @pytest.mark.parametrize("trouble", [None, ValueError("stuck")])
+    def test_a_worker_that_lost_the_flow_does_not_say_how_its_undoing_ended(
+        self, store: sync.Holdfast, clock: FrozenClock, trouble: Exception | None
+    ) -> None:
+        run = store.run(runs.enter("trader", lease_s=10))
+        store.run(runs.step(run, "order", int, compensate=lambda _: World().do("undo", trouble)))
+        work, effects = runs.abort(run, ValueError("no")), 0
+        effect = next(work)
+        while effects < 3:  # in hand for undoing, the undoing begun, called
+            effects, effect = effects + 1, self.answered(store, work, effect)
+        effect = self.answered(store, work, effect)  # and ended, well or not; what is left is to say so
+        clock.advance(11)
+        store.flows.lease(run.hand.dfid, "other")
+        assert isinstance(effect, Write)
+        with pytest.raises(errors.LeaseLostError):
+            store.write(effect.fn)
+        assert store.flows.get(run.hand.dfid).status == "COMPENSATING"
+        assert store.sagas.list_dirty() == ()
+
+    def answered(self, store: sync.Holdfast, work: Work[Any], effect: Effect) -> Effect:
+        """Perform an effect by hand; the next one."""
+        assert isinstance(effect, Write | Call)
+        try:
+            answer = store.write(effect.fn) if isinstance(effect, Write) else effect.fn()
+        except ValueError as error:
+            return work.throw(error)
+        return work.send(answer)
 
     def test_a_worker_that_lost_the_flow_changes_nothing_more(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         world = World()

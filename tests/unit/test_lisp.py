@@ -1,7 +1,6 @@
 """The reader and writer of Lisp data: every type there and back, every reader macro refused by its place."""
 
 import os
-import random
 import sys
 import threading
 from contextlib import suppress
@@ -16,6 +15,7 @@ from holdfast.errors import FormatError, InvalidInputError, LispError
 from holdfast.memory.lisp import floats, reader, writer
 from holdfast.memory.lisp.reader import MOST_DEPTH, MOST_DIGITS, MOST_NAME
 from holdfast.model.lisp import KEYWORD, Bits, Char, Complex, Dotted, Float, Lisp, Pathname, Struct, Symbol, Vector
+from proof.mutate import LISP_MARKS, mutants
 from tests.fixtures import fixture
 
 fixed = settings(derandomize=True, deadline=None)
@@ -338,18 +338,10 @@ _IMAGE = """(in-package :org-agent)
 @pytest.mark.slow
 def test_no_mutation_of_real_data_is_met_with_anything_but_a_typed_error() -> None:
     seeds = [_ALL_TYPES.encode(), _IMAGE.encode()]
-    chance = random.Random(20260409)
-    marks = [b"(", b")", b'"', b"|", b"\\", b"#", b"#.", b"#S(", b"#(", b"#C(", b"#*", b"'", b";", b".", b" . ", b":"]
-    marks += [b"\x00", b"\xff", b"\xc3", b"1e9", b"/0", b"#\\", b"\n", b"9" * 50, b"((((", b"#+x", b"NIL"]
     outcomes = {"read": 0, "refused": 0}
-    for _ in range(MUTATIONS):
-        data = bytearray(chance.choice(seeds))
-        for _ in range(chance.randint(1, 6)):
-            at = chance.randrange(len(data))
-            end = at + chance.choice((0, 1, 1, 2, 20, 200))
-            data[at:end] = chance.choice(marks) if chance.random() < 0.7 else bytes([chance.randrange(256)])
+    for data in mutants(seeds, MUTATIONS, marks=LISP_MARKS):
         try:
-            forms = [value for _, value in reader.read(bytes(data))]
+            forms = [value for _, value in reader.read(data)]
         except FormatError:
             outcomes["refused"] += 1
         else:

@@ -1,7 +1,6 @@
 """Objects of a Lisp memory: the two formats, the three forms, the foreign hash, the times."""
 
 import os
-import random
 from dataclasses import replace
 from hashlib import sha256
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from holdfast.errors import FormatError, InvalidInputError, LispError
 from holdfast.memory import foreign, sexpr
 from holdfast.model.lisp import KEYWORD, Char, Float, ForeignMemory, ForeignObject, HashVerdict, Lisp, Symbol, Vector
+from proof.mutate import LISP_MARKS, mutants
 from tests.fixtures import fixture
 
 fixed = settings(derandomize=True, deadline=None)
@@ -199,16 +199,7 @@ def test_an_empty_archive_is_one() -> None:
 
 @pytest.mark.slow
 def test_no_mutated_image_is_met_with_anything_but_a_typed_error() -> None:
-    chance = random.Random(1900)
-    words = IMAGE.split(" ")
-    for _ in range(MUTATIONS):
-        mutated = list(words)
-        for _ in range(chance.randint(1, 4)):
-            at = chance.randrange(len(mutated))
-            mutated[at] = chance.choice(
-                ("", "(", ")", "NIL", "#.x", '"h1"', "1", chance.choice(words), "|", "T", "#S(")
-            )
-        text = " ".join(mutated)
+    for text in mutants([IMAGE.encode()], MUTATIONS, marks=LISP_MARKS):
         try:
             found = sexpr.read(text)
         except FormatError:

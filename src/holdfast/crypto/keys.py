@@ -9,7 +9,7 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias, get_args
+from typing import Literal, Protocol, TypeAlias, get_args
 
 from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -31,6 +31,8 @@ _SHA256 = hashes.SHA256()
 _ECDSA = ec.ECDSA(_SHA256)
 _ECDSA_RFC6979 = ec.ECDSA(_SHA256, deterministic_signing=True)
 _PSS = padding.PSS(mgf=padding.MGF1(_SHA256), salt_length=32)
+_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, InternalError)
+"""What the library raises for DER that is no key; the last where OpenSSL has no word, as for a short X448 key."""
 _PEM = re.compile(rb"-----BEGIN ([A-Z ]+)-----\n([A-Za-z0-9+/=\n]+)-----END ([A-Z ]+)-----\n?")
 
 
@@ -155,10 +157,6 @@ def from_seed(seed: bytes) -> PrivateKey:
     return _private(ed25519.Ed25519PrivateKey.from_private_bytes(seed))
 
 
-_MALFORMED: Final = (ValueError, TypeError, UnsupportedAlgorithm, InternalError)
-"""What the library makes of bytes that are no key; of one of another curve's length, that OpenSSL failed within."""
-
-
 def load_private(pem: bytes, passphrase: bytes | None = None) -> PrivateKey:
     """A private key from PKCS#8 PEM; the passphrase must be given exactly if the file is encrypted."""
     label, der = _unarmour(pem, ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"))
@@ -173,7 +171,7 @@ def load_private(pem: bytes, passphrase: bytes | None = None) -> PrivateKey:
         raise BadKeyError("private key: data after its end", length=len(der))
     try:
         handle = serialization.load_der_private_key(der, passphrase)
-    except _MALFORMED as error:
+    except _UNREADABLE as error:
         raise BadKeyError("the private key cannot be read: malformed, or a wrong passphrase") from error
     if not isinstance(handle, _PrivateHandle):
         raise BadKeyError("a private key of a kind not used here", kind=type(handle).__name__)
@@ -189,7 +187,7 @@ def load_public_der(der: bytes) -> PublicKey:
     """A public key from DER SubjectPublicKeyInfo, in its one canonical encoding."""
     try:
         handle = serialization.load_der_public_key(der)
-    except _MALFORMED as error:
+    except _UNREADABLE as error:
         raise BadKeyError("the public key cannot be read: malformed, or of an unknown kind") from error
     if not isinstance(handle, _PublicHandle):
         raise BadKeyError("a public key of a kind not used here", kind=type(handle).__name__)

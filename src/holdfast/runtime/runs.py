@@ -8,6 +8,7 @@ Rules:
 - An undoing that fails leaves the flow FAILED and dirty, with its locks. So does a block that was entered again and
   failed before it came to all that is to be undone, or one that left such a step unfinished (a time limit, a neighbour
   that failed): then nothing is undone out of order.
+- A flow that was dirty already is not clean because its steps are undone: it is FAILED, and waits for a compensation.
 - A block that left a step unfinished and goes on all the same (it caught the time limit) completes, and an audit event
   says which steps nobody knows the end of.
 - An undoing is named after its step, so no other step's name begins with `undo `.
@@ -144,8 +145,7 @@ def lock(run: Run, /, resources: dict[str, float], *, timeout_s: float = 5.0, **
 
 def _granted(tx: Tx, hand: Hand, resources: dict[str, float], options: dict[str, Any]) -> tuple[Lock, ...] | Refused:
     """The resources, if the flow is still ours; to be told to wait is a heartbeat too."""
-    alone(tx, f"flow:{hand.dfid}")
-    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    _still_ours(tx, hand)
     try:
         return locks.try_acquire(tx, hand.dfid, resources, ns=hand.ns, **options)
     except ContentionTimeoutError as error:
@@ -238,7 +238,7 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
             yield from ask(Write(partial(_dirty, hand=hand, left=left, words=words)))
             raise CompensationFailedError(f"step {name} could not be undone", dfid=hand.dfid) from trouble
         run.undoing.pop()
-    return (yield from ask(Write(lambda tx: flows.transition(tx, hand.dfid, "COMPENSATED", reason=reason, ns=hand.ns))))
+    return (yield from ask(Write(partial(_undone, hand=hand, reason=reason))))
 
 
 def _compensating(tx: Tx, run: Run, reason: str) -> tuple[Flow, Hand, list[str]]:
@@ -273,6 +273,19 @@ def _in_hand(tx: Tx, hand: Hand) -> Hand:
     return hand
 
 
+def _undone(tx: Tx, hand: Hand, reason: str) -> Flow:
+    """All steps are undone; a flow that is dirty for another reason is not clean by that."""
+    _still_ours(tx, hand)
+    to = "FAILED" if sagas.is_dirty(tx, hand.dfid) else "COMPENSATED"
+    return flows.transition(tx, hand.dfid, to, reason=reason, ns=hand.ns)
+
+
+def _still_ours(tx: Tx, hand: Hand) -> None:
+    alone(tx, f"flow:{hand.dfid}")
+    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+
+
 def _dirty(tx: Tx, hand: Hand, left: list[str], words: str) -> None:
+    _still_ours(tx, hand)
     sagas.mark_dirty(tx, hand.dfid, left[-1], {"to_undo": left, "error": words}, ns=hand.ns)
     flows.transition(tx, hand.dfid, "FAILED", reason="compensation failed", ns=hand.ns)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from holdfast.db import Call, Database, Row, Tx, Work, Write, alone, ask, sql
-from holdfast.errors import CompensationFailedError, InvalidInputError, NotFoundError
-from holdfast.model.flows import Flow
+from holdfast.errors import CompensationFailedError, FlowEndedError, InvalidInputError, NotFoundError
+from holdfast.model.flows import TERMINAL, UNDOABLE, Flow
 from holdfast.model.guards import STRATEGIES, Dirty
 from holdfast.runtime import audit, escalations, flows, leases, rows
 from holdfast.runtime.rows import MAIN
@@ -31,7 +31,9 @@ _MARK = sql(
 
 
 def mark_dirty(tx: Tx, dfid: str, step: str, partial_state: Any = None, *, ns: str = MAIN) -> Dirty:
-    """Say that a flow failed at a step, with that much done."""
+    """Say that a flow failed at a step, with that much done; FlowEndedError where nothing can be undone any more."""
+    if (flow := flows.hold(tx, dfid, ns=ns)).status in TERMINAL - UNDOABLE:
+        raise FlowEndedError(f"flow {dfid} is {flow.status}", dfid=dfid, flow_status=flow.status)
     dirty = put(tx, dfid, rows.name("step", step), rows.dump(partial_state or {}), ns=ns)
     audit.record(tx, dfid, "SAGA_DIRTY", severity="ERROR", step_id=step, ns=ns)
     return dirty
@@ -77,6 +79,14 @@ def get(tx: Tx, dfid: str, *, ns: str = MAIN) -> Dirty:
     if row is None:
         raise NotFoundError(f"flow {dfid} is not dirty", dfid=dfid)
     return _dirty(row)
+
+
+_IS_DIRTY = sql("SELECT 1 FROM saga_dirty_state WHERE dfid = :dfid")
+
+
+def is_dirty(tx: Tx, dfid: str) -> bool:
+    """Whether a flow has something to undo that nobody has undone."""
+    return tx.one(_IS_DIRTY, dfid=dfid) is not None
 
 
 _CLEAR = sql("DELETE FROM saga_dirty_state WHERE dfid = :dfid AND ns = :ns")

@@ -1,11 +1,10 @@
 """Values, mutated bytes and small stores that the tests of content addressing share.
 
-The mutation tests try 10,000 inputs each (the slower ones a part of that); a million are tried by
-`HOLDFAST_MUTATIONS=1000000 pytest tests/unit/crypto -k mutated --timeout=7200`.
+The mutation tests try 10,000 inputs each (the slower ones a part of that), or HOLDFAST_MUTATIONS; `make fuzz` goes on
+for as long as one likes.
 """
 
 import os
-import random
 from collections.abc import Callable, Iterator, Sequence
 
 from hypothesis import strategies as st
@@ -14,6 +13,7 @@ from holdfast.crypto import cid as cids
 from holdfast.crypto.cid import CID
 from holdfast.crypto.dagcbor import Value
 from holdfast.errors import FormatError
+from proof import mutate
 
 MUTATIONS = int(os.environ.get("HOLDFAST_MUTATIONS", "10000"))
 
@@ -49,34 +49,8 @@ def same(left: Value, right: Value) -> bool:
 
 
 def mutants(seeds: Sequence[bytes], count: int = MUTATIONS) -> Iterator[bytes]:
-    """Damaged copies of good bytes: bits flipped, bytes changed, cut out, doubled, spliced; the same in every run."""
-    rng = random.Random(42)
-    for _ in range(count):
-        data = bytearray(rng.choice(seeds))
-        for _ in range(rng.choice((1, 1, 1, 2, 5))):
-            _mutate(data, rng, seeds)
-        yield bytes(data)
-
-
-def _mutate(data: bytearray, rng: random.Random, seeds: Sequence[bytes]) -> None:
-    at = rng.randrange(len(data) + 1)
-    until = min(len(data), at + rng.choice((1, 1, 2, 4, 9, 40)))
-    how = rng.randrange(7)
-    if how == 0 and at < len(data):
-        data[at] ^= 1 << rng.randrange(8)
-    elif how == 1 and at < len(data):
-        data[at] = rng.choice((0x00, 0x18, 0x1B, 0x40, 0x5F, 0x7F, 0x80, 0x9B, 0xA1, 0xBF, 0xD8, 0xF6, 0xFB, 0xFF))
-    elif how == 2:
-        del data[at:until]
-    elif how == 3:
-        data[at:at] = data[at:until]
-    elif how == 4:
-        data[at:at] = rng.randbytes(rng.choice((1, 2, 8)))
-    elif how == 5:
-        other = rng.choice(seeds)
-        data[at:] = other[rng.randrange(len(other) + 1) :]
-    else:
-        del data[at:]
+    """Damaged copies of good bytes, the same in every run."""
+    return mutate.mutants(seeds, count)
 
 
 def survives(parse: Callable[[bytes], object], data: bytes) -> bool:

@@ -277,6 +277,13 @@ BAD_PRIVATE: dict[str, tuple[Callable[[], bytes], bytes | None]] = {
     "P-384": (lambda: _pkcs8(ec.generate_private_key(ec.SECP384R1())), None),
     "RSA 1024": (lambda: _pkcs8(rsa.generate_private_key(65537, 1024)), None),
     "X25519": (lambda: _pkcs8(x25519.X25519PrivateKey.generate()), None),
+    "X448 with 32 bytes": (
+        lambda: (
+            b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VvBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n"
+            b"-----END PRIVATE KEY-----\n"
+        ),
+        None,
+    ),
 }
 
 

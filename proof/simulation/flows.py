@@ -1,0 +1,54 @@
+"""A flow in the hands of a worker: entered, worked in, left as its block would be left."""
+
+from typing import Any, Final
+
+from holdfast.errors import (
+    AgentInactiveError,
+    AlreadyExistsError,
+    ConflictError,
+    FlowEndedError,
+    HoldfastError,
+    NotFoundError,
+)
+from holdfast.runtime import calls, runs
+from holdfast.runtime.runs import Run
+from proof.simulation.acts import Scene, play
+from proof.simulation.engine import HOUR, Script
+from proof.simulation.world import TroubleError
+
+FUNCTION: Final = ("decide", "1.0")
+
+
+def conduct(scene: Scene, dfid: str, *, agent: str = "", worker: str = "") -> Script:
+    """Take a flow up, or open it for an agent, and do what is planned."""
+    call = calls.called(*FUNCTION, [dfid], {}) if agent else None
+    who: dict[str, Any] = {"agent_id": agent, "dfid": dfid, "called": call} if agent else {"resume": dfid}
+    try:
+        run = yield from runs.enter(**who, worker=worker or None, lease_s=_lease_s(scene, dfid))
+    except (ConflictError, FlowEndedError, AlreadyExistsError, AgentInactiveError, NotFoundError) as error:
+        scene.engine.counts[f"not entered: {error.code}"] += 1
+        return
+    scene.world.submitted.add(dfid)
+    yield from within(scene, run)
+
+
+def within(scene: Scene, run: Run) -> Script:
+    """Do what is planned for a flow in hand, and leave it."""
+    try:
+        yield from play(scene, run)
+    except (HoldfastError, TroubleError) as error:
+        scene.engine.counts["blocks failed"] += 1
+        try:
+            yield from runs.abort(run, error)
+        except HoldfastError as trouble:
+            scene.engine.counts[f"not undone: {trouble.code}"] += 1
+        return
+    try:
+        yield from runs.complete(run)
+    except HoldfastError as trouble:
+        scene.engine.counts[f"not completed: {trouble.code}"] += 1
+
+
+def _lease_s(scene: Scene, dfid: str) -> float:
+    """A day's patience where a person is asked, so that waiting does not mean beating all the time."""
+    return 8 * HOUR if "ask" in scene.plan(dfid)[0] else 0.5 * HOUR
