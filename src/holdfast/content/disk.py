@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
+from holdfast import folders
 from holdfast.errors import DiskFullError, ReadOnlyError, UnavailableError
 from holdfast.model.backup import Entry
 
@@ -75,10 +76,8 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """A folder and those above it, where they are missing, for the owner only."""
-    for part in (*reversed(folder.parents), folder):
-        if not part.is_dir():
-            part.mkdir(mode=0o700, exist_ok=True)
+    """A folder and those above it, where they are missing, for the owner only; durable when it returns."""
+    folders.make(folder)
 
 
 def create(path: Path, data: bytes) -> None:
@@ -127,11 +126,7 @@ def files(folder: Path, *, hidden: bool = False) -> list[Path]:
 
 def sync_folder(folder: Path | str) -> None:
     """Make renames in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    folders.sync(folder)
 
 
 def sync_tree(folder: Path) -> None:

@@ -28,6 +28,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from holdfast import folders
 from holdfast.db import Database, Query, Tx, sql
 from holdfast.db.tx import NOTHING
 from holdfast.errors import DiskFullError, InvalidInputError, UnavailableError
@@ -338,7 +339,7 @@ def _move(temporary: Path, path: Path) -> None:
     try:
         os.replace(temporary, path)
     except FileNotFoundError:
-        os.makedirs(path.parent, mode=0o700, exist_ok=True)
+        folders.make(path.parent)
         os.replace(temporary, path)
 
 
@@ -347,7 +348,7 @@ def _open(path: str, flags: int) -> int:
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        folders.make(os.path.dirname(path))
         return os.open(path, flags, 0o600)
 
 
@@ -368,11 +369,7 @@ class _Syncing:
                 return
             self._busy, covered = True, self._asked
         try:
-            folder = os.open(self._folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            folders.sync(self._folder)
         except OSError:
             covered = 0
             raise

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
+from holdfast import folders
 from holdfast.crypto import keys
 from holdfast.crypto.keys import ALGS, Alg, PrivateKey, Signer
 from holdfast.errors import BadKeyError, NotFoundError, ReadOnlyError, UnavailableError
@@ -184,7 +185,7 @@ class KeyFolder:
     def _put(self, key: PrivateKey, path: Path) -> None:
         """Write a key durably; one that is there already stays."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folders.make(self.folder)
             handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=self.folder)
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -200,11 +201,7 @@ class KeyFolder:
             raise ReadOnlyError(f"cannot write keys to {self.folder}: {error.strerror}") from error
 
     def _sync(self) -> None:
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        folders.sync(self.folder)
 
 
 def _mark(found: os.stat_result) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast import folders
 from holdfast.crypto import b64, vkey, witness
 from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.crypto.keys import Signer
@@ -48,7 +49,7 @@ class State:
         """The last head of each log; nobody else, in this process or another, may change it meanwhile."""
         with self._lock:
             try:
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                folders.make(self.path.parent)
                 file = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
             except OSError as error:
                 raise UnavailableError(f"cannot open {self.path}: {error.strerror}") from error
@@ -80,11 +81,7 @@ class State:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(name, self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            folders.sync(self.path.parent)
         except OSError as error:
             raise UnavailableError(f"cannot write {self.path}: {error.strerror}") from error
 

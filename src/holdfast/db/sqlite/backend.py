@@ -70,17 +70,31 @@ class SqliteBackend:
 
 def check_file(path: Path) -> list[str]:
     """What is wrong with a database file; on a connection of its own, so that a long check holds up nobody."""
-    connection = connect(path, busy_s=10, create=False)
+    connection, found = connect(path, busy_s=10, create=False), list[str]()
     try:
         connection.execute("PRAGMA checksum_verification=OFF").fetchall()  # to read on and name all damage
-        found = _name_damage(connection, list(damaged_pages(connection, path)))
+        found += _name_damage(connection, _damage(connection, path))
         found += [str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
         orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
         return found + [f"row {row[1]} of {row[0]} points to a missing row of {row[2]}" for row in orphans]
     except apsw.Error as error:
-        return [str(error)]
+        return [*found, str(error)]
     finally:
         connection.close()
+
+
+def _damage(connection: apsw.Connection, path: Path) -> list[int]:
+    """The damaged pages of a file. One that is torn there may be whole in the write-ahead log: the power went while the
+    log was moved into the file, or somebody moves it right now. So it is moved to the end before damage is believed."""
+    pages = list(damaged_pages(connection, path))
+    if not pages:
+        return []
+    try:
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # or it does not know of the log yet
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+    except apsw.Error:  # a reader that does not end, or damage that nothing mends: the pages are named as they are
+        return pages
+    return list(damaged_pages(connection, path))
 
 
 def _name_damage(connection: apsw.Connection, pages: list[int]) -> list[str]:

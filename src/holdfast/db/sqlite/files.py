@@ -16,6 +16,7 @@ from typing import Final
 import apsw
 import apsw.sqlite_extra
 
+from holdfast import folders
 from holdfast.db.sqlite.tx import typed
 from holdfast.db.tx import Tx
 from holdfast.errors import (
@@ -106,9 +107,7 @@ second opening would believe in locks it does not have, and lose data."""
 
 def _make(path: Path) -> None:
     """An empty file for the owner only, in folders for the owner only."""
-    for folder in (*reversed(path.parents),):
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700, exist_ok=True)
+    folders.make(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
