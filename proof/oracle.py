@@ -42,6 +42,8 @@ class _Attempt:
     name: str
     facts: tuple[Fact, ...]
     number: int
+    telling: tuple[Fact, ...] = ()
+    """Those of its facts that could not have held before it."""
 
 
 @dataclass(slots=True)
@@ -96,8 +98,9 @@ class Oracle:
         """An operation is asked for: from now on its facts may hold."""
         self._count += 1
         attempt = self._open[name] = _Attempt(name, tuple(facts), self._count)
-        for fact in attempt.facts:
-            known = self._known.setdefault(fact.about, _Known())
+        every = [(fact, self._known.setdefault(fact.about, _Known())) for fact in attempt.facts]
+        attempt.telling = tuple(fact for fact, known in every if not known.allows(fact.value))
+        for fact, known in every:
             known.since += [fact.value, *fact.between]
             known.touched = self._count
 
@@ -133,7 +136,7 @@ class Oracle:
 
     def _half(self, attempt: _Attempt, answers: Mapping[Key, Any]) -> str:
         """What is wrong with an operation that failed: some of it there and some not."""
-        facts = [fact for fact in attempt.facts if self._known[fact.about].touched == attempt.number]
+        facts = [fact for fact in attempt.telling if self._known[fact.about].touched == attempt.number]
         if any(fact.between for fact in facts):
             return ""
         held = [answers[fact.about] == fact.value for fact in facts]

@@ -151,7 +151,10 @@ def _span(store: sync.Holdfast, key: str) -> Any:
 
 @_probe
 def _row(store: sync.Holdfast, key: str) -> Any:
-    found = store.relational.fetch_one("SELECT value FROM harness WHERE name = :name", {"name": key})
+    try:
+        found = store.relational.fetch_one("SELECT value FROM harness WHERE name = :name", {"name": key})
+    except errors.QueryError:  # no such table
+        return None
     return found and found["value"]
 
 
@@ -163,7 +166,6 @@ def _session(store: sync.Holdfast, key: str) -> Any:
 
 @_probe
 def _backup(store: sync.Holdfast, key: str) -> Any:
-    """Whether a backup is there, and checked through and through."""
-    if not Path(key).exists():
-        return None
-    return store.backup.check(key).store_id == store.status().store_id
+    """Whether a backup beside the home is there, and checked through and through."""
+    place = Path(store.status().paths["data"]).parent / key
+    return store.backup.check(place).store_id == store.status().store_id if place.exists() else None

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import sync
+from holdfast.errors import HoldfastError
 from holdfast.model.storage import TelemetryEvent
 from holdfast.model.threads import Part, Run
 from proof.oracle import Fact, Oracle, told
@@ -33,6 +34,10 @@ Tell = Callable[[dict[str, Any]], None]
 """Hears what is begun, done and failed, line by line."""
 
 
+class UnmetError(Exception):
+    """An operation cannot even be asked for: one before it failed."""
+
+
 @dataclass(slots=True)
 class World:
     """What a chapter shares: where backups go, which flows are in hand, what was done outside of the store."""
@@ -41,6 +46,12 @@ class World:
     outside: Path
     blocks: dict[str, Any] = field(default_factory=dict)
     deeds: list[str] = field(default_factory=list)
+
+    def block(self, dfid: str) -> Any:
+        """A flow in hand."""
+        if dfid not in self.blocks:
+            raise UnmetError(dfid)
+        return self.blocks[dfid]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +95,8 @@ def play(chapter: Chapter, store: sync.Holdfast, outside: Path, tell: Tell) -> i
             learned = operation.run(world) or ()
         except Exception as error:
             failed += 1
-            tell(told("failed", operation.name) | {"error": f"{type(error).__name__}: {error}"})
+            line = {"error": f"{type(error).__name__}: {error}", "typed": isinstance(error, HoldfastError | UnmetError)}
+            tell(told("failed", operation.name) | line)
         else:
             tell(told("done", operation.name, learned))
     return failed
@@ -128,13 +140,14 @@ def _block(name: str, agent: str, dfid: str, *, fail: bool) -> Iterator[Operatio
 
     def step(what: str) -> Operation:
         def run(world: World) -> None:
-            world.blocks[dfid][1].step(what, act, world, what, compensate=lambda done: act(world, f"un{done}"))
+            world.block(dfid)[1].step(what, act, world, what, compensate=lambda done: act(world, f"un{done}"))
 
-        return Operation(f"{name} {what}", run, (Fact("step", f"{dfid} {what}", ["DONE", what], (["STARTED", None],)),))
+        ways = ["STARTED", None], ["UNKNOWN", None]
+        return Operation(f"{name} {what}", run, (Fact("step", f"{dfid} {what}", ["DONE", what], ways),))
 
     def leave(world: World) -> list[Fact]:
         """Where it ends depends on which steps were taken; wherever that is, there it stays."""
-        block, _ = world.blocks.pop(dfid)
+        block, _ = world.block(dfid)
         error = ValueError("in vain") if fail else None
         block.__exit__(None if error is None else ValueError, error, None)
         status = world.store.flows.get(dfid).status
@@ -167,7 +180,7 @@ def _guards(name: str) -> Iterator[Operation]:
 
         assert world.store.idempotency.once(key, {"pay": 5}, pay, ttl_s=_LONG_S) == {"paid": 5}
 
-    facts = Fact("once", key, ["DONE", {"paid": 5}], (["RUNNING", None],))
+    facts = Fact("once", key, ["DONE", {"paid": 5}], (["RUNNING", None], ["UNKNOWN", None]))
     yield Operation(f"{name} once", once, (facts,))
     yield Operation(f"{name} once more", once, (facts,))
     yield from _questions(name, flow)
@@ -182,8 +195,10 @@ def _guards(name: str) -> Iterator[Operation]:
 
 def _questions(name: str, flow: str) -> Iterator[Operation]:
     def answer(world: World) -> None:
-        [asked] = world.store.escalations.pending(agent_id=f"{name}-guarded").escalations
-        world.store.escalations.resolve(asked.id, "APPROVED", by="Ada", decision="OVERRIDE")
+        pending = world.store.escalations.pending(agent_id=f"{name}-guarded").escalations
+        if not pending:
+            raise UnmetError(flow)
+        world.store.escalations.resolve(pending[0].id, "APPROVED", by="Ada", decision="OVERRIDE")
 
     yield _plain(
         f"{name} ask",
@@ -265,6 +280,12 @@ def _threads(name: str, chance: random.Random) -> Iterator[Operation]:
 
     written = [(number, "n", Part("i", b"%d" % number)) for number in range(2)]
     kept = {"list": [sha256(each).hexdigest() for each in elements[:4]], "n": sha256(b"2").hexdigest()}
+
+    def tasks(world: World) -> None:
+        if world.store.threads.get(thread, checkpoint_id="c2") is None:
+            raise UnmetError("c2")  # it would be kept for when its checkpoint comes, and nobody could see it
+        world.store.threads.put_writes(thread, "c2", "task", written)
+
     yield checkpoint(1)
     yield checkpoint(2)
     chat = f"{name}-chat"
@@ -279,11 +300,7 @@ def _threads(name: str, chance: random.Random) -> Iterator[Operation]:
         lambda s: s.transcripts.append(chat, ["more"], state={"turns": 2}, expected=1),
         Fact("transcript", chat, [["hello", {"said": 1}, "more"], {"turns": 2}]),
     )
-    yield _plain(
-        f"{name} tasks",
-        lambda s: s.threads.put_writes(thread, "c2", "task", written),
-        Fact("checkpoint", f"{thread} c2", [kept, [0, 1]]),
-    )
+    yield Operation(f"{name} tasks", tasks, (Fact("checkpoint", f"{thread} c2", [kept, [0, 1]]),))
 
 
 # --- what services store, and keeping the store whole -----------------------------------------------------------------
@@ -345,7 +362,7 @@ def _upkeep(name: str, older_than_s: float) -> Iterator[Operation]:
             if dest.exists():
                 shutil.rmtree(dest)
             world.store.backup.create(dest)
-            return [Fact("backup", str(dest), True)]
+            return [Fact("backup", dest.name, True)]
 
         return Operation(f"{name} backup {number}", run)
 
