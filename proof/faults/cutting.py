@@ -59,7 +59,7 @@ def _chapter(stage: Stage, number: int, events: list[Event], at: int, wanted: ra
         def work(cut: Cut) -> Verdicts:
             chance = random.Random(f"{stage.seed}/{cut.at}")
             found = _left(stage, platter, oracle, f"cut-{cut.at}-left", chance)
-            return replace(found, fired=str(events[cut.within - 1][:1]), acknowledged=oracle.acknowledged - before)
+            return replace(found, injected=1, acknowledged=oracle.acknowledged - before)
 
         yield from farm(tasks(), work, jobs)
 
@@ -99,11 +99,11 @@ def forgotten(stage: Stage, fault: Fault) -> Verdicts:
         finally:
             record.unlink(missing_ok=True)
         found = _left(stage, platter, oracle, f"forgotten-{fault.at}-left", chance)
-    return replace(found, fired=fired, untyped=tuple(odd), acknowledged=oracle.acknowledged - before)
+    return replace(found, injected=fired, untyped=tuple(odd), acknowledged=oracle.acknowledged - before)
 
 
-def _suffer(stage: Stage, fault: Fault, place: Path, record: Path) -> tuple[str, list[str]]:
+def _suffer(stage: Stage, fault: Fault, place: Path, record: Path) -> tuple[int, list[str]]:
     with watching(str(place), "sync", fault.within, stage.seed, record=True) as watch:
         odd = perform(place, stage.chapters[fault.chapter], watch.say)
     record.write_bytes(pickle.dumps(watch.events))
-    return (watch.fired[0] if watch.fired else ""), odd
+    return len(watch.fired), odd

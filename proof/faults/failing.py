@@ -41,11 +41,11 @@ def attempt(stage: Stage, fault: Fault) -> Verdicts:
         fired, odd = alone(lambda: _suffer(stage, fault, place, oracle))
         told: Oracle = pickle.loads((place / "oracle").read_bytes())
         found = judge(place, told)
-    return replace(found, fired=fired, untyped=tuple(odd), acknowledged=told.acknowledged - before)
+    return replace(found, injected=fired, untyped=tuple(odd), acknowledged=told.acknowledged - before)
 
 
-def _suffer(stage: Stage, fault: Fault, place: Path, oracle: Oracle) -> tuple[str, list[str]]:
+def _suffer(stage: Stage, fault: Fault, place: Path, oracle: Oracle) -> tuple[int, list[str]]:
     with watching(str(place), fault.kind, fault.within, stage.seed) as watch:
         odd = perform(place, stage.chapters[fault.chapter], oracle.hear)
     (place / "oracle").write_bytes(pickle.dumps(oracle))
-    return (watch.fired[0] if watch.fired else ""), odd
+    return min(1, len(watch.fired)), odd

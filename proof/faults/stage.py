@@ -30,10 +30,9 @@ _COSTLY = ("holdfast.", "numpy", "numkong", "usearch", "zstandard")
 class Verdicts:
     """What became of one fault."""
 
-    fired: str = ""
-    """What failed, if anything did."""
+    injected: int = 0
+    """How many faults there were; the event that was to fail may not have come."""
     acknowledged: int = 0
-    failed: int = 0
     lost: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
     alarms: tuple[str, ...] = ()

@@ -5,13 +5,16 @@ they act and tell here after it.
 
 Rules:
 - Only what lies below the watched folder counts; the rest of the process is left alone.
-- A fault is one of a kind (`KINDS`) by its number; `full` is the write from which on the disk has no room, to the end.
+- A fault is one of a kind (`KINDS`) by its number; `full` is the write from which on the disk has no room, to the end;
+  `kill` is the event, of whatever kind, before which the process dies.
 - A write that fails may have come half way: how much of it, the seed says.
 - An event is recorded in the same breath as it happens, so that the order of events is one that could have been.
 """
 
 import errno
+import os
 import random
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +25,7 @@ from typing import Any, Final
 
 KINDS: Final = ("write", "sync", "open", "truncate", "delete", "rename", "mkdir")
 FULL: Final = "full"
+KILL: Final = "kill"
 _GROWING: Final = frozenset({"write", "mkdir", "rename"})
 """What a full disk refuses; opening a file that is there needs no room, making one needs a write soon."""
 
@@ -75,7 +79,10 @@ class Watch:
         if not self.below(path):
             return
         self.counts[kind] += 1
-        if self._kind == FULL:
+        if self._kind == KILL:
+            if self.counts.total() == self._at:
+                os.kill(os.getpid(), signal.SIGKILL)
+        elif self._kind == FULL:
             if kind in _GROWING and self.counts["write"] >= self._at:
                 self._fire(kind, path, size, full=True)
         elif kind == self._kind and self.counts[kind] == self._at:
