@@ -13,6 +13,7 @@ import json
 import os
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -36,6 +37,10 @@ Tell = Callable[[dict[str, Any]], None]
 
 class UnmetError(Exception):
     """An operation cannot even be asked for: one before it failed."""
+
+
+class DoneTwiceError(Exception):
+    """Something was done outside of the store more than once."""
 
 
 @dataclass(slots=True)
@@ -99,6 +104,8 @@ def play(chapter: Chapter, store: sync.Holdfast, outside: Path, tell: Tell) -> i
             tell(told("failed", operation.name) | line)
         else:
             tell(told("done", operation.name, learned))
+    if twice := [deed for deed, times in Counter(world.deeds).items() if times > 1]:
+        raise DoneTwiceError(", ".join(twice))
     return failed
 
 

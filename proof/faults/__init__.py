@@ -19,7 +19,7 @@ from typing import Any, Final
 from proof.faults import cutting, failing, killing
 from proof.faults.farm import farm
 from proof.faults.stage import Stage, Verdicts, prepare, set_up
-from proof.faults.watch import FULL, KILL, KINDS
+from proof.faults.watch import FULL, KILL, KINDS, WATCH
 from proof.report import Proof, Say
 
 NAME: Final = "faults"
@@ -46,6 +46,9 @@ def arguments(parser: Any) -> None:
     parser.add_argument("--at", type=int, metavar="N", help="only the N-th fault of a kind")
     parser.add_argument("--stride", type=int, default=1, metavar="N", help="every N-th fault only (default: every one)")
     parser.add_argument("--most", type=int, metavar="N", help="at most N or so of each kind, evenly spread")
+    parser.add_argument(
+        "--lying", action="store_true", help="let every sync lie: a power cut must be seen to lose much"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="how many at once")
 
 
@@ -62,6 +65,7 @@ def _run(given: argparse.Namespace) -> Proof:
     try:
         prepare()
         stage = set_up(folder, given.seed)
+        WATCH.lies = given.lying
         tried = [_Kind(kind, given.seed) for kind in WHAT if kind in (given.only or WHAT)]
         for kind in tried:
             kind.hear(_answers(stage, kind.kind, given))
@@ -110,6 +114,7 @@ class _Kind:
             for flaw in self._flaws(answer):
                 at = task if isinstance(task, int) else task.at
                 self.broken.append(f"{flaw} (python -m proof faults --only {self.kind} --at {at} --seed {self._seed})")
+                print(f"faults: BROKEN: {self.broken[-1]}", file=sys.stderr, flush=True)
 
     def _flaws(self, answer: Verdicts | Exception) -> Iterator[str]:
         if isinstance(answer, Exception):

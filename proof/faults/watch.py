@@ -29,6 +29,8 @@ KILL: Final = "kill"
 _GROWING: Final = frozenset({"write", "mkdir", "rename"})
 """What a full disk refuses; opening a file that is there needs no room, making one needs a write soon."""
 
+_SYNCS: Final = frozenset({"sync", "syncdir"})
+
 Event = tuple[Any, ...]
 """What happened: a word, and what it happened to."""
 
@@ -54,6 +56,8 @@ class Watch:
     counts: Counter[str] = field(default_factory=Counter)
     events: list[Event] | None = None
     fired: list[str] = field(default_factory=list)
+    lies: bool = False
+    """Whether this disk says that it has synced and has not; to see that somebody notices."""
     lock: Any = field(default_factory=threading.RLock)
     _kind: str = ""
     _at: int = 0
@@ -94,7 +98,7 @@ class Watch:
 
     def tell(self, path: str, *event: Any) -> None:
         """After an event: kept, if anybody wants a record."""
-        if self.events is not None and self.below(path):
+        if self.events is not None and self.below(path) and not (self.lies and event[0] in _SYNCS):
             self.events.append(event)
 
     def say(self, line: dict[str, Any]) -> None:

@@ -8,16 +8,26 @@ from holdfast import sync
 from proof import faults
 from proof.faults.platter import SECTOR, File, Platter
 from proof.oracle import Fact, Oracle
+from proof.report import Proof
 
 EACH = 1
 """About so many of each kind; `make faults` tries every one."""
 
 
+def _run(*, only: list[str] | None, most: int, lying: bool = False) -> Proof:
+    given = Namespace(seed=1, only=only, at=None, stride=1, most=most, lying=lying, jobs=2)
+    return faults.run(given, lambda _: None)
+
+
 def test_whatever_fails_nothing_acknowledged_is_lost_and_nothing_is_half_there() -> None:
-    given = Namespace(seed=1, only=None, at=None, stride=1, most=EACH, jobs=2)
-    found = faults.run(given, lambda _: None)
+    found = _run(only=None, most=EACH)
     assert found.broken == []
     assert {row["kind"] for row in found.rows if row["injected"]} == set(faults.WHAT)
+
+
+def test_a_disk_that_lies_about_its_syncs_is_seen_to_lose_what_was_acknowledged() -> None:
+    found = _run(only=["cut"], most=4, lying=True)
+    assert found.counts["lost"] > 0
 
 
 def test_the_oracle_tells_lost_from_half_from_whole(tmp_path: Path) -> None:
