@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from proof.faults.failing import Fault
 from proof.faults.farm import alone, farm
@@ -18,6 +19,9 @@ from proof.faults.platter import Platter
 from proof.faults.stage import Stage, Verdicts, judge, perform
 from proof.faults.watch import Event, watching
 from proof.oracle import Oracle
+
+_SHARED: Final = "-shm"
+"""Memory that SQLite's processes share: a file by name only, made anew after a power cut."""
 
 Answer = tuple["Cut | Fault", Verdicts | Exception]
 
@@ -76,9 +80,16 @@ def _left(stage: Stage, platter: Platter, oracle: Oracle, name: str, chance: ran
 
 def _recorded(stage: Stage, number: int) -> list[Event]:
     """Play a chapter and give its events; in the place that will be loaded as the disk before it."""
-    with stage.set(number, f"cut-{number}") as (place, _), watching(str(place), record=True) as watch:
-        perform(place, stage.chapters[number], watch.say)
+    with stage.set(number, f"cut-{number}") as (place, _):
+        platter = Platter(place, random.Random(stage.seed))
+        with watching(str(place), record=True) as watch:
+            perform(place, stage.chapters[number], watch.say)
         assert watch.events is not None
+        for event in watch.events:
+            if event[0] != "say":
+                platter.hear(event)
+        unseen = [name for name in platter.unlike(place) if not name.endswith(_SHARED)]
+        assert not unseen, f"changed behind our back: {unseen}"
         return watch.events
 
 

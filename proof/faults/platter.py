@@ -11,7 +11,7 @@ Rules:
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,10 @@ class File:
     def left(self, chance: random.Random) -> bytes:
         """What is there after a power cut."""
         return bytes(self._torn(chance))
+
+    def now(self) -> bytes:
+        """What whoever reads it now is given."""
+        return bytes(self._arrived(self.coming))
 
     def _torn(self, chance: random.Random) -> bytearray:
         luck = chance.choice(_LUCK)
@@ -119,6 +123,12 @@ class Platter:
         """Write down what is left if the power goes now."""
         _save(self._top, target, chance)
 
+    def unlike(self, root: Path) -> list[str]:
+        """The files in which this disk differs from the real one: something was done that nobody told."""
+        real = {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        told = dict(_files(self._top, str(root)))
+        return sorted(name for name in real.keys() | told.keys() if real.get(name) != told.get(name))
+
     def _find(self, path: str) -> Any:
         node: Any = self._top
         for part in path.removeprefix(self._root).strip("/").split("/"):
@@ -176,6 +186,14 @@ class Platter:
     def _link(self, old: str, new: str) -> None:
         target, after = self._place(new)
         target.change({after: self._find(old)})
+
+
+def _files(folder: Folder, path: str) -> Iterator[tuple[str, bytes]]:
+    for name, node in folder.names.items():
+        if isinstance(node, Folder):
+            yield from _files(node, f"{path}/{name}")
+        else:
+            yield f"{path}/{name}", node.now()
 
 
 def _load(path: Path) -> Folder:

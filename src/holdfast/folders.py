@@ -9,6 +9,8 @@ from pathlib import Path
 def make(folder: Path | str) -> None:
     """A folder and those above it, where they are missing, for the owner only; durable when it returns."""
     folder = Path(folder)
+    if folder.is_dir():
+        return
     for part in (*reversed(folder.parents), folder):
         if not part.is_dir():
             part.mkdir(mode=0o700, exist_ok=True)
