@@ -165,6 +165,20 @@ def _session(store: sync.Holdfast, key: str) -> Any:
 
 
 @_probe
+def _restored(store: sync.Holdfast, key: str) -> Any:
+    """What is said of a home beside this one that was made from its backup, and whether it has an object."""
+    name, id = key.split(" ")
+    place = Path(store.status().paths["data"]).parent / name
+    if not place.exists():
+        return None
+    with sync.open(place) as other:
+        if other.status().store_id != store.status().store_id:  # nothing came there, and opening it made a new store
+            return None
+        found = [each.id for each in other.objects.list(limit=1000).objects]
+        return [other.verify.run(full=True).verdict.word, id in found]
+
+
+@_probe
 def _backup(store: sync.Holdfast, key: str) -> Any:
     """Whether a backup beside the home is there, and checked through and through."""
     place = Path(store.status().paths["data"]).parent / key

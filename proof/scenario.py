@@ -76,8 +76,12 @@ class Chapter:
     operations: tuple[Operation, ...]
 
 
-def chapters(seed: int, name: str = "a", *, alone: bool = True) -> list[Chapter]:
-    """The whole scenario of a seed, under a name; not `alone`, fresh garbage is left: others may be at work on it."""
+def chapters(seed: int, name: str = "a", *, alone: bool = True, restores: bool = False) -> list[Chapter]:
+    """The whole scenario of a seed, under a name.
+
+    Not `alone`, fresh garbage is left: others may be at work on it. `restores` makes another home of the backups, which
+    only backups of files can become.
+    """
     chance = random.Random(f"{seed}/{name}")
     made = [
         ("decisions", _decisions(name)),
@@ -87,6 +91,7 @@ def chapters(seed: int, name: str = "a", *, alone: bool = True) -> list[Chapter]
         ("threads", _threads(name, chance)),
         ("services", _services(name, chance)),
         ("upkeep", _upkeep(name, 0 if alone else 3600)),
+        *([("restoring", _restoring(name))] if restores else []),
     ]
     return [Chapter(title, tuple(operations)) for title, operations in made]
 
@@ -376,6 +381,24 @@ def _upkeep(name: str, older_than_s: float) -> Iterator[Operation]:
     yield backup(1)
     yield _put(f"{name} put last", f"{name}-last", "last")
     yield backup(2)
+
+
+def _restoring(name: str) -> Iterator[Operation]:
+    """Another home is made from the first backup, then takes the state of the second."""
+
+    def restore(number: int) -> Operation:
+        fact = Fact("restored", f"{name}-restored {name}-last", ["VALID", number == 2])
+
+        def run(world: World) -> None:
+            backup = world.outside / f"{name}-backup-{number}"
+            if not backup.exists():
+                raise UnmetError(backup.name)
+            sync.restore(backup, world.outside / f"{name}-restored")
+
+        return Operation(f"{name} restore {number}", run, (fact,))
+
+    yield restore(1)
+    yield restore(2)
 
 
 def _plain(name: str, run: Callable[[sync.Holdfast], Any], *facts: Fact) -> Operation:

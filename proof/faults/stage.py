@@ -90,7 +90,7 @@ def prepare() -> None:
 
 def set_up(folder: Path, seed: int) -> Stage:
     """Play the scenario once without faults: the stage, and how many events of each kind a chapter has."""
-    stage = Stage(folder, seed, chapters(seed))
+    stage = Stage(folder, seed, chapters(seed, restores=True))
     place = folder / "played"
     place.mkdir(parents=True)
     (place / "oracle").write_bytes(pickle.dumps(Oracle()))
