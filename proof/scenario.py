@@ -13,6 +13,7 @@ import json
 import os
 import random
 import shutil
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -105,13 +106,20 @@ def play(chapter: Chapter, store: sync.Holdfast, outside: Path, tell: Tell) -> i
             learned = operation.run(world) or ()
         except Exception as error:
             failed += 1
-            line = {"error": f"{type(error).__name__}: {error}", "typed": isinstance(error, HoldfastError | UnmetError)}
+            line = {"error": described(error), "typed": isinstance(error, HoldfastError | UnmetError)}
             tell(told("failed", operation.name) | line)
         else:
             tell(told("done", operation.name, learned))
     if twice := [deed for deed, times in Counter(world.deeds).items() if times > 1]:
         raise DoneTwiceError(", ".join(twice))
     return failed
+
+
+def described(error: BaseException) -> str:
+    """An error and where it came from, on one line."""
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    where = " < ".join(f"{Path(each.filename).name}:{each.lineno}" for each in reversed(frames))
+    return f"{type(error).__name__}: {error} ({where})"
 
 
 # --- what agents decide --------------------------------------------------------------------------------------------

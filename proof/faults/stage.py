@@ -5,7 +5,6 @@ import logging
 import pickle
 import shutil
 import sys
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from proof.faults import calls, vfs
 from proof.faults.farm import alone
 from proof.faults.watch import watching
 from proof.oracle import Oracle
-from proof.scenario import Chapter, chapters, play
+from proof.scenario import Chapter, chapters, described, play
 
 HOME = "home"
 _COSTLY = ("holdfast.", "numpy", "numkong", "usearch", "zstandard")
@@ -129,7 +128,7 @@ def perform(place: Path, chapter: Chapter, tell: Any) -> list[str]:
     except errors.HoldfastError:
         pass
     except Exception as error:
-        odd.append(_short(error))
+        odd.append(described(error))
     return odd
 
 
@@ -146,12 +145,5 @@ def judge(place: Path, oracle: Oracle) -> Verdicts:
             if not alarms:
                 store.objects.put("after the fault", type="t", content="it goes on")
     except Exception as error:
-        return Verdicts(alarms=(_short(error),))
+        return Verdicts(alarms=(described(error),))
     return Verdicts(acknowledged=oracle.acknowledged, lost=found.lost, partial=found.partial, alarms=tuple(alarms))
-
-
-def _short(error: BaseException) -> str:
-    """An error and where it came from, on one line."""
-    frames = traceback.extract_tb(error.__traceback__)[-3:]
-    where = " < ".join(f"{Path(each.filename).name}:{each.lineno}" for each in frames)
-    return f"{type(error).__name__}: {error} ({where})"
