@@ -117,8 +117,8 @@ def play(chapter: Chapter, store: sync.Holdfast, outside: Path, tell: Tell) -> i
 
 def described(error: BaseException) -> str:
     """An error and where it came from, on one line."""
-    frames = traceback.extract_tb(error.__traceback__)[-4:]
-    where = " < ".join(f"{Path(each.filename).name}:{each.lineno}" for each in reversed(frames))
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if "/proof/" not in each.filename]
+    where = " < ".join(f"{Path(each.filename).name}:{each.lineno}" for each in reversed(frames[-4:]))
     return f"{type(error).__name__}: {error} ({where})"
 
 

@@ -552,3 +552,12 @@ def test_a_read_in_the_middle_of_which_the_store_is_closed_is_still_answered(db:
 
     assert db.peek(closing_midway, 60) is None
     assert [file.name for file in tmp_path.iterdir()] == ["kernel.db"], "its connection was closed after it"
+
+
+def test_a_file_that_cannot_be_looked_at_is_a_typed_error(tmp_path: Path) -> None:
+    with closing(open_database(tmp_path / "kernel.db", space="kernel")) as db:
+        (tmp_path / "kernel.db").rename(tmp_path / "elsewhere")
+        with pytest.raises(errors.UnavailableError, match="cannot read"):
+            db.backend.facts()
+        (tmp_path / "elsewhere").rename(tmp_path / "kernel.db")
+        assert db.backend.facts()["checksums"]

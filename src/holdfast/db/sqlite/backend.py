@@ -12,7 +12,16 @@ from holdfast.db.groups import GroupWriter, Hooks
 from holdfast.db.pump import Pump
 from holdfast.db.sql import Dialect
 from holdfast.db.sqlite.copying import shrink
-from holdfast.db.sqlite.files import INHERITED, configure, connect, damaged_pages, has_checksums, identify, owners
+from holdfast.db.sqlite.files import (
+    INHERITED,
+    configure,
+    connect,
+    damaged_pages,
+    has_checksums,
+    identify,
+    owners,
+    readable,
+)
 from holdfast.db.sqlite.link import SqliteLink
 from holdfast.db.sqlite.reader import MemoryWorker, Peeks, SqliteReader
 from holdfast.db.sqlite.tx import SqliteTx, typed
@@ -44,7 +53,8 @@ class SqliteBackend:
         if self.path is None:
             return {**facts, "path": ":memory:"}
         wal = self.path.with_name(self.path.name + "-wal")
-        sizes = {"database": self.path.stat().st_size, "wal": wal.stat().st_size if wal.exists() else 0}
+        with readable(self.path):
+            sizes = {"database": self.path.stat().st_size, "wal": wal.stat().st_size if wal.exists() else 0}
         return {**facts, "path": str(self.path), "bytes": sizes, "checksums": has_checksums(self.path)}
 
     def check(self) -> list[str]:

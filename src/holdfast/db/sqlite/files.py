@@ -9,6 +9,7 @@ import random
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -128,9 +129,18 @@ def _load_checksums() -> apsw.Connection:
     return connection
 
 
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Our error where a database file is looked at past SQLite, and cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+
+
 def has_checksums(path: Path) -> bool:
     """Whether the pages of that file end in checksums: SQLite's header says how many bytes are reserved."""
-    with path.open("rb") as file:
+    with readable(path), path.open("rb") as file:
         header = file.read(_RESERVED_AT + 1)
     return len(header) > _RESERVED_AT and header[_RESERVED_AT] == _CHECKSUM_BYTES
 
@@ -148,7 +158,7 @@ def damaged_pages(connection: apsw.Connection, path: Path) -> Iterator[int]:
         return
     size = connection.pragma("page_size")
     loader = _load_checksums()  # loading gives a connection the function as well
-    with path.open("rb") as file:
+    with readable(path), path.open("rb") as file:
         for number, page in enumerate(iter(lambda: file.read(size), b""), 1):
             if len(page) == size and loader.execute("SELECT verify_checksum(?)", (page,)).get == 0:
                 yield number
