@@ -19,7 +19,7 @@ import pytest
 
 from holdfast import errors, sync
 from holdfast.db import Database, Tx, open_database, sql
-from holdfast.db.sqlite import APPLICATION_IDS, FORMAT, check_file, link
+from holdfast.db.sqlite import APPLICATION_IDS, FORMAT, check_file, copying, link
 from holdfast.db.sqlite.files import WAL_KEPT_BYTES, checksums, connect
 from holdfast.db.tx import NOTHING
 from holdfast.faces import AsyncFace, SyncFace
@@ -561,3 +561,17 @@ def test_a_file_that_cannot_be_looked_at_is_a_typed_error(tmp_path: Path) -> Non
             db.backend.facts()
         (tmp_path / "elsewhere").rename(tmp_path / "kernel.db")
         assert db.backend.facts()["checksums"]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(5, errors.UnavailableError), (28, errors.DiskFullError)])
+def test_a_copy_that_cannot_be_synced_is_a_typed_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[errors.HoldfastError]
+) -> None:
+    open_database(tmp_path / "kernel.db", space="kernel").close()
+
+    def fail(handle: int) -> None:
+        raise OSError(code, "failing", handle)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(kind):
+        copying.flatten(tmp_path / "kernel.db")

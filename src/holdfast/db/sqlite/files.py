@@ -131,10 +131,12 @@ def _load_checksums() -> apsw.Connection:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Our error where a database file is looked at past SQLite, and cannot be."""
+    """Our error where a database file is read or synced past SQLite, and cannot be."""
     try:
         yield
     except OSError as error:
+        if error.errno in _FULL:
+            raise DiskFullError(f"{path}: no room on the disk", path=str(path)) from error
         raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
 
 
