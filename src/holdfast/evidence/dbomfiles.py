@@ -15,7 +15,6 @@ Rules:
   `verify`, so that a deleted file is noticed and not papered over.
 """
 
-import errno
 import fcntl
 import json
 import os
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast import folders
+from holdfast.content import disk
 from holdfast.db import Database, Query, Tx, sql
 from holdfast.db.tx import NOTHING
 from holdfast.errors import DiskFullError, InvalidInputError, UnavailableError
@@ -330,7 +330,9 @@ def _write(path: Path, data: bytes, temporary: Path) -> None:
         _move(temporary, path)
         _syncing(path.parent).sync()
     except OSError as error:
-        kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UnavailableError
+        with suppress(OSError):  # on a full disk it takes up room
+            temporary.unlink()
+        kind = DiskFullError if error.errno in disk.FULL else UnavailableError
         raise kind(f"cannot write {path}: {error.strerror}", path=str(path)) from error
 
 

@@ -21,10 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast import folders
+from holdfast.content import disk
 from holdfast.crypto import checkpoint
 from holdfast.crypto.canonical import sha256_hex
 from holdfast.crypto.checkpoint import SignedCheckpoint
-from holdfast.errors import FormatError, UnavailableError
+from holdfast.errors import DiskFullError, FormatError, UnavailableError
 
 _EVERY_S = 1.0
 _MOST_BYTES = 512 << 10
@@ -69,7 +70,8 @@ class HighWater:
                 if end > _MOST_BYTES:
                     self._thin()
         except OSError as error:
-            raise UnavailableError(f"cannot keep the log head in {self.path}: {error.strerror}") from error
+            kind = DiskFullError if error.errno in disk.FULL else UnavailableError
+            raise kind(f"cannot keep the log head in {self.path}: {error.strerror}") from error
 
     @contextmanager
     def _opened(self) -> Iterator[int]:

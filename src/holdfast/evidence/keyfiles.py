@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from holdfast import folders
+from holdfast.content import disk
 from holdfast.crypto import keys
 from holdfast.crypto.keys import ALGS, Alg, PrivateKey, Signer
-from holdfast.errors import BadKeyError, NotFoundError, ReadOnlyError, UnavailableError
+from holdfast.errors import BadKeyError, NotFoundError, UnavailableError
 from holdfast.model.keys import Role
 
 ROLES: Final[Mapping[Role, Alg]] = {
@@ -173,18 +174,16 @@ class KeyFolder:
         if not successor.exists():
             return
         aside = self.folder / f"{role}.{self.load(role).keyid[:_KEYID_DIGITS]}.pem"
-        try:
+        with disk.translated(self.folder):
             with suppress(FileExistsError):
                 os.link(path, aside)
             with suppress(FileNotFoundError):  # another process was first
                 os.replace(successor, path)
             self._sync()
-        except OSError as error:
-            raise ReadOnlyError(f"cannot write keys to {self.folder}: {error.strerror}") from error
 
     def _put(self, key: PrivateKey, path: Path) -> None:
         """Write a key durably; one that is there already stays."""
-        try:
+        with disk.translated(self.folder):
             folders.make(self.folder)
             handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=self.folder)
             try:
@@ -197,8 +196,6 @@ class KeyFolder:
             finally:
                 os.unlink(name)  # a secret is not left lying about
             self._sync()
-        except OSError as error:
-            raise ReadOnlyError(f"cannot write keys to {self.folder}: {error.strerror}") from error
 
     def _sync(self) -> None:
         folders.sync(self.folder)

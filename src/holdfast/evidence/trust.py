@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from holdfast.content import disk
 from holdfast.crypto import canonical, dsse, keys
 from holdfast.crypto.dsse import Envelope
 from holdfast.crypto.keys import PublicKey, Signer
@@ -23,7 +24,6 @@ from holdfast.errors import (
     FormatError,
     NotFoundError,
     ProofError,
-    ReadOnlyError,
     UnknownKeyError,
 )
 from holdfast.evidence import keys as ring
@@ -206,12 +206,16 @@ def _keys(value: Any) -> dict[str, TrustedKey]:
 def _write_new(path: Path, text: str) -> None:
     """Write a secret to a file that is not there yet, durably."""
     opener: Callable[[str, int], int] = lambda name, flags: os.open(name, flags, 0o600)  # noqa: E731
-    try:
-        with open(path, "x", encoding="utf-8", opener=opener) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except FileExistsError as error:
-        raise AlreadyExistsError(f"{path} exists already", path=str(path)) from error
-    except OSError as error:
-        raise ReadOnlyError(f"cannot write {path}: {error.strerror}", path=str(path)) from error
+    with disk.translated(path):
+        try:
+            file = open(path, "x", encoding="utf-8", opener=opener)  # noqa: SIM115 (closed below, or removed)
+        except FileExistsError as error:
+            raise AlreadyExistsError(f"{path} exists already", path=str(path)) from error
+        try:
+            with file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:  # half a secret helps nobody, and would stand in the way of the next try
+            path.unlink(missing_ok=True)
+            raise

@@ -11,7 +11,6 @@ import fcntl
 import json
 import logging
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast import folders
+from holdfast.content import disk
 from holdfast.crypto import b64, vkey, witness
 from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.crypto.keys import Signer
@@ -74,16 +74,8 @@ class State:
     def write(self, heads: dict[str, Checkpoint]) -> None:
         """Replace the file; durable when this returns. Called with it locked."""
         plain = {origin: {"size": head.size, "root": b64.encode(head.root)} for origin, head in heads.items()}
-        try:
-            handle, name = tempfile.mkstemp(prefix=".witness-", dir=self.path.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(plain, file, indent=1, sort_keys=True)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self.path)
-            folders.sync(self.path.parent)
-        except OSError as error:
-            raise UnavailableError(f"cannot write {self.path}: {error.strerror}") from error
+        with disk.translated(self.path):
+            disk.exchange(self.path, json.dumps(plain, indent=1, sort_keys=True).encode())
 
 
 class Witness:

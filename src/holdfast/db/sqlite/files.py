@@ -3,7 +3,6 @@
 Every page carries a checksum (SQLite's `cksumvfs`), so a flipped bit is an error where it is read, not a wrong answer.
 """
 
-import errno
 import os
 import random
 import stat
@@ -18,7 +17,7 @@ import apsw
 import apsw.sqlite_extra
 
 from holdfast import folders
-from holdfast.db.sqlite.tx import typed
+from holdfast.db.sqlite.tx import FULL, typed
 from holdfast.db.tx import Tx
 from holdfast.errors import (
     DiskFullError,
@@ -35,7 +34,6 @@ WAL_KEPT_BYTES = 16 << 20  # well over one checkpoint, so that the log is reused
 
 INCREMENTAL = 2  # SQLite's auto_vacuum: pages can be cut off the end of the file, when somebody asks for it
 _CHECKSUM_BYTES = 8
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RESERVED_AT = 20
 
 
@@ -57,7 +55,8 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
         if facts.st_size == 0:
             _format(connection, path)
     except OSError as error:
-        raise UnavailableError(f"cannot open {path}: {error.strerror}", path=str(path)) from error
+        kind = DiskFullError if error.errno in FULL else UnavailableError
+        raise kind(f"cannot open {path}: {error.strerror}", path=str(path)) from error
     except apsw.Error as error:
         raise typed(error, path) from error
     return connection
@@ -89,9 +88,9 @@ def _format(connection: apsw.Connection, path: Path) -> None:
 
 def typed_by_disk(error: apsw.Error, connection: apsw.Connection, path: Path) -> HoldfastError:
     """Our error for one of apsw's, where what the disk said is known: no room is told apart from other trouble."""
-    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and connection.system_errno in _FULL):
+    if isinstance(error, apsw.FullError):
         return DiskFullError(f"{path}: no room on the disk", path=str(path))
-    return typed(error, path)
+    return typed(error, path, connection)
 
 
 def _connection(name: str, vfs: str | None = None) -> apsw.Connection:

@@ -38,13 +38,14 @@ def delete(shelf: Shelf, key: str) -> Work[bool]:
 
 def remove(shelf: Shelf, doomed: Object) -> Work[bool]:
     """Remove the bytes of a doomed object and forget it; where that fails they are left to a sweep."""
-    if not (yield from _remove_bytes(shelf, doomed)):
+    if not (yield from remove_bytes(shelf, doomed)):
         return False
     yield Write(lambda tx: rows.forget(tx, *doomed))
     return True
 
 
-def _remove_bytes(shelf: Shelf, doomed: Object) -> Work[bool]:
+def remove_bytes(shelf: Shelf, doomed: Object) -> Work[bool]:
+    """Remove the bytes of an object that no row speaks of; whether that could be done."""
     place, address = doomed
     try:
         yield from call(shelf.at(place).remove, address)
@@ -109,7 +110,7 @@ def _sweep_strays(shelf: Shelf, place: Place, older_than_s: float) -> Work[int]:
         for at in range(0, len(page), _PAGE):
             strays = yield from ask(Write(partial(rows.doom_strays, place=place.kind, addresses=page[at : at + _PAGE])))
             for each in strays:
-                removed += yield from _remove_bytes(shelf, each)
+                removed += yield from remove_bytes(shelf, each)
     return removed
 
 
