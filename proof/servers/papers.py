@@ -202,10 +202,8 @@ class Blob(Act):
         """See Act. The first of the two may have been done."""
         if self.store.blobs.get("old") != b"old " * 20_000:
             return "lost", "an older blob"
-        if self.store.blobs.get("new") not in (_NEW, b"before " * 9_000) or self.store.blobs.get("streamed") not in (
-            None,
-            _NEW,
-        ):
+        new, streamed = self.store.blobs.get("new"), self.store.blobs.get("streamed")
+        if new not in (_NEW, b"before " * 9_000) or streamed not in (None, _NEW):
             return "partial", "a blob has bytes nobody put"
         rows = [self.store.blobs.stat(key) for key in self.store.blobs.list()]
         named = {row.address for row in rows if row is not None}
