@@ -13,8 +13,8 @@ import os
 import stat
 import tempfile
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -22,7 +22,7 @@ from holdfast import folders
 from holdfast.content import disk
 from holdfast.crypto import keys
 from holdfast.crypto.keys import ALGS, Alg, PrivateKey, Signer
-from holdfast.errors import BadKeyError, NotFoundError, UnavailableError
+from holdfast.errors import BadKeyError, DiskFullError, NotFoundError, ReadOnlyError, UnavailableError
 from holdfast.model.keys import Role
 
 ROLES: Final[Mapping[Role, Alg]] = {
@@ -174,7 +174,7 @@ class KeyFolder:
         if not successor.exists():
             return
         aside = self.folder / f"{role}.{self.load(role).keyid[:_KEYID_DIGITS]}.pem"
-        with disk.translated(self.folder):
+        with self._writing():
             with suppress(FileExistsError):
                 os.link(path, aside)
             with suppress(FileNotFoundError):  # another process was first
@@ -183,7 +183,7 @@ class KeyFolder:
 
     def _put(self, key: PrivateKey, path: Path) -> None:
         """Write a key durably; one that is there already stays."""
-        with disk.translated(self.folder):
+        with self._writing():
             folders.make(self.folder)
             handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=self.folder)
             try:
@@ -196,6 +196,14 @@ class KeyFolder:
             finally:
                 os.unlink(name)  # a secret is not left lying about
             self._sync()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            kind = DiskFullError if error.errno in disk.FULL else ReadOnlyError
+            raise kind(f"cannot write keys to {self.folder}: {error.strerror}") from error
 
     def _sync(self) -> None:
         folders.sync(self.folder)

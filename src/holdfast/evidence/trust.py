@@ -21,9 +21,11 @@ from holdfast.crypto.keys import PublicKey, Signer
 from holdfast.db import Call, Read, Tx, Work, Write, ask
 from holdfast.errors import (
     AlreadyExistsError,
+    DiskFullError,
     FormatError,
     NotFoundError,
     ProofError,
+    ReadOnlyError,
     UnknownKeyError,
 )
 from holdfast.evidence import keys as ring
@@ -206,16 +208,17 @@ def _keys(value: Any) -> dict[str, TrustedKey]:
 def _write_new(path: Path, text: str) -> None:
     """Write a secret to a file that is not there yet, durably."""
     opener: Callable[[str, int], int] = lambda name, flags: os.open(name, flags, 0o600)  # noqa: E731
-    with disk.translated(path):
-        try:
-            file = open(path, "x", encoding="utf-8", opener=opener)  # noqa: SIM115 (closed below, or removed)
-        except FileExistsError as error:
-            raise AlreadyExistsError(f"{path} exists already", path=str(path)) from error
-        try:
-            with file:
+    try:
+        with open(path, "x", encoding="utf-8", opener=opener) as file:
+            try:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-        except BaseException:  # half a secret helps nobody, and would stand in the way of the next try
-            path.unlink(missing_ok=True)
-            raise
+            except BaseException:  # half a secret helps nobody, and would stand in the way of the next try
+                path.unlink()
+                raise
+    except FileExistsError as error:
+        raise AlreadyExistsError(f"{path} exists already", path=str(path)) from error
+    except OSError as error:
+        kind = DiskFullError if error.errno in disk.FULL else ReadOnlyError
+        raise kind(f"cannot write {path}: {error.strerror}", path=str(path)) from error
