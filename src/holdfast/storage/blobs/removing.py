@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.db import Read, Tx, Work, Write, ask, call
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UnavailableError, UnreachableError
 from holdfast.model.blobs import BlobsSwept, check_key
 from holdfast.model.times import to_micros, to_text
 from holdfast.storage import values
@@ -55,20 +55,29 @@ def remove_bytes(shelf: Shelf, doomed: Object) -> Work[bool]:
 
 
 def finish(shelf: Shelf) -> Work[list[str]]:
-    """Remove the bytes of everything that is doomed, for good; where those lie that could not be."""
+    """Remove the bytes of everything that is doomed, for good; where those lie that nobody can remove.
+
+    A place that cannot be reached now is an error, once everything else was tried: it is to be done again.
+    """
     now = yield from ask(Read(lambda tx: tx.now))
     stay: list[str] = []
+    away: HoldfastError | None = None
     after: Object = ("", "")
     while left := (yield from ask(Read(partial(rows.left, before=now, after=after, limit=_PAGE)))):
         for place, address in left:
             try:
                 gone = yield from call(shelf.at(place).erase, address)
+            except (UnreachableError, UnavailableError) as error:
+                away = error
+                continue
             except HoldfastError:
                 stay.append(f"{place}:{address}")
                 continue
             stay += [] if gone else [shelf.at(place).where(address)]
             yield Write(partial(rows.forget, place=place, address=address))
         after = left[-1]
+    if away is not None:
+        raise away
     return stay
 
 
