@@ -7,5 +7,8 @@ did not hold. A proof is a module with two functions: `arguments(parser)` adds i
 
 from typing import Final
 
-PROOFS: Final[dict[str, str]] = {"faults": "proof.faults"}
+PROOFS: Final[dict[str, str]] = {
+    "faults": "proof.faults",
+    "servers": "proof.servers",
+}
 """Each proof and the module it lives in; `python -m proof` runs all of them in this order."""

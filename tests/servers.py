@@ -83,7 +83,7 @@ class Postgres:
 
     def restart(self, mode: str = "fast") -> None:
         """Stop the server as it stands (`immediate` is a crash) and start it again."""
-        self._run("pg_ctl", "-w", "-m", mode, "stop")
+        self._run("pg_ctl", "-w", "-t", "120", "-m", mode, "stop")
         self._start()
 
     @property

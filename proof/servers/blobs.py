@@ -176,5 +176,5 @@ class Rounds:
         self._tally.count(self._bucket.name, kind, **found)
 
     def _blame(self, kind: str, number: int, harm: str, what: str) -> None:
-        again = f"--only {self._bucket.name} --seed {self._seed} --round {number}"
+        again = f"--place {self._bucket.name.split()[0]} --seed {self._seed} --place-round {number}"
         self._tally.blame(self._bucket.name, kind, harm, what, again)

@@ -36,7 +36,7 @@ def run(tally: Tally, folder: Path, seed: int, tries: int) -> None:
                 [sys.executable, "-m", "proof.servers.full", *words], capture_output=True, text=True, check=False
             )
             if done.returncode:
-                tally.blame(f"disk: {act}", room, "untyped", done.stderr[-2000:], f"--only disk --seed {seed}")
+                tally.blame(f"disk: {act}", room, "untyped", done.stderr[-2000:], f"--place disk --seed {seed}")
                 continue
             tally.take(json.loads(done.stdout))
 
@@ -46,7 +46,7 @@ def walk(folder: Path, room_name: str, act_name: str, seed: int, tries: int) -> 
     tally, chance = Tally(), random.Random(f"{seed} {room_name} {act_name}")
     room = ROOMS[room_name](folder / "disk")
     (folder / "disk").mkdir(parents=True, exist_ok=True)
-    again = f"--only disk --seed {seed}"
+    again = f"--place disk --seed {seed}"
     place = f"disk: {act_name}"
     try:
         act = ACTS[act_name](folder / "home", folder / "disk")

@@ -114,7 +114,7 @@ class Archives:
 
     def blame(self, place: str, kind: str, number: int, harm: str, what: str) -> None:
         """See Tally."""
-        self.tally.blame(place, kind, harm, what, f"--only ipfs --seed {self.seed} --round {number}")
+        self.tally.blame(place, kind, harm, what, f"--place ipfs --seed {self.seed} --place-round {number}")
 
     def sound(self, place: str, kind: str, number: int, store: sync.Holdfast) -> None:
         """The whole store verifies."""

@@ -1,17 +1,19 @@
-"""PostgreSQL behind a network that fails, and a server that is killed: a chapter of the scenario for every fault.
+"""PostgreSQL behind a network that fails, and a server that is killed: one fault after the other in a whole scenario.
 
-After each fault the network is good again, and the store is opened anew, past the proxy: the oracle finds everything
-acknowledged, nothing half there and nothing twice, the whole store verifies, and the store that went through it works.
+After each round the network is good again, and the store is opened anew, past the proxy: the oracle finds everything
+acknowledged, nothing half there and nothing twice, and the whole store verifies.
 """
 
+import logging
 import os
 import random
 import shutil
 import signal
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +27,12 @@ from proof.servers.tally import Tally
 from proof.servers.tcp import DOWN, KINDS, UP, Fault, Proxy, to_unix
 from tests.servers import Postgres
 
-CHAPTERS: Final = ("decisions", "guards", "evidence", "memory", "threads", "services", "upkeep")
 SERVER: Final = ("kill backend", "kill server", "restart fast", "restart immediate")
 ALL: Final = (*KINDS, *SERVER)
 _SILENCE_S: Final = 1.0
 _HUNG_S: Final = 120.0
-_ROUNDS_A_STORE: Final = 12
+_BYTES: Final = {UP: 4_000, DOWN: 7_000}
+"""How much is carried between two faults, on the average."""
 _WRITERS: Final = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'holdfast-%-%-%' ORDER BY backend_start"
 
 
@@ -68,10 +70,21 @@ class Ground:
 
     def kill_backend(self) -> None:
         """SIGKILL to one that works for a writer; the server ends all others and starts anew."""
-        with psycopg.connect(self.server.url(self.name)) as connection:
+        with suppress(psycopg.OperationalError), psycopg.connect(self.server.url(self.name)) as connection:
             pids = [pid for (pid,) in connection.execute(_WRITERS).fetchall()]
-        if pids:
-            os.kill(pids[0], signal.SIGKILL)
+            if pids:
+                os.kill(pids[0], signal.SIGKILL)
+            for _ in range(200 if pids else 0):  # until this one is ended as well
+                connection.execute("SELECT 1")
+                time.sleep(0.05)
+
+    def ready(self) -> None:
+        """Wait until the server takes connections; one that is stopped while it recovers may never end."""
+        deadline = time.monotonic() + _HUNG_S
+        while time.monotonic() < deadline:
+            with suppress(psycopg.OperationalError), psycopg.connect(self.server.url(), connect_timeout=5):
+                return
+            time.sleep(0.05)
 
 
 @contextmanager
@@ -85,99 +98,116 @@ def hurried() -> Iterator[None]:
 
 
 def run(
-    tally: Tally, server: Postgres, folder: Path, seed: int, rounds: int, kinds: tuple[str, ...], first: int = 0
+    tally: Tally, server: Postgres, folder: Path, seed: int, rounds: int, kinds: tuple[str, ...] = ALL, first: int = 0
 ) -> None:
-    """So many rounds, each kind of fault in turn; `first` begins later, to see one again."""
+    """So many rounds of the whole scenario; `first` begins later, to see one again."""
     ground = Ground(server, folder)
+    logging.getLogger("holdfast").setLevel(logging.CRITICAL)  # what fails here is meant to
     with hurried():
         try:
-            for begun in range(first, first + rounds, _ROUNDS_A_STORE):
-                _store(tally, ground, seed, range(begun, min(begun + _ROUNDS_A_STORE, first + rounds)), kinds)
+            for number in range(first, first + rounds):
+                _round(tally, ground, seed, number, kinds)
         finally:
             ground.proxy.close()
 
 
-def _store(tally: Tally, ground: Ground, seed: int, rounds: range, kinds: tuple[str, ...]) -> None:
-    """Some rounds on one store, which is opened once and has to live through all of them."""
+def _round(tally: Tally, ground: Ground, seed: int, number: int, kinds: tuple[str, ...]) -> None:
+    """The whole scenario under one fault after the other, on one store that has to live through all of them."""
     ground.fresh()
     try:
-        oracle, store = Oracle(), ground.through()
+        store = ground.through()
         try:
-            sizes = _measure(ground, store, oracle, seed)
-            for number in rounds:
-                if not _round(tally, ground, store, oracle, Round(seed, number, kinds, sizes)):
-                    return
+            attack = Attack(tally, ground, seed, number, kinds)
+            oracle = attack.on(store, scenario.chapters(seed, f"r{number}"))
         finally:
             ground.proxy.heal()
             store.close()
+        if oracle is not None:
+            _inspect(ground, oracle, attack)
     finally:
         ground.drop()
 
 
-class Round:
-    """What a round is about; all of it follows from the seed and its number."""
+class Attack:
+    """Faults of one round, one armed when the one before has struck; all follows from the seed and the number."""
 
-    def __init__(self, seed: int, number: int, kinds: tuple[str, ...], sizes: dict[str, dict[str, int]]) -> None:
-        chance = random.Random(f"{seed} {number}")
-        self.kind = kinds[number % len(kinds)]
-        self.chapter = chance.choice(CHAPTERS)
-        self.name, self.seed = f"r{number}", seed
-        way = DOWN if self.kind.endswith(DOWN) else UP
-        self.after, self.lasts_s = chance.randrange(sizes[self.chapter][way]), chance.uniform(0.05, 2.0)
-        self.again = f"--only postgres --seed {seed} --round {number}"
+    def __init__(self, tally: Tally, ground: Ground, seed: int, number: int, kinds: tuple[str, ...]) -> None:
+        self._tally, self._ground, self._chance = tally, ground, random.Random(f"{seed} {number}")
+        self._kinds, self._weights = kinds, [1 if kind in SERVER else 3 for kind in kinds]
+        self._over, self._acted = threading.Event(), threading.Event()
+        self._heard_at = time.monotonic()
+        self.kind, self.oracle, self.struck = "", Oracle(), list[str]()
+        self.again = f"--place postgres --seed {seed} --place-round {number}"
 
-    def fault(self, ground: Ground) -> Fault:
-        """What strikes, and after how many bytes."""
+    def on(self, store: sync.Holdfast, chapters: list[scenario.Chapter]) -> Oracle | None:
+        """Attack a store while it plays; what was acknowledged, or None if somebody never got an answer."""
+        refused = list[Exception]()
+        playing = threading.Thread(
+            target=lambda: [_play(each, store, self._ground.outside, self._hear, refused) for each in chapters],
+            daemon=True,
+        )
+        striking = threading.Thread(target=self._strike, daemon=True)
+        striking.start()
+        playing.start()
+        while playing.is_alive() and time.monotonic() - self._heard_at < _HUNG_S:
+            playing.join(0.2)
+        self._over.set()
+        striking.join(_HUNG_S)
+        if playing.is_alive() or striking.is_alive():
+            self.blame("hung", f"no answer in {_HUNG_S:g} s")
+            return None
+        self._tally.count("postgres", self.kind, refused=len(refused))
+        for error in refused:
+            if not isinstance(error, errors.HoldfastError):
+                self.blame("untyped", repr(error))
+        return self.oracle
+
+    def _hear(self, line: dict[str, Any]) -> None:
+        self._heard_at = time.monotonic()
+        self.oracle.hear(line)
+        if "done" in line and self.kind:
+            self._tally.count("postgres", self.kind, acknowledged=1)
+
+    def _strike(self) -> None:
+        """Arm, wait, let it last, heal, and again."""
+        proxy = self._ground.proxy
+        while not self._over.is_set():
+            fault = self._next()
+            self.kind = fault.kind
+            proxy.arm(fault)
+            while not proxy.struck.wait(0.02) and not self._over.is_set():
+                pass
+            if proxy.struck.is_set():
+                self.struck.append(fault.kind)
+                self._tally.count("postgres", fault.kind, injected=1)
+                self._over.wait(fault.lasts_s)
+                if fault.act is not None:
+                    self._acted.wait(_HUNG_S)
+            proxy.heal()
+
+    def _next(self) -> Fault:
+        [kind] = self._chance.choices(self._kinds, self._weights)
+        after = int(self._chance.expovariate(1 / _BYTES[DOWN if kind.endswith(DOWN) else UP]))
+        self._acted.clear()
         acts: dict[str, Callable[[], None]] = {
-            "kill backend": ground.kill_backend,
-            "kill server": ground.server.kill,
-            "restart fast": ground.server.restart,
-            "restart immediate": lambda: ground.server.restart("immediate"),
+            "kill backend": self._ground.kill_backend,
+            "kill server": self._ground.server.kill,
+            "restart fast": self._ground.server.restart,
+            "restart immediate": lambda: self._ground.server.restart("immediate"),
         }
-        return Fault(self.kind, self.after, self.lasts_s, acts.get(self.kind))
+        act = acts.get(kind)
+        return Fault(kind, after, self._chance.uniform(0.02, 1.0), None if act is None else lambda: self._act(act))
 
-    def operations(self) -> scenario.Chapter:
-        """The chapter, under the name of the round."""
-        found = [each for each in scenario.chapters(self.seed, self.name) if each.name == self.chapter]
-        return found[0]
+    def _act(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+            self._ground.ready()
+        finally:
+            self._acted.set()
 
-
-def _measure(ground: Ground, store: sync.Holdfast, oracle: Oracle, seed: int) -> dict[str, dict[str, int]]:
-    """Play everything once without any fault: how many bytes each chapter takes."""
-    sizes = {}
-    for chapter in scenario.chapters(seed, f"m{ground.name}"):
-        before = dict(ground.proxy.carried)
-        failed = scenario.play(chapter, store, ground.outside, oracle.hear)
-        assert not failed, f"{chapter.name} fails without any fault"
-        sizes[chapter.name] = {way: ground.proxy.carried[way] - before[way] for way in before}
-    return sizes
-
-
-def _round(tally: Tally, ground: Ground, store: sync.Holdfast, oracle: Oracle, this: Round) -> bool:
-    """One fault in one chapter, and what it left; False if nothing more can be done with this store."""
-    before, refused = oracle.acknowledged, list[Exception]()
-    fault = this.fault(ground)
-    playing = threading.Thread(target=_play, args=(this.operations(), store, ground.outside, oracle.hear, refused))
-    ground.proxy.arm(fault)
-    healing = threading.Timer(this.lasts_s, lambda: None)
-    playing.start()
-    if fault.kind == "stall all" and ground.proxy.struck.wait(_HUNG_S):
-        healing = threading.Timer(this.lasts_s, ground.proxy.heal)
-        healing.start()
-    playing.join(_HUNG_S)
-    struck = ground.proxy.struck.is_set()
-    ground.proxy.heal()
-    healing.cancel()
-    if playing.is_alive():
-        tally.blame("postgres", this.kind, "hung", f"{this.chapter} had no end in {_HUNG_S:g} s", this.again)
-        return False
-    done = oracle.acknowledged - before
-    tally.count("postgres", this.kind, injected=int(struck), acknowledged=done, refused=len(refused))
-    for error in refused:
-        if not isinstance(error, errors.HoldfastError):
-            tally.blame("postgres", this.kind, "untyped", f"{this.chapter}: {error!r}", this.again)
-    _inspect(tally, ground, oracle, this)
-    return True
+    def blame(self, harm: str, what: str) -> None:
+        """See Tally."""
+        self._tally.blame("postgres", self.kind, harm, f"after {', '.join(self.struck)}: {what}", self.again)
 
 
 def _play(
@@ -205,18 +235,17 @@ def _own(error: Exception) -> bool:
     return bool(trace.tb_frame.f_code.co_filename == scenario.__file__)
 
 
-def _inspect(tally: Tally, ground: Ground, oracle: Oracle, this: Round) -> None:
+def _inspect(ground: Ground, oracle: Oracle, attack: Attack) -> None:
     """Open the store anew, past the proxy, and ask everybody."""
     with ground.past() as fresh:
         found = oracle.check(fresh)
         report = fresh.verify.run(full=True, lock=False)
     for line in found.lost:
-        tally.blame("postgres", this.kind, "lost", line, this.again)
+        attack.blame("lost", line)
     for line in found.partial:
-        tally.blame("postgres", this.kind, "twice" if _twice(line) else "partial", line, this.again)
+        attack.blame("twice" if _twice(line) else "partial", line)
     if not report.verdict.sound:
-        found_there = [each.to_dict() for each in report.findings[:3]]
-        tally.blame("postgres", this.kind, "undetected", f"{report.verdict.word}: {found_there}", this.again)
+        attack.blame("undetected", f"{report.verdict.word}: {[each.to_dict() for each in report.findings[:3]]}")
 
 
 def _twice(line: str) -> bool:

@@ -23,7 +23,6 @@ KINDS: Final = {
     "stall": "no answer, and the line stays open",
 }
 _HOP: Final = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
-_PIECE: Final = 1 << 16
 
 
 @dataclass(slots=True)
@@ -48,8 +47,7 @@ class Proxy:
         class Handler(_Handler):
             proxy = outer
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", 0), Handler)
         self.port = self._http.server_port
         self.url = f"http://127.0.0.1:{self.port}"
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -82,6 +80,15 @@ class Proxy:
         self.heal()
         self._http.shutdown()
         self._http.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """Callers come and go."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Somebody hung up."""
 
 
 class _Handler(BaseHTTPRequestHandler):
