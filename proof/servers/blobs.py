@@ -69,7 +69,7 @@ class Rounds:
         calls = [self._call(store, chance, number) for _ in range(_CALLS)]
         self._done, self._refused = 0, []
         self._proxy.arm(Fault(kind, chance.randrange(8), chance.choice((1, 2, 5, 20))))
-        calling = threading.Thread(target=lambda: [self._try(kind, number, call) for call in calls])
+        calling = threading.Thread(target=self._try_all, args=(kind, number, calls), daemon=True)
         calling.start()
         calling.join(_HUNG_S)
         struck = self._proxy.heal()
@@ -83,15 +83,16 @@ class Rounds:
         self._inspect(store, kind, number)
         return True
 
-    def _try(self, kind: str, number: int, call: Callable[[], str | None]) -> None:
-        try:
-            wrong = call()
-        except Exception as error:
-            self._refused.append(error)
-            return
-        self._done += 1
-        if wrong is not None:
-            self._blame(kind, number, "undetected", wrong)
+    def _try_all(self, kind: str, number: int, calls: list[Callable[[], str | None]]) -> None:
+        for call in calls:
+            try:
+                wrong = call()
+            except Exception as error:
+                self._refused.append(error)
+                continue
+            self._done += 1
+            if wrong is not None:
+                self._blame(kind, number, "undetected", wrong)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 

@@ -3,24 +3,24 @@
 After each try: nothing but whole files under final names and no temporary ones, what was there before still good, the
 error typed and with a remedy. At the end of a walk there is room enough, and the same call on the same store succeeds.
 
-`python -m proof.servers.full FOLDER ROOM ACT SEED TRIES` is one walk, in a process of its own: a limit on the size of
-files holds for all of a process.
+`python -m proof.servers.full FOLDER ROOM ACTS SEED TRIES` walks in a process of its own: a limit on the size of files
+holds for all of a process.
 """
 
 import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from holdfast import errors
 from proof.servers.papers import ACTS, Act
 from proof.servers.room import Ceiling, Room, Volume, can_mount
 from proof.servers.tally import Tally
 
-ROOMS: Final = {"size": Ceiling, "volume": Volume}
+ROOMS: Final[dict[str, Callable[[Path], Room]]] = {"size": Ceiling, "volume": Volume}
 _MOST: Final = 64 << 20
 
 
@@ -30,20 +30,24 @@ def run(tally: Tally, folder: Path, seed: int, tries: int) -> None:
     if len(rooms) == 1:
         tally.skipped.append("a volume that is full: only root may mount one; the limit on file sizes stood in")
     for room in rooms:
-        for act in ACTS:
-            words = [str(folder / room / act), room, act, str(seed), str(tries)]
-            done = subprocess.run(
-                [sys.executable, "-m", "proof.servers.full", *words], capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                tally.blame(f"disk: {act}", room, "untyped", done.stderr[-2000:], f"--place disk --seed {seed}")
-                continue
-            tally.take(json.loads(done.stdout))
+        walk_aside(tally, folder / room, room, tuple(ACTS), seed, tries)
 
 
-def walk(folder: Path, room_name: str, act_name: str, seed: int, tries: int) -> Tally:
+def walk_aside(tally: Tally, folder: Path, room: str, acts: tuple[str, ...], seed: int, tries: int) -> None:
+    """Walks in a process of their own."""
+    words = [str(folder), room, ",".join(acts), str(seed), str(tries)]
+    done = subprocess.run(
+        [sys.executable, "-m", "proof.servers.full", *words], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        tally.blame("disk", room, "untyped", done.stderr[-2000:], f"--place disk --seed {seed}")
+    else:
+        tally.take(json.loads(done.stdout))
+
+
+def walk(tally: Tally, folder: Path, room_name: str, act_name: str, seed: int, tries: int) -> None:
     """One act, at less and less full a disk, until it succeeds."""
-    tally, chance = Tally(), random.Random(f"{seed} {room_name} {act_name}")
+    chance = random.Random(f"{seed} {room_name} {act_name}")
     room = ROOMS[room_name](folder / "disk")
     (folder / "disk").mkdir(parents=True, exist_ok=True)
     again = f"--place disk --seed {seed}"
@@ -63,7 +67,6 @@ def walk(folder: Path, room_name: str, act_name: str, seed: int, tries: int) -> 
                 tally.blame(place, room.name, *problem, again=again)
     finally:
         room.close()
-    return tally
 
 
 def _fillings(act: Act, room: Room, chance: random.Random, tries: int) -> Iterator[int]:
@@ -131,10 +134,12 @@ def _harm(act: Act) -> tuple[str, str] | None:
 
 
 def main(words: list[str]) -> None:
-    """One walk; its tally as JSON."""
-    folder, room, act, seed, tries = words
-    found: dict[str, Any] = walk(Path(folder), room, act, int(seed), int(tries)).given()
-    print(json.dumps(found))
+    """Some walks; their tally as JSON."""
+    folder, room, acts, seed, tries = words
+    tally = Tally()
+    for act in acts.split(","):
+        walk(tally, Path(folder, act), room, act, int(seed), int(tries))
+    print(json.dumps(tally.given()))
 
 
 if __name__ == "__main__":

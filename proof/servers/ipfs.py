@@ -20,6 +20,7 @@ import yaml
 
 from holdfast import errors, sync
 from holdfast.crypto import car
+from holdfast.memory.archive import Mode
 from proof.servers.blobs import Rounds
 from proof.servers.tally import Tally
 from proof.servers.web import KINDS, Fault, Proxy
@@ -29,6 +30,7 @@ from tests.servers import IpfsNode
 QUICK: Final = tuple(kind for kind in KINDS if kind != "stall")
 """What ends by itself; blobs wait half a minute for a node that says nothing."""
 _PATIENCE: Final[dict[str, Any]] = {"idle_s": 2.0, "budget_s": 20.0}
+_MODES: Final[tuple[Mode, Mode]] = ("dag", "file")
 _HUNG_S: Final = 60.0
 _KILL: Final = "kill -9 of the pusher"
 
@@ -190,7 +192,7 @@ def _kills(tally: Tally, node: IpfsNode, proxy: Proxy, folder: Path, seed: int, 
     try:
         for number in range(rounds):
             chance = random.Random(f"{seed} kill {number}")
-            mode = chance.choice(("dag", "file"))
+            mode = _MODES[chance.randrange(2)]
             before = archives.state(archives.store)
             proxy.arm(Fault("stall", chance.randrange(2)))
             words = [str(folder / "kills" / "pushing"), proxy.url, mode]
@@ -213,7 +215,7 @@ def main(words: list[str]) -> None:
     """Push, until somebody kills us."""
     home, node, mode = words
     with sync.open(home) as store, suppress(errors.HoldfastError):
-        store.archive.push(mode=mode, node=node)
+        store.archive.push(mode=_MODES[mode == "file"], node=node)
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ class Act(ABC):
 
     def _change(self, word: str) -> None:
         """Have something new to write, in a snapshot of its own."""
-        for number in range(40):
-            self.store.objects.put(f"a-{number}", type="note", content=f"{word} {number} " * 40)
+        notes = {f"a-{number}": {"type": "note", "content": f"{word} {number} " * 40} for number in range(40)}
+        self.store.objects.apply(notes)
         self.store.snapshots.create()
 
     @abstractmethod
@@ -266,7 +266,7 @@ class Home(Act):
             kind, _, name = said.rpartition(" ")
             if kind == "blob" and self.store.blobs.get(name) != name.encode() * 3000:
                 return "lost", said
-            if kind == "battle" and not self.store.battles.get(name):
+            if kind == "battle" and self.store.battles.get(name).battle_id != name:
                 return "lost", said
             if not kind and self.store.objects.get(name).content != name * 300:
                 return "lost", said

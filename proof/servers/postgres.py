@@ -97,28 +97,47 @@ def hurried() -> Iterator[None]:
         asking.SILENCE_S = usual
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What fails here is meant to."""
+    log = logging.getLogger("holdfast")
+    usual = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(usual)
+
+
 def run(
-    tally: Tally, server: Postgres, folder: Path, seed: int, rounds: int, kinds: tuple[str, ...] = ALL, first: int = 0
+    tally: Tally,
+    server: Postgres,
+    folder: Path,
+    seed: int,
+    rounds: int,
+    kinds: tuple[str, ...] = ALL,
+    first: int = 0,
+    titles: tuple[str, ...] = (),
 ) -> None:
-    """So many rounds of the whole scenario; `first` begins later, to see one again."""
+    """So many rounds of the whole scenario, or of some chapters; `first` begins later, to see one again."""
     ground = Ground(server, folder)
-    logging.getLogger("holdfast").setLevel(logging.CRITICAL)  # what fails here is meant to
-    with hurried():
+    with hurried(), _quiet():
         try:
             for number in range(first, first + rounds):
-                _round(tally, ground, seed, number, kinds)
+                chapters = scenario.chapters(seed, f"r{number}")
+                chosen = [each for each in chapters if not titles or each.name in titles]
+                _round(ground, Attack(tally, ground, seed, number, kinds), chosen)
         finally:
             ground.proxy.close()
 
 
-def _round(tally: Tally, ground: Ground, seed: int, number: int, kinds: tuple[str, ...]) -> None:
-    """The whole scenario under one fault after the other, on one store that has to live through all of them."""
+def _round(ground: Ground, attack: "Attack", chapters: list[scenario.Chapter]) -> None:
+    """Chapters under one fault after the other, on one store that has to live through all of them."""
     ground.fresh()
     try:
         store = ground.through()
         try:
-            attack = Attack(tally, ground, seed, number, kinds)
-            oracle = attack.on(store, scenario.chapters(seed, f"r{number}"))
+            oracle = attack.on(store, chapters)
         finally:
             ground.proxy.heal()
             store.close()
@@ -142,10 +161,8 @@ class Attack:
     def on(self, store: sync.Holdfast, chapters: list[scenario.Chapter]) -> Oracle | None:
         """Attack a store while it plays; what was acknowledged, or None if somebody never got an answer."""
         refused = list[Exception]()
-        playing = threading.Thread(
-            target=lambda: [_play(each, store, self._ground.outside, self._hear, refused) for each in chapters],
-            daemon=True,
-        )
+        given = chapters, store, self._ground.outside, self._hear, refused
+        playing = threading.Thread(target=_play, args=given, daemon=True)
         striking = threading.Thread(target=self._strike, daemon=True)
         striking.start()
         playing.start()
@@ -211,11 +228,15 @@ class Attack:
 
 
 def _play(
-    chapter: scenario.Chapter, store: sync.Holdfast, outside: Path, tell: scenario.Tell, refused: list[Exception]
+    chapters: list[scenario.Chapter],
+    store: sync.Holdfast,
+    outside: Path,
+    tell: scenario.Tell,
+    refused: list[Exception],
 ) -> None:
     """As `scenario.play`; what callers were refused with is kept, unless the scenario itself could not go on."""
     world = scenario.World(store, outside)
-    for operation in chapter.operations:
+    for operation in (each for chapter in chapters for each in chapter.operations):
         tell(told("begun", operation.name, operation.facts))
         try:
             learned = operation.run(world) or ()

@@ -8,7 +8,7 @@ import os
 import resource
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -23,8 +23,12 @@ class Room(Protocol):
     step: int
     """How much more is given at each try."""
 
-    def only(self, bytes_left: int) -> "contextmanager[None]":  # type: ignore[valid-type]
+    def only(self, bytes_left: int) -> AbstractContextManager[None]:
         """Leave that much, for as long as the context lasts."""
+        ...
+
+    def close(self) -> None:
+        """Undo what was done to the folder."""
         ...
 
 

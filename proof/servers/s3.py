@@ -34,7 +34,7 @@ class Bucket:
         self._past = open_place(f"s3://{self._name}/blobs", spools=home, **server.options)
         self._past.keep(self._past.take(b"a bucket is made by its first object"), "00-first")
         self._past.remove("00-first")
-        self._environment = {
+        self.environment = {
             "AWS_ENDPOINT": proxy.url,
             "AWS_ACCESS_KEY_ID": server.key,
             "AWS_SECRET_ACCESS_KEY": server.secret,
@@ -43,7 +43,7 @@ class Bucket:
 
     def open(self) -> sync.Holdfast:
         """See Bucket."""
-        os.environ.update(self._environment)
+        os.environ.update(self.environment)
         return sync.open(self._home)
 
     def lying(self) -> set[str]:
