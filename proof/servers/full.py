@@ -3,8 +3,7 @@
 After each try: nothing but whole files under final names and no temporary ones, what was there before still good, the
 error typed and with a remedy. At the end of a walk there is room enough, and the same call on the same store succeeds.
 
-`python -m proof.servers.full FOLDER ROOM ACTS SEED TRIES` walks in a process of its own: a limit on the size of files
-holds for all of a process.
+Walks are made in a process of their own: a limit on the size of files holds for all of a process.
 """
 
 import json
@@ -22,6 +21,7 @@ from proof.servers.tally import Tally
 
 ROOMS: Final[dict[str, Callable[[Path], Room]]] = {"size": Ceiling, "volume": Volume}
 _MOST: Final = 64 << 20
+_ASIDE: Final = "import sys; from proof.servers import full; full.main(sys.argv[1:])"
 
 
 def run(tally: Tally, folder: Path, seed: int, tries: int) -> None:
@@ -36,9 +36,7 @@ def run(tally: Tally, folder: Path, seed: int, tries: int) -> None:
 def walk_aside(tally: Tally, folder: Path, room: str, acts: tuple[str, ...], seed: int, tries: int) -> None:
     """Walks in a process of their own."""
     words = [str(folder), room, ",".join(acts), str(seed), str(tries)]
-    done = subprocess.run(
-        [sys.executable, "-m", "proof.servers.full", *words], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", _ASIDE, *words], capture_output=True, text=True, check=False)
     if done.returncode:
         tally.blame("disk", room, "untyped", done.stderr[-2000:], f"--place disk --seed {seed}")
     else:
@@ -140,7 +138,3 @@ def main(words: list[str]) -> None:
     for act in acts.split(","):
         walk(tally, Path(folder, act), room, act, int(seed), int(tries))
     print(json.dumps(tally.given()))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

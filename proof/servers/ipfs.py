@@ -2,8 +2,6 @@
 
 After each fault: the store that pushed verifies, the same archive goes through and has the name it must have; the store
 that restored has all of it or is as it was before.
-
-`python -m proof.servers.ipfs HOME NODE MODE` pushes, in a process that can be killed.
 """
 
 import random
@@ -30,6 +28,7 @@ from tests.servers import IpfsNode
 QUICK: Final = tuple(kind for kind in KINDS if kind != "stall")
 """What ends by itself; blobs wait half a minute for a node that says nothing."""
 _PATIENCE: Final[dict[str, Any]] = {"idle_s": 2.0, "budget_s": 20.0}
+_ASIDE: Final = "import sys; from proof.servers import ipfs; ipfs.main(sys.argv[1:])"
 _MODES: Final[tuple[Mode, Mode]] = ("dag", "file")
 _HUNG_S: Final = 60.0
 _KILL: Final = "kill -9 of the pusher"
@@ -196,7 +195,7 @@ def _kills(tally: Tally, node: IpfsNode, proxy: Proxy, folder: Path, seed: int, 
             before = archives.state(archives.store)
             proxy.arm(Fault("stall", chance.randrange(2)))
             words = [str(folder / "kills" / "pushing"), proxy.url, mode]
-            pusher = subprocess.Popen([sys.executable, "-m", "proof.servers.ipfs", *words])
+            pusher = subprocess.Popen([sys.executable, "-c", _ASIDE, *words])
             while not proxy.struck and pusher.poll() is None:
                 proxy.healed.wait(0.005)
             pusher.kill()
@@ -216,7 +215,3 @@ def main(words: list[str]) -> None:
     home, node, mode = words
     with sync.open(home) as store, suppress(errors.HoldfastError):
         store.archive.push(mode=_MODES[mode == "file"], node=node)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

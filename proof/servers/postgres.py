@@ -23,6 +23,7 @@ from holdfast import errors, sync
 from holdfast.db.postgres import asking
 from proof import scenario
 from proof.oracle import Oracle, told
+from proof.servers.storm import Storm
 from proof.servers.tally import Tally
 from proof.servers.tcp import DOWN, KINDS, UP, Fault, Proxy, to_unix
 from tests.servers import Postgres
@@ -31,6 +32,9 @@ SERVER: Final = ("kill backend", "kill server", "restart fast", "restart immedia
 ALL: Final = (*KINDS, *SERVER)
 _SILENCE_S: Final = 1.0
 _HUNG_S: Final = 120.0
+_STORMS: Final = 3
+"""Every third round is one of many callers."""
+_TURNS: Final = 60
 _BYTES: Final = {UP: 4_000, DOWN: 7_000}
 """How much is carried between two faults, on the average."""
 _WRITERS: Final = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'holdfast-%-%-%' ORDER BY backend_start"
@@ -124,9 +128,12 @@ def run(
     with hurried(), _quiet():
         try:
             for number in range(first, first + rounds):
+                attack = Attack(tally, ground, seed, number, kinds)
+                if number % _STORMS == _STORMS - 1:
+                    _storm(ground, attack)
+                    continue
                 chapters = scenario.chapters(seed, f"r{number}")
-                chosen = [each for each in chapters if not titles or each.name in titles]
-                _round(ground, Attack(tally, ground, seed, number, kinds), chosen)
+                _round(ground, attack, [each for each in chapters if not titles or each.name in titles])
         finally:
             ground.proxy.close()
 
@@ -137,12 +144,36 @@ def _round(ground: Ground, attack: "Attack", chapters: list[scenario.Chapter]) -
     try:
         store = ground.through()
         try:
-            oracle = attack.on(store, chapters)
+            refused = list[Exception]()
+            given = chapters, store, ground.outside, attack.hear, refused
+            answered = attack.under(lambda: _play(*given))
+            attack.refused(refused)
         finally:
             ground.proxy.heal()
             store.close()
-        if oracle is not None:
-            _inspect(ground, oracle, attack)
+        if answered:
+            _inspect(ground, attack)
+    finally:
+        ground.drop()
+
+
+def _storm(ground: Ground, attack: "Attack") -> None:
+    """Many callers at once."""
+    ground.fresh()
+    try:
+        store = ground.through()
+        try:
+            storm = Storm(_TURNS, attack.heard)
+            answered = attack.under(lambda: storm.on(store))
+            attack.refused(storm.refused)
+        finally:
+            ground.proxy.heal()
+            store.close()
+        if answered:
+            with ground.past() as fresh:
+                for harm, what in storm.harms(fresh):
+                    attack.blame(harm, what)
+            _inspect(ground, attack)
     finally:
         ground.drop()
 
@@ -158,11 +189,9 @@ class Attack:
         self.kind, self.oracle, self.struck = "", Oracle(), list[str]()
         self.again = f"--place postgres --seed {seed} --place-round {number}"
 
-    def on(self, store: sync.Holdfast, chapters: list[scenario.Chapter]) -> Oracle | None:
-        """Attack a store while it plays; what was acknowledged, or None if somebody never got an answer."""
-        refused = list[Exception]()
-        given = chapters, store, self._ground.outside, self._hear, refused
-        playing = threading.Thread(target=_play, args=given, daemon=True)
+    def under(self, work: Callable[[], None]) -> bool:
+        """Attack while somebody works; False if somebody never got an answer."""
+        playing = threading.Thread(target=work, daemon=True)
         striking = threading.Thread(target=self._strike, daemon=True)
         striking.start()
         playing.start()
@@ -172,17 +201,27 @@ class Attack:
         striking.join(_HUNG_S)
         if playing.is_alive() or striking.is_alive():
             self.blame("hung", f"no answer in {_HUNG_S:g} s")
-            return None
-        self._tally.count("postgres", self.kind, refused=len(refused))
-        for error in refused:
+            return False
+        return True
+
+    def refused(self, found: list[Exception]) -> None:
+        """Count errors, each of which must have a type."""
+        self._tally.count("postgres", self.kind, refused=len(found))
+        for error in found:
             if not isinstance(error, errors.HoldfastError):
                 self.blame("untyped", repr(error))
-        return self.oracle
 
-    def _hear(self, line: dict[str, Any]) -> None:
+    def hear(self, line: dict[str, Any]) -> None:
+        """What the scenario says."""
         self._heard_at = time.monotonic()
         self.oracle.hear(line)
-        if "done" in line and self.kind:
+        if "done" in line:
+            self.heard()
+
+    def heard(self) -> None:
+        """Somebody got an answer."""
+        self._heard_at = time.monotonic()
+        if self.kind:
             self._tally.count("postgres", self.kind, acknowledged=1)
 
     def _strike(self) -> None:
@@ -256,10 +295,10 @@ def _own(error: Exception) -> bool:
     return bool(trace.tb_frame.f_code.co_filename == scenario.__file__)
 
 
-def _inspect(ground: Ground, oracle: Oracle, attack: Attack) -> None:
+def _inspect(ground: Ground, attack: Attack) -> None:
     """Open the store anew, past the proxy, and ask everybody."""
     with ground.past() as fresh:
-        found = oracle.check(fresh)
+        found = attack.oracle.check(fresh)
         report = fresh.verify.run(full=True, lock=False)
     for line in found.lost:
         attack.blame("lost", line)
