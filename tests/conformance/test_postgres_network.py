@@ -32,8 +32,8 @@ def through(proxy: Proxy, postgres_url: str) -> str:
 
 @pytest.fixture
 def db(through: str) -> Iterator[Database]:
-    options = {"workers": 1, "readers": 1, "silence_s": 0.2}
-    with closing(open_database(through, migrations=MIGRATIONS, **options)) as database:
+    opening = open_database(through, migrations=MIGRATIONS, workers=1, readers=1, silence_s=0.2)
+    with closing(opening) as database:
         yield database
 
 

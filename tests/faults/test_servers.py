@@ -10,6 +10,7 @@ import pytest
 from holdfast import errors
 from proof.servers import full, ipfs, s3
 from proof.servers import postgres as attacks
+from proof.servers.room import can_mount
 from proof.servers.tally import HARMS, Tally
 from proof.servers.web import Fault, Proxy
 from tests.servers import IpfsNode, Postgres, Seaweed
@@ -26,7 +27,7 @@ def _holds(tally: Tally, least: int) -> None:
 def test_a_full_disk_leaves_nothing_half_written_and_the_next_try_works(
     tmp_path: Path, room: str, acts: tuple[str, ...]
 ) -> None:
-    if room == "volume" and not full.can_mount(tmp_path / "probe"):
+    if room == "volume" and not can_mount(tmp_path / "probe"):
         pytest.skip("only root may mount a volume")
     tally = Tally()
     full.walk_aside(tally, tmp_path, room, acts, 1, 2)

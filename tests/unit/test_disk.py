@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,13 +62,14 @@ def test_a_full_disk_leaves_what_was_there(
 
 
 def test_what_a_command_writes_is_whole_or_not_there(tmp_path: Path) -> None:
-    def half() -> list[bytes]:
+    def half() -> Iterator[bytes]:
+        yield b"half"
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     path = tmp_path / "file"
     path.write_bytes(b"old")
     with pytest.raises(errors.DiskFullError):
-        filed((piece for each in (lambda: [b"half"], half) for piece in each()), path)
+        filed(half(), path)
     assert [(each, each.read_bytes()) for each in tmp_path.iterdir()] == [(path, b"old")]
     assert filed([b"new"], path) == 3
     assert path.read_bytes() == b"new"
