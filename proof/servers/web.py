@@ -186,8 +186,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _cut_request(self, body: bytes) -> None:
         with suppress(OSError, http.client.HTTPException):
+            if not body:  # nothing of it could arrive
+                return self._hang_up()
             self._send(body[: len(body) // 2], len(body)).close()
-        self._hang_up()
+        return self._hang_up()
 
     def _stall(self) -> None:
         self.proxy.healed.wait(60)
