@@ -39,6 +39,10 @@ def at_work(conninfo: str, pid: int) -> bool:
         return False
 
 
+class _SilentError(psycopg.OperationalError):
+    """The server neither speaks nor works."""
+
+
 class Patient(psycopg.Connection[Any]):
     """A connection of the driver whose waits end as those of a wire do."""
 
@@ -47,7 +51,11 @@ class Patient(psycopg.Connection[Any]):
 
     def wait(self, gen: Generator[Any, Any, T], *given: Any, **named: Any) -> T:
         """See psycopg, which looks up from its waiting now and then."""
-        return super().wait(_bounded(gen, SILENCE_S, self._at_work), *given, **named)
+        try:
+            return super().wait(_bounded(gen, SILENCE_S, self._at_work), *given, **named)
+        except _SilentError:  # nothing more is to be asked of it, not even to undo what was begun
+            self.close()
+            raise
 
     def _at_work(self) -> bool:
         return at_work(self.conninfo, self.pgconn.backend_pid)
@@ -63,7 +71,7 @@ def _bounded(gen: Generator[Any, Any, T], silence_s: float, at_work: Callable[[]
             if ready or (monotonic() - heard > silence_s and at_work()):
                 heard = monotonic()
             elif monotonic() - heard > silence_s:
-                raise psycopg.OperationalError(f"the server has said nothing for {silence_s:g} s")
+                raise _SilentError(f"the server has said nothing for {silence_s:g} s")
             state = gen.send(ready)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
