@@ -52,15 +52,14 @@ class Ground:
         """Another database and another home."""
         self._made += 1
         self.name = f"p{uuid.uuid4().hex[:12]}"
-        self.home = self._folder / f"home{self._made}"
-        self.outside = self._folder / f"outside{self._made}"
+        self.outside = self._folder / f"store{self._made}"
+        self.home = self.outside / "home"
         self.outside.mkdir(parents=True)
         self.server.sql(f"CREATE DATABASE {self.name}")
 
     def drop(self) -> None:
         """Let go of what `fresh` made."""
         self.server.sql(f"DROP DATABASE {self.name} WITH (FORCE)")
-        shutil.rmtree(self.home, ignore_errors=True)
         shutil.rmtree(self.outside, ignore_errors=True)
 
     def through(self) -> sync.Holdfast:
@@ -208,7 +207,9 @@ class Attack:
         """Count errors, each of which must have a type."""
         self._tally.count("postgres", self.kind, refused=len(found))
         for error in found:
-            if not isinstance(error, errors.HoldfastError):
+            if isinstance(error, scenario.DoneTwiceError):
+                self.blame("twice", str(error))
+            elif not isinstance(error, errors.HoldfastError):
                 self.blame("untyped", repr(error))
 
     def hear(self, line: dict[str, Any]) -> None:
@@ -285,6 +286,8 @@ def _play(
                 refused.append(error)
         else:
             tell(told("done", operation.name, learned))
+    if twice := sorted({deed for deed in world.deeds if world.deeds.count(deed) > 1}):
+        refused.append(scenario.DoneTwiceError(", ".join(twice)))
 
 
 def _own(error: Exception) -> bool:
