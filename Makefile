@@ -46,7 +46,8 @@ check: $(VENV)/.dev         ## lint, types, layers, unit tests: under a minute
 bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling; docs/benchmarks.md is made from it
 	@$(BIN)/python -m bench --keep
 
-faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each race, long walks, a million mutations
+faults: $(VENV)/.dev        ## every fault of a whole scenario; then 1,000 kills, 1,000 rounds of each race, long walks
+	@$(BIN)/python -m proof faults
 	@HOLDFAST_KILLS=1000 HOLDFAST_RACES=1000 HOLDFAST_WALKS=20 HOLDFAST_MUTATIONS=1000000 $(PYTEST) \
 	  tests/unit/test_lisp.py tests/unit/test_sexpr.py tests/faults \
 	  tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200

@@ -8,6 +8,8 @@ did not hold. A proof is a module with two functions: `arguments(parser)` adds i
 from typing import Final
 
 PROOFS: Final[dict[str, str]] = {
+    "faults": "proof.faults",
+    "servers": "proof.servers",
     "simulation": "proof.simulation",
     "fuzz": "proof.fuzz",
     "attacks": "proof.attacks",

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -82,8 +83,26 @@ class Postgres:
 
     def restart(self, mode: str = "fast") -> None:
         """Stop the server as it stands (`immediate` is a crash) and start it again."""
-        self._run("pg_ctl", "-w", "-m", mode, "stop")
+        self._run("pg_ctl", "-w", "-t", "120", "-m", mode, "stop")
         self._start()
+
+    @property
+    def socket(self) -> str:
+        """Where it listens."""
+        return str(self._sockets / ".s.PGSQL.5432")
+
+    def kill(self) -> None:
+        """SIGKILL to the server itself; those that work for it end when they find out. Then it is started again."""
+        pid = int((self._data / "postmaster.pid").read_text().split()[0])
+        os.kill(pid, signal.SIGKILL)
+        for left in reversed(range(100)):  # whoever still ends has the memory of the dead one
+            try:
+                return self._start()
+            except AssertionError:
+                if not left:
+                    raise
+                time.sleep(0.05)
+        return None
 
     def stop(self) -> None:
         self._run("pg_ctl", "-w", "-m", "immediate", "stop")

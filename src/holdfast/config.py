@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from holdfast import errors
+from holdfast import errors, folders
 from holdfast.errors import ConfigError
 
 _URL_VARIABLE = "HOLDFAST_DATABASE_URL"
@@ -107,9 +107,7 @@ class Paths:
         """Make missing folders, parents too (as XDG wants), for the owner only; others stay as they are."""
         for folder in (self.data, self.blobs, self.dboms, self.images, self.config, self.state, self.cache):
             try:
-                for part in (*reversed(folder.parents), folder):
-                    if not part.is_dir():
-                        part.mkdir(mode=0o700, exist_ok=True)
+                folders.make(folder)
             except OSError as error:
                 _raise_disk(error, folder)
 

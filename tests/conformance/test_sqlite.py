@@ -19,7 +19,7 @@ import pytest
 
 from holdfast import errors, sync
 from holdfast.db import Database, Tx, open_database, sql
-from holdfast.db.sqlite import APPLICATION_IDS, FORMAT, check_file, link
+from holdfast.db.sqlite import APPLICATION_IDS, FORMAT, check_file, copying, link
 from holdfast.db.sqlite.files import WAL_KEPT_BYTES, checksums, connect
 from holdfast.db.tx import NOTHING
 from holdfast.faces import AsyncFace, SyncFace
@@ -552,3 +552,26 @@ def test_a_read_in_the_middle_of_which_the_store_is_closed_is_still_answered(db:
 
     assert db.peek(closing_midway, 60) is None
     assert [file.name for file in tmp_path.iterdir()] == ["kernel.db"], "its connection was closed after it"
+
+
+def test_a_file_that_cannot_be_looked_at_is_a_typed_error(tmp_path: Path) -> None:
+    with closing(open_database(tmp_path / "kernel.db", space="kernel")) as db:
+        (tmp_path / "kernel.db").rename(tmp_path / "elsewhere")
+        with pytest.raises(errors.UnavailableError, match="cannot read"):
+            db.backend.facts()
+        (tmp_path / "elsewhere").rename(tmp_path / "kernel.db")
+        assert db.backend.facts()["checksums"]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(5, errors.UnavailableError), (28, errors.DiskFullError)])
+def test_a_copy_that_cannot_be_synced_is_a_typed_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[errors.HoldfastError]
+) -> None:
+    open_database(tmp_path / "kernel.db", space="kernel").close()
+
+    def fail(handle: int) -> None:
+        raise OSError(code, "failing", handle)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(kind):
+        copying.flatten(tmp_path / "kernel.db")

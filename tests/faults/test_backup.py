@@ -1,6 +1,7 @@
 """Backup and restore through kill -9 and a full disk: the old state or the new one, never a mix."""
 
 import contextlib
+import errno
 import os
 import random
 import shutil
@@ -200,5 +201,22 @@ def test_a_full_disk_during_a_restore_is_a_typed_error_and_changes_nothing(
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.stdout.strip().endswith("Error"), done.stderr
     assert done.stdout.strip() in {kind.__name__ for kind in vars(errors).values() if isinstance(kind, type)}
+    assert place.state() == old
+    place.sound()
+
+
+@pytest.mark.parametrize("call", ["write", "sync_tree"])
+def test_a_disk_that_fails_when_an_exchange_is_written_down_is_a_typed_error(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    old = place.state()
+
+    def fail(path: Path, *_: object) -> None:
+        raise OSError(errno.EIO, "failing", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, call, fail)
+        with pytest.raises(errors.UnavailableError, match="failing"):
+            place.restore(tmp_path / "backup")
     assert place.state() == old
     place.sound()

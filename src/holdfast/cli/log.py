@@ -1,7 +1,5 @@
 """`holdfast log`: the append-only log."""
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +7,9 @@ import typer
 
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, command, options
+from holdfast.cli.storage import filed
 from holdfast.crypto import b64, tlog_proof
 from holdfast.crypto.checkpoint import SignedCheckpoint
-from holdfast.errors import UnavailableError
 from holdfast.evidence.log import verifiers
 from holdfast.evidence.witness import Cosigned
 from holdfast.model.log import Audited, Level
@@ -43,7 +41,7 @@ def prove(
     with call.open() as store:
         proof = store.log.prove(leaf_id, ver)
     if out is not None:
-        _write(out, tlog_proof.encode(proof))
+        filed([tlog_proof.encode(proof)], out)
     hashes = [b64.encode(digest) for digest in proof.proof]
     facts = {"index": proof.index, "leaf": proof.extra.decode(), "proof": hashes, "head": _plain(proof.head)}
     return facts if out is None else {**facts, "written": str(out)}
@@ -93,14 +91,3 @@ def witness(
 def _plain(head: SignedCheckpoint) -> dict[str, Any]:
     said = head.checkpoint
     return {"origin": said.origin, "size": said.size, "root": b64.encode(said.root), "note": head.encode().decode()}
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except OSError as error:
-        raise UnavailableError(f"{path}: {error.strerror}", path=str(path)) from error

@@ -116,8 +116,15 @@ def delivered(given: Iterable[bytes], target: str, as_json: bool) -> int:
         if as_json:
             raise InvalidInputError("bytes and JSON cannot share stdout: name a file", field="target")
         return sum(_poured(piece) for piece in given)
-    path = Path(target)
+    return filed(given, Path(target))
+
+
+def filed(given: Iterable[bytes], path: Path) -> int:
+    """Bytes to a file that is whole or not there; how many."""
     with disk.translated(path):
+        if path.exists() and not path.is_file():  # a pipe or a device has no place that a file could take
+            with path.open("wb") as sink:
+                return sum(sink.write(piece) for piece in given)
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}-", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:

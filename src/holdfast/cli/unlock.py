@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.call import Call, command, options
+from holdfast.cli.storage import filed
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.model.verify import Locked
 from holdfast.upkeep import unlock as statements
@@ -54,7 +55,7 @@ def statement(
 ) -> dict[str, str]:
     """Write the statement that root is to sign, perhaps on another machine."""
     with call.open() as store:
-        _write(out, store.lockdown.statement(reason=reason))
+        filed([f"{store.lockdown.statement(reason=reason)}\n".encode()], out)
     return {"written": str(out), "next": f"holdfast lockdown sign {out} --key root.pem --out unlock.json"}
 
 
@@ -68,7 +69,7 @@ def sign(
     """Sign a statement with the root key; needs no store and no network."""
     secret = os.environ.get(_PASSPHRASE, "").encode() or None
     signed = statements.sign(_read(draft).encode(), statements.load_root(key, secret))
-    _write(out, signed.decode())
+    filed([signed, b"\n"], out)
     return {"written": str(out), "next": f"holdfast unlock --statement {out}"}
 
 
@@ -79,10 +80,3 @@ def _read(path: Path) -> str:
         raise NotFoundError(f"{path}: no such file", path=str(path)) from error
     except (OSError, UnicodeDecodeError) as error:
         raise UnavailableError(f"{path} cannot be read: {error}", path=str(path)) from error
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UnavailableError(f"{path}: {error.strerror}", path=str(path)) from error

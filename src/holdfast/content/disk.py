@@ -5,17 +5,21 @@ import fcntl
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
+from holdfast import folders
 from holdfast.errors import DiskFullError, ReadOnlyError, UnavailableError
 from holdfast.model.backup import Entry
 
 _CHUNK = 1 << 20
-_FULL, _CLOSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (errno.EACCES, errno.EPERM, errno.EROFS)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a system says where no room is left: on the disk, for the user, or for the file."""
+_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
@@ -25,7 +29,7 @@ def translated(path: Path | str) -> Iterator[None]:
         yield
     except OSError as error:
         kind = ReadOnlyError if error.errno in _CLOSED else UnavailableError
-        kind = DiskFullError if error.errno in _FULL else kind
+        kind = DiskFullError if error.errno in FULL else kind
         raise kind(f"{error.filename or path}: {error.strerror or error}", path=str(path)) from error
 
 
@@ -51,14 +55,35 @@ def read(path: Path, most: int, *, regular: bool = False) -> bytes:
 
 
 def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """A new file, durable; an existing one is replaced as a whole or not at all."""
+    """A new file, durable; an existing one is replaced as a whole or not at all, and nothing else is left behind."""
     aside = path.with_name(f".{path.name}.new")
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def exchange(path: Path, data: bytes) -> None:
+    """The same where several may do so at once; for the owner only."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
     sync_folder(path.parent)
 
 
@@ -75,10 +100,8 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """A folder and those above it, where they are missing, for the owner only."""
-    for part in (*reversed(folder.parents), folder):
-        if not part.is_dir():
-            part.mkdir(mode=0o700, exist_ok=True)
+    """A folder and those above it, where they are missing, for the owner only; durable when it returns."""
+    folders.make(folder)
 
 
 def create(path: Path, data: bytes) -> None:
@@ -127,11 +150,7 @@ def files(folder: Path, *, hidden: bool = False) -> list[Path]:
 
 def sync_folder(folder: Path | str) -> None:
     """Make renames in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    folders.sync(folder)
 
 
 def sync_tree(folder: Path) -> None:

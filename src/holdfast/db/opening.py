@@ -17,7 +17,7 @@ MEMORY = ":memory:"
 
 _SERVED = "membrane"
 _SQLITE = frozenset({"busy_s", "read_limit_s", "readers"})
-_POSTGRES = frozenset({"connect_s", "lock_s", "read_limit_s", "readers", "workers"})
+_POSTGRES = frozenset({"connect_s", "lock_s", "read_limit_s", "readers", "silence_s", "workers"})
 
 
 def open_database(
@@ -34,7 +34,7 @@ def open_database(
     """Open `target`: a path, `:memory:` or `postgresql://…`; `migrations` default to those shipped for the space.
 
     On PostgreSQL the clock defaults to the server's. Further options go to the backend: `readers`, `busy_s`,
-    `read_limit_s` on SQLite; `workers`, `readers`, `connect_s`, `lock_s`, `read_limit_s` on PostgreSQL.
+    `read_limit_s` on SQLite; `workers`, `readers`, `connect_s`, `lock_s`, `read_limit_s`, `silence_s` on PostgreSQL.
     """
     _refuse_unknown(options, _POSTGRES if is_url(target) else _SQLITE)
     steps = migrations_of.shipped(space) if migrations is None else migrations

@@ -15,7 +15,6 @@ Rules:
   `verify`, so that a deleted file is noticed and not papered over.
 """
 
-import errno
 import fcntl
 import json
 import os
@@ -28,6 +27,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from holdfast import folders
+from holdfast.content import disk
 from holdfast.db import Database, Query, Tx, sql
 from holdfast.db.tx import NOTHING
 from holdfast.errors import DiskFullError, InvalidInputError, UnavailableError
@@ -329,7 +330,9 @@ def _write(path: Path, data: bytes, temporary: Path) -> None:
         _move(temporary, path)
         _syncing(path.parent).sync()
     except OSError as error:
-        kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UnavailableError
+        with suppress(OSError):  # on a full disk it takes up room
+            temporary.unlink()
+        kind = DiskFullError if error.errno in disk.FULL else UnavailableError
         raise kind(f"cannot write {path}: {error.strerror}", path=str(path)) from error
 
 
@@ -338,7 +341,7 @@ def _move(temporary: Path, path: Path) -> None:
     try:
         os.replace(temporary, path)
     except FileNotFoundError:
-        os.makedirs(path.parent, mode=0o700, exist_ok=True)
+        folders.make(path.parent)
         os.replace(temporary, path)
 
 
@@ -347,7 +350,7 @@ def _open(path: str, flags: int) -> int:
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        folders.make(os.path.dirname(path))
         return os.open(path, flags, 0o600)
 
 
@@ -368,11 +371,7 @@ class _Syncing:
                 return
             self._busy, covered = True, self._asked
         try:
-            folder = os.open(self._folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            folders.sync(self._folder)
         except OSError:
             covered = 0
             raise

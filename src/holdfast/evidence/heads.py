@@ -20,10 +20,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from holdfast import folders
+from holdfast.content import disk
 from holdfast.crypto import checkpoint
 from holdfast.crypto.canonical import sha256_hex
 from holdfast.crypto.checkpoint import SignedCheckpoint
-from holdfast.errors import FormatError, UnavailableError
+from holdfast.errors import DiskFullError, FormatError, UnavailableError
 
 _EVERY_S = 1.0
 _MOST_BYTES = 512 << 10
@@ -55,7 +57,7 @@ class HighWater:
             return
         line = json.dumps({"head": self._waiting, "sha256": sha256_hex(self._waiting.encode())}) + "\n"
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folders.make(self.path.parent)
             with self._opened() as file:
                 end = os.fstat(file).st_size
                 if end and os.pread(file, 1, end - 1) != b"\n":
@@ -63,12 +65,13 @@ class HighWater:
                 _write(file, line.encode())
                 os.fsync(file)
                 if not end:
-                    _sync(self.path.parent)  # or the file itself may be gone after a power cut
+                    folders.sync(self.path.parent)  # or the file itself may be gone after a power cut
                 self._waiting, self._written = "", time.monotonic()
                 if end > _MOST_BYTES:
                     self._thin()
         except OSError as error:
-            raise UnavailableError(f"cannot keep the log head in {self.path}: {error.strerror}") from error
+            kind = DiskFullError if error.errno in disk.FULL else UnavailableError
+            raise kind(f"cannot keep the log head in {self.path}: {error.strerror}") from error
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -96,7 +99,7 @@ class HighWater:
             file.flush()
             os.fsync(file.fileno())
         os.replace(spare, self.path)
-        _sync(self.path.parent)
+        folders.sync(self.path.parent)
 
     def kept(self) -> list[SignedCheckpoint]:
         """Every head in the file, oldest first; what is no head is left out."""
@@ -136,14 +139,6 @@ def _write(file: int, data: bytes) -> None:
     """All of it, or an error: a disk that is nearly full takes a part and says nothing."""
     while data:
         data = data[os.write(file, data) :]
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _size(head: str, newest: str) -> int:

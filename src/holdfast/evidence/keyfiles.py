@@ -13,14 +13,16 @@ import os
 import stat
 import tempfile
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
+from holdfast import folders
+from holdfast.content import disk
 from holdfast.crypto import keys
 from holdfast.crypto.keys import ALGS, Alg, PrivateKey, Signer
-from holdfast.errors import BadKeyError, NotFoundError, ReadOnlyError, UnavailableError
+from holdfast.errors import BadKeyError, DiskFullError, NotFoundError, ReadOnlyError, UnavailableError
 from holdfast.model.keys import Role
 
 ROLES: Final[Mapping[Role, Alg]] = {
@@ -172,19 +174,17 @@ class KeyFolder:
         if not successor.exists():
             return
         aside = self.folder / f"{role}.{self.load(role).keyid[:_KEYID_DIGITS]}.pem"
-        try:
+        with self._writing():
             with suppress(FileExistsError):
                 os.link(path, aside)
             with suppress(FileNotFoundError):  # another process was first
                 os.replace(successor, path)
             self._sync()
-        except OSError as error:
-            raise ReadOnlyError(f"cannot write keys to {self.folder}: {error.strerror}") from error
 
     def _put(self, key: PrivateKey, path: Path) -> None:
         """Write a key durably; one that is there already stays."""
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._writing():
+            folders.make(self.folder)
             handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=self.folder)
             try:
                 with os.fdopen(handle, "wb") as file:
@@ -196,15 +196,17 @@ class KeyFolder:
             finally:
                 os.unlink(name)  # a secret is not left lying about
             self._sync()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise ReadOnlyError(f"cannot write keys to {self.folder}: {error.strerror}") from error
+            kind = DiskFullError if error.errno in disk.FULL else ReadOnlyError
+            raise kind(f"cannot write keys to {self.folder}: {error.strerror}") from error
 
     def _sync(self) -> None:
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        folders.sync(self.folder)
 
 
 def _mark(found: os.stat_result) -> tuple[int, ...]:

@@ -10,15 +10,16 @@ Rules:
 
 import json
 import os
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast import folders
+from holdfast.content import disk
 from holdfast.db import Database, Row, Tx, sql
-from holdfast.errors import ConfigError, LockedError, UnavailableError
+from holdfast.errors import ConfigError, LockedError
 from holdfast.evidence import covered, leaves
 from holdfast.evidence.leaves import Projection
 from holdfast.model.verify import Locked
@@ -107,21 +108,9 @@ def read_flag(path: Path) -> Locked | None:
 
 def write_flag(path: Path, locked: Locked) -> None:
     """Make a flag file: whole or not at all, and durable."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".lockdown-", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(locked.to_dict(), file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise UnavailableError(f"cannot write the flag {path}: {error.strerror}", path=str(path)) from error
+    with disk.translated(path):
+        folders.make(path.parent)
+        disk.exchange(path, json.dumps(locked.to_dict(), indent=2).encode())
 
 
 _COLUMNS: Final = "id, verdict, reason, findings, locked_at, unlocked_at, statement, leaf_id, leaf_ver"

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from holdfast.content import disk
 from holdfast.crypto import canonical, dsse, keys
 from holdfast.crypto.dsse import Envelope
 from holdfast.crypto.keys import PublicKey, Signer
 from holdfast.db import Call, Read, Tx, Work, Write, ask
 from holdfast.errors import (
     AlreadyExistsError,
+    DiskFullError,
     FormatError,
     NotFoundError,
     ProofError,
@@ -208,10 +210,15 @@ def _write_new(path: Path, text: str) -> None:
     opener: Callable[[str, int], int] = lambda name, flags: os.open(name, flags, 0o600)  # noqa: E731
     try:
         with open(path, "x", encoding="utf-8", opener=opener) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:  # half a secret helps nobody, and would stand in the way of the next try
+                path.unlink()
+                raise
     except FileExistsError as error:
         raise AlreadyExistsError(f"{path} exists already", path=str(path)) from error
     except OSError as error:
-        raise ReadOnlyError(f"cannot write {path}: {error.strerror}", path=str(path)) from error
+        kind = DiskFullError if error.errno in disk.FULL else ReadOnlyError
+        raise kind(f"cannot write {path}: {error.strerror}", path=str(path)) from error

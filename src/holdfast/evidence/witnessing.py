@@ -11,7 +11,6 @@ import fcntl
 import json
 import logging
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast import folders
+from holdfast.content import disk
 from holdfast.crypto import b64, vkey, witness
 from holdfast.crypto.canonical import sha256_hex
 from holdfast.crypto.checkpoint import Checkpoint
@@ -52,7 +53,7 @@ class State:
         """The last head of each log; nobody else, in this process or another, may change it meanwhile."""
         with self._lock:
             try:
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                folders.make(self.path.parent)
                 file = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
             except OSError as error:
                 raise UnavailableError(f"cannot open {self.path}: {error.strerror}") from error
@@ -77,20 +78,8 @@ class State:
             origin: {"size": head.size, "root": b64.encode(head.root), "sha256": _digest(head)}
             for origin, head in heads.items()
         }
-        try:
-            handle, name = tempfile.mkstemp(prefix=".witness-", dir=self.path.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(plain, file, indent=1, sort_keys=True)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except OSError as error:
-            raise UnavailableError(f"cannot write {self.path}: {error.strerror}") from error
+        with disk.translated(self.path):
+            disk.exchange(self.path, json.dumps(plain, indent=1, sort_keys=True).encode())
 
 
 def _remembered(origin: str, said: dict[str, Any]) -> Checkpoint:

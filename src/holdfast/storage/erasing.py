@@ -4,7 +4,8 @@ Rules:
 - Every labelled row goes with what belongs to it, then the bytes of blobs wherever they lie, the label last: as long as
   that is there, something may be left to remove.
 - Bytes that a key without the label has too are that key's, and stay.
-- It may be broken off anywhere and done again.
+- It may be broken off anywhere and done again; it ends with an error, and the label stays, where bytes lie at a place
+  that cannot be reached now.
 """
 
 from functools import partial
@@ -31,8 +32,8 @@ def erase(shelf: Shelf, handle: str) -> Work[tuple[str, ...]]:
     while (yield from ask(Read(lambda tx: tx.one(_KNOWN, handle=handle) is not None))):
         while (yield from ask(Write(partial(rows.delete_labelled, handle=handle, limit=_PAGE)))):
             pass
-        left += yield from removing.finish(shelf)
         yield Write(lambda tx: tx.execute(_SESSIONS, handle=handle))
+        left += yield from removing.finish(shelf)
         yield from _forgotten(handle)
     return tuple(left)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast import folders
 from holdfast.config import Paths, Provider, Settings, redact
 from holdfast.content.kubo import Kubo
 from holdfast.db import MEMORY, Database, open_database
@@ -257,7 +258,7 @@ def _probe(name: str, place: str) -> None:
             node.close()
         return
     if name == "filesystem":
-        Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders.make(place)
     target = open_place(place)
     try:
         with suppress(FileNotFoundError):

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast import folders
 from holdfast.config import Paths
 from holdfast.db import Call, Work, ask
 from holdfast.db.clock import Ids, system_clock, system_random
@@ -173,7 +174,7 @@ def keep(context: Context, locked: Locked, report: Report) -> str:
         return "not kept: the store is in memory"
     folder = context.paths.state / "lockdowns" / locked.id
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders.make(folder)
         _put(folder / "lockdown.json", {**locked.to_dict(), "report": report.to_dict()})
         head = _read_head(context)
         (folder / "head.note").write_text(head, encoding="utf-8")

@@ -67,25 +67,27 @@ def staging(paths: Paths) -> Path:
     """An empty folder for what is to come; what an earlier try left there is removed. Needs the lock, alone."""
     folder = paths.data / _STAGED
     disk.remove_tree(folder)
-    folder.mkdir(mode=0o700)
+    with disk.translated(folder):
+        folder.mkdir(mode=0o700)
     return folder
 
 
 def commit(paths: Paths, *, aside: str, out: Sequence[str]) -> None:
     """Let the staged files take the place of the live ones named in `out`; durable when it returns."""
-    staged = paths.data / _STAGED
-    disk.sync_tree(staged)
     going = [name for name in out if os.path.lexists(paths.data / name)]
-    disk.write(paths.data / JOURNAL, json.dumps({"v": 1, "aside": aside, "out": going}).encode())
+    with disk.translated(paths.data):
+        disk.sync_tree(paths.data / _STAGED)
+        disk.write(paths.data / JOURNAL, json.dumps({"v": 1, "aside": aside, "out": going}).encode())
     _carry_out(paths)
 
 
 def prepare(paths: Paths, *, aside: str, out: Sequence[str], origin: str, url: str) -> None:
     """Say what is to be exchanged once a server's database is at that origin: `settle` does it, or forgets it."""
-    disk.sync_tree(paths.data / _STAGED)
     going = [name for name in out if os.path.lexists(paths.data / name)]
     plan = {"v": 1, "aside": aside, "out": going, "origin": origin, "database": _named(url)}
-    disk.write(paths.data / _PENDING, json.dumps(plan).encode())
+    with disk.translated(paths.data):
+        disk.sync_tree(paths.data / _STAGED)
+        disk.write(paths.data / _PENDING, json.dumps(plan).encode())
 
 
 def settle(paths: Paths, origin: str, url: str) -> None:
@@ -185,7 +187,7 @@ def _make_room(place: Path, aside: Path) -> None:
 def _place(staged: Path, home: Path) -> None:
     """Keys and configuration, where there are none; another file system, so copied and linked into place."""
     for file in disk.files(staged) if staged.is_dir() else ():
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folder(home)
         copied = home / f".{file.name}.restoring"
         copied.unlink(missing_ok=True)
         disk.copy(file, copied)

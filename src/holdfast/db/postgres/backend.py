@@ -103,13 +103,14 @@ def open_postgres(
     connect_s: float = 30.0,
     lock_s: float = 10.0,
     read_limit_s: float = 30.0,
+    silence_s: float | None = None,
     owner: bool = True,
 ) -> tuple[PostgresBackend, bool, Clock]:
     """Open a database of a server; also whether its schema is new, and the clock in use.
 
     Not as the `owner` of the schema means: under the membrane's own login.
     """
-    connector = Connector(url, space, connect_s=connect_s, lock_s=lock_s, read_s=read_limit_s)
+    connector = Connector(url, space, connect_s=connect_s, lock_s=lock_s, read_s=read_limit_s, silence_s=silence_s)
     steady = ServerClock()
     wire = connector.wire("holdfast-open", patience_s=2)
     try:

@@ -14,9 +14,11 @@ from typing import Any, Final, LiteralString, NamedTuple
 
 import psycopg
 from psycopg import sql as text
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.db.clock import system_random
-from holdfast.db.postgres.link import Connector, PostgresTx, ServerClock
+from holdfast.db.postgres.asking import Patient
+from holdfast.db.postgres.link import PATIENCE, Connector, PostgresTx, ServerClock
 from holdfast.db.postgres.wire import words
 from holdfast.db.tx import Tx
 from holdfast.errors import CorruptError, DatabaseError, HoldfastError, UnavailableError
@@ -173,9 +175,13 @@ def connect(url: str, name: str = "holdfast-copy") -> "psycopg.Connection[Any]":
     """A connection of its own, that commits each statement; patient with locks for ten seconds."""
     try:
         options = "-c TimeZone=UTC -c DateStyle=ISO -c bytea_output=hex -c extra_float_digits=1 -c lock_timeout=10s"
-        return psycopg.connect(url, autocommit=True, application_name=name, options=options, client_encoding="utf8")
+        parts: dict[str, Any] = {**PATIENCE, **conninfo_to_dict(url), "application_name": name, "options": options}
+        conninfo = make_conninfo(**parts, client_encoding="utf8")
+        connection = Patient.connect(conninfo, autocommit=True)
+        connection.conninfo = conninfo
     except psycopg.Error as error:
         raise UnavailableError(f"cannot connect to PostgreSQL: {words(error)}") from error
+    return connection
 
 
 @contextmanager

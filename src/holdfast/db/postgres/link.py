@@ -4,12 +4,14 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
+from functools import partial
 from typing import Any, ClassVar
 
 from psycopg import Error
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.db.clock import Clock, Ids, Random
+from holdfast.db.postgres import asking
 from holdfast.db.postgres.wire import Wire
 from holdfast.db.sql import Dialect, Query, sql_postgres, statements
 from holdfast.db.topics import short
@@ -27,7 +29,7 @@ from holdfast.errors import (
 _PAYLOAD = 7_000
 _ASKS = 5
 _GROUP_PATIENCE = "SET LOCAL lock_timeout = '50ms'"
-_PATIENCE = {"connect_timeout": "5", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"} | {
+PATIENCE = {"connect_timeout": "5", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"} | {
     "tcp_user_timeout": "60000"
 }
 
@@ -119,9 +121,11 @@ class ServerClock:
 class Connector:
     """Makes wires to one database: same settings, same schema, bounded patience."""
 
-    def __init__(self, url: str, space: str, *, connect_s: float, lock_s: float, read_s: float) -> None:
+    def __init__(
+        self, url: str, space: str, *, connect_s: float, lock_s: float, read_s: float, silence_s: float | None = None
+    ) -> None:
         self.space, self.channel = space, f"holdfast_{space}"
-        self._connect_s = connect_s
+        self._connect_s, self._silence_s = connect_s, silence_s
         # What a database or role may have set otherwise, and what rows, durability and patience depend on.
         self._settings = {
             "lock_timeout": f"{lock_s}s",
@@ -157,14 +161,15 @@ class Connector:
             settings |= {"default_transaction_read_only": "on", "statement_timeout": f"{self._read_s}s"}
         options = " ".join(f"-c {key}={value}" for key, value in settings.items())
         given = self._base.get("options")
-        parts: dict[str, Any] = {**_PATIENCE, **self._base, "client_encoding": "UTF8"}
+        parts: dict[str, Any] = {**PATIENCE, **self._base, "client_encoding": "UTF8"}
         parts |= {"application_name": name, "options": f"{given} {options}" if given else options}
         conninfo = make_conninfo(**parts)
+        silence_s = asking.SILENCE_S if self._silence_s is None else self._silence_s
         deadline = time.monotonic() + (self._connect_s if patience_s is None else patience_s)
         pause = 0.02
         while True:
             try:
-                return Wire(conninfo)
+                return Wire(conninfo, silence_s=silence_s, at_work=partial(asking.at_work, conninfo))
             except UnavailableError:
                 if time.monotonic() + pause > deadline:
                     raise

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from psycopg import Error, pq
+from psycopg import Error, OperationalError, pq
 
+from holdfast.db.postgres.dialing import dial
 from holdfast.db.postgres.text import dump, loader
 from holdfast.db.sql import Query
 from holdfast.db.tx import Refusal, Row
@@ -29,6 +30,7 @@ from holdfast.errors import (
 )
 
 _OLDEST = 140000
+_GRACE_MS = 1000
 _MOST_PARAMETERS = 65_535
 
 # By SQLSTATE, the longest prefix that fits.
@@ -64,20 +66,19 @@ class _Slot(NamedTuple):
 
 
 class Wire:
-    """One connection in pipeline mode: statements go out, answers come back in order."""
+    """One connection in pipeline mode: statements go out, answers come back in order.
 
-    def __init__(self, conninfo: str) -> None:
+    A server that says nothing for `silence_s` is lost unless it is `at_work`, asked with the number of the connection.
+    """
+
+    def __init__(self, conninfo: str, *, silence_s: float, at_work: Callable[[int], bool] = lambda _: False) -> None:
+        self._silence_s, self._at_work = silence_s, at_work
         self.op = self.wrote = self.touched = 0
         self.columns: tuple[str, ...] = ()
         self._slots: list[_Slot] = []
         self._prepared: set[int] = set()
         self._loaders: dict[int, list[Callable[[bytes], Any]]] = {}
-        try:
-            self._pg = pq.PGconn.connect(conninfo.encode())
-        except Error as error:
-            raise UnavailableError(f"cannot connect to PostgreSQL: {words(error)}") from error
-        if self._pg.status != pq.ConnStatus.OK:
-            raise UnavailableError(f"cannot connect to PostgreSQL: {words(self._pg.get_error_message())}")
+        self._pg = dial(conninfo)
         if self._pg.server_version < _OLDEST:
             raise ConfigError(f"PostgreSQL 14 or newer is needed, this is {self._pg.server_version // 10000}")
         self._pg.nonblocking = 1
@@ -231,16 +232,23 @@ class Wire:
     def _flush(self) -> None:
         while self._pg.flush():
             self._poll.modify(self._pg.socket, select.POLLIN | select.POLLOUT)
-            for _, event in self._poll.poll():
+            for _, event in self._await():
                 if event & ~select.POLLOUT:
                     self._pg.consume_input()
             self._poll.modify(self._pg.socket, select.POLLIN)
 
     def _next(self) -> Any:
         while self._pg.is_busy():
-            self._poll.poll()  # a statement may take its time; a peer that is gone is found by TCP itself
+            self._await()
             self._pg.consume_input()
         return self._pg.get_result()
+
+    def _await(self) -> list[tuple[int, int]]:
+        """Wait for the server. A statement may take its time; a peer that is gone is found by TCP, or asked after."""
+        while not (events := self._poll.poll(self._silence_s * 1000)):
+            if not self._at_work(self._pg.backend_pid) and not self._poll.poll(_GRACE_MS):
+                raise OperationalError(f"the server has said nothing for {self._silence_s:g} s")
+        return events
 
     def _lost(self, error: Exception) -> ConnectionLostError:
         self._slots = []

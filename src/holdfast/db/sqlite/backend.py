@@ -12,7 +12,16 @@ from holdfast.db.groups import GroupWriter, Hooks
 from holdfast.db.pump import Pump
 from holdfast.db.sql import Dialect
 from holdfast.db.sqlite.copying import shrink
-from holdfast.db.sqlite.files import INHERITED, configure, connect, damaged_pages, has_checksums, identify, owners
+from holdfast.db.sqlite.files import (
+    INHERITED,
+    configure,
+    connect,
+    damaged_pages,
+    has_checksums,
+    identify,
+    owners,
+    readable,
+)
 from holdfast.db.sqlite.link import SqliteLink
 from holdfast.db.sqlite.reader import MemoryWorker, Peeks, SqliteReader
 from holdfast.db.sqlite.tx import SqliteTx, typed
@@ -44,7 +53,8 @@ class SqliteBackend:
         if self.path is None:
             return {**facts, "path": ":memory:"}
         wal = self.path.with_name(self.path.name + "-wal")
-        sizes = {"database": self.path.stat().st_size, "wal": wal.stat().st_size if wal.exists() else 0}
+        with readable(self.path):
+            sizes = {"database": self.path.stat().st_size, "wal": wal.stat().st_size if wal.exists() else 0}
         return {**facts, "path": str(self.path), "bytes": sizes, "checksums": has_checksums(self.path)}
 
     def check(self) -> list[str]:
@@ -70,17 +80,31 @@ class SqliteBackend:
 
 def check_file(path: Path) -> list[str]:
     """What is wrong with a database file; on a connection of its own, so that a long check holds up nobody."""
-    connection = connect(path, busy_s=10, create=False)
+    connection, found = connect(path, busy_s=10, create=False), list[str]()
     try:
         connection.execute("PRAGMA checksum_verification=OFF").fetchall()  # to read on and name all damage
-        found = _name_damage(connection, list(damaged_pages(connection, path)))
+        found += _name_damage(connection, _damage(connection, path))
         found += [str(row[0]) for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
         orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
         return found + [f"row {row[1]} of {row[0]} points to a missing row of {row[2]}" for row in orphans]
     except apsw.Error as error:
-        return [str(error)]
+        return [*found, str(error)]
     finally:
         connection.close()
+
+
+def _damage(connection: apsw.Connection, path: Path) -> list[int]:
+    """The damaged pages of a file. One that is torn there may be whole in the write-ahead log: the power went while the
+    log was moved into the file, or somebody moves it right now. So it is moved to the end before damage is believed."""
+    pages = list(damaged_pages(connection, path))
+    if not pages:
+        return []
+    try:
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()  # or it does not know of the log yet
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
+    except apsw.Error:  # a reader that does not end, or damage that nothing mends: the pages are named as they are
+        return pages
+    return list(damaged_pages(connection, path))
 
 
 def _name_damage(connection: apsw.Connection, pages: list[int]) -> list[str]:

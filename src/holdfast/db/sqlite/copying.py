@@ -17,7 +17,7 @@ import apsw
 import apsw.sqlite_extra
 
 from holdfast.db.clock import Clock, system_clock, system_random
-from holdfast.db.sqlite.files import INCREMENTAL, connect, typed_by_disk
+from holdfast.db.sqlite.files import INCREMENTAL, connect, readable, typed_by_disk
 from holdfast.db.sqlite.tx import SqliteTx
 from holdfast.db.tx import Tx
 from holdfast.errors import HoldfastError
@@ -153,8 +153,9 @@ def in_use(path: Path) -> bool:
 
 def sync(path: Path) -> None:
     """Make a file durable."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with readable(path):
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)

@@ -3,12 +3,12 @@
 Every page carries a checksum (SQLite's `cksumvfs`), so a flipped bit is an error where it is read, not a wrong answer.
 """
 
-import errno
 import os
 import random
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,8 @@ from typing import Final
 import apsw
 import apsw.sqlite_extra
 
-from holdfast.db.sqlite.tx import typed
+from holdfast import folders
+from holdfast.db.sqlite.tx import FULL, typed
 from holdfast.db.tx import Tx
 from holdfast.errors import (
     DiskFullError,
@@ -33,7 +34,6 @@ WAL_KEPT_BYTES = 16 << 20  # well over one checkpoint, so that the log is reused
 
 INCREMENTAL = 2  # SQLite's auto_vacuum: pages can be cut off the end of the file, when somebody asks for it
 _CHECKSUM_BYTES = 8
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RESERVED_AT = 20
 
 
@@ -55,7 +55,8 @@ def connect(path: Path | None, *, busy_s: float, create: bool = True) -> apsw.Co
         if facts.st_size == 0:
             _format(connection, path)
     except OSError as error:
-        raise UnavailableError(f"cannot open {path}: {error.strerror}", path=str(path)) from error
+        kind = DiskFullError if error.errno in FULL else UnavailableError
+        raise kind(f"cannot open {path}: {error.strerror}", path=str(path)) from error
     except apsw.Error as error:
         raise typed(error, path) from error
     return connection
@@ -87,9 +88,9 @@ def _format(connection: apsw.Connection, path: Path) -> None:
 
 def typed_by_disk(error: apsw.Error, connection: apsw.Connection, path: Path) -> HoldfastError:
     """Our error for one of apsw's, where what the disk said is known: no room is told apart from other trouble."""
-    if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and connection.system_errno in _FULL):
+    if isinstance(error, apsw.FullError):
         return DiskFullError(f"{path}: no room on the disk", path=str(path))
-    return typed(error, path)
+    return typed(error, path, connection)
 
 
 def _connection(name: str, vfs: str | None = None) -> apsw.Connection:
@@ -106,9 +107,7 @@ second opening would believe in locks it does not have, and lose data."""
 
 def _make(path: Path) -> None:
     """An empty file for the owner only, in folders for the owner only."""
-    for folder in (*reversed(path.parents),):
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700, exist_ok=True)
+    folders.make(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
@@ -129,9 +128,20 @@ def _load_checksums() -> apsw.Connection:
     return connection
 
 
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Our error where a database file is read or synced past SQLite, and cannot be."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise DiskFullError(f"{path}: no room on the disk", path=str(path)) from error
+        raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+
+
 def has_checksums(path: Path) -> bool:
     """Whether the pages of that file end in checksums: SQLite's header says how many bytes are reserved."""
-    with path.open("rb") as file:
+    with readable(path), path.open("rb") as file:
         header = file.read(_RESERVED_AT + 1)
     return len(header) > _RESERVED_AT and header[_RESERVED_AT] == _CHECKSUM_BYTES
 
@@ -149,7 +159,7 @@ def damaged_pages(connection: apsw.Connection, path: Path) -> Iterator[int]:
         return
     size = connection.pragma("page_size")
     loader = _load_checksums()  # loading gives a connection the function as well
-    with path.open("rb") as file:
+    with readable(path), path.open("rb") as file:
         for number, page in enumerate(iter(lambda: file.read(size), b""), 1):
             if len(page) == size and loader.execute("SELECT verify_checksum(?)", (page,)).get == 0:
                 yield number

@@ -38,7 +38,7 @@ class SqliteLink:
         try:
             self._run(statement)
         except apsw.Error as error:
-            raise typed(error, statement) from error
+            raise typed(error, statement, self._connection) from error
 
     def begin(self, *, serializable: bool = False, together: bool = False) -> None:
         """See Link; SQLite's one writer is always serializable."""

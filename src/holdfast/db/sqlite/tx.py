@@ -1,9 +1,10 @@
 """A transaction on an apsw connection, and our errors for apsw's."""
 
+import errno
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import apsw
 import apsw.sqlite_extra
@@ -48,8 +49,17 @@ _TYPED: list[tuple[type[apsw.Error], type[HoldfastError]]] = [
 ]
 
 
-def typed(error: apsw.Error, where: object) -> HoldfastError:
-    """Our error for one of apsw's; damage is told by tables, since whoever meets it did not write the query."""
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a system says where no room is left: on the disk, for the user, or for the file."""
+
+
+def typed(error: apsw.Error, where: object, connection: apsw.Connection | None = None) -> HoldfastError:
+    """Our error for one of apsw's; damage is told by tables, since whoever meets it did not write the query.
+
+    SQLite calls a quota, or a limit on files, trouble with the disk; what the system said is known to the connection.
+    """
+    if connection is not None and isinstance(error, apsw.IOError) and connection.system_errno in FULL:
+        return DiskFullError(f"no room on the disk ({where})", sqlite=type(error).__name__)
     if str(error).startswith("not authorized"):  # a function is refused as an error of the text
         return ForbiddenSqlError(f"{error} ({where})")
     tables = where.tables if isinstance(where, Query) else ()
@@ -89,7 +99,7 @@ class SqliteTx(Tx):
             if query.answers:
                 cursor.fetchall()  # an unread answer would keep the statement, and with it the commit, waiting
         except apsw.Error as error:
-            raise self._break(typed(error, query)) from error
+            raise self._break(typed(error, query, self._connection)) from error
         except _UNFIT as error:
             raise self._break(unfit(error, query)) from error
         if expect is None:
@@ -114,7 +124,7 @@ class SqliteTx(Tx):
         try:
             return self._run(query.sqlite, query.bind(params)).fetchall()
         except apsw.Error as error:
-            raise self._break(typed(error, query)) from error
+            raise self._break(typed(error, query, self._connection)) from error
         except _UNFIT as error:
             raise self._break(unfit(error, query)) from error
 
@@ -123,7 +133,7 @@ class SqliteTx(Tx):
         try:
             self._many(query.sqlite, map(query.bind, rows)).fetchall()
         except apsw.Error as error:
-            raise self._break(typed(error, query)) from error
+            raise self._break(typed(error, query, self._connection)) from error
         except _UNFIT as error:
             raise self._break(unfit(error, query)) from error
 
@@ -133,7 +143,7 @@ class SqliteTx(Tx):
         try:
             self._run(text).fetchall()  # to the end: a statement with rows would stop the script
         except apsw.Error as error:
-            raise self._break(typed(error, "script")) from error
+            raise self._break(typed(error, "script", self._connection)) from error
 
     def split(self, text: str, /) -> Iterator[str]:
         """See Tx; a trigger keeps the semicolons inside it.
@@ -178,7 +188,7 @@ class SqliteTx(Tx):
             columns = _columns(cursor)
             rows = cursor.fetchall()
         except apsw.Error as error:
-            raise self._break(typed(error, "statement")) from error
+            raise self._break(typed(error, "statement", self._connection)) from error
         except (*_UNFIT, KeyError) as error:
             raise self._break(unfit(error, "statement")) from error
         return Answer(columns, rows, 0 if self._connection.total_changes() == before else self._changes())

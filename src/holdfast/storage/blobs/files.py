@@ -60,8 +60,9 @@ class Files:
     def _make_buckets(self) -> None:
         """All of them at once: one sync is cheaper than 256."""
         with disk.translated(self.root):
+            disk.make_folder(self.root)
             for number in range(256):
-                disk.make_folder(self.root / f"{number:02x}")
+                (self.root / f"{number:02x}").mkdir(mode=0o700, exist_ok=True)
             disk.sync_folder(self.root)
 
     def pin(self, address: str) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.db import Read, Tx, Work, Write, ask, call
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UnavailableError, UnreachableError
 from holdfast.model.blobs import BlobsSwept, check_key
 from holdfast.model.times import to_micros, to_text
 from holdfast.storage import values
@@ -38,13 +38,14 @@ def delete(shelf: Shelf, key: str) -> Work[bool]:
 
 def remove(shelf: Shelf, doomed: Object) -> Work[bool]:
     """Remove the bytes of a doomed object and forget it; where that fails they are left to a sweep."""
-    if not (yield from _remove_bytes(shelf, doomed)):
+    if not (yield from remove_bytes(shelf, doomed)):
         return False
     yield Write(lambda tx: rows.forget(tx, *doomed))
     return True
 
 
-def _remove_bytes(shelf: Shelf, doomed: Object) -> Work[bool]:
+def remove_bytes(shelf: Shelf, doomed: Object) -> Work[bool]:
+    """Remove the bytes of an object that no row speaks of; whether that could be done."""
     place, address = doomed
     try:
         yield from call(shelf.at(place).remove, address)
@@ -54,20 +55,29 @@ def _remove_bytes(shelf: Shelf, doomed: Object) -> Work[bool]:
 
 
 def finish(shelf: Shelf) -> Work[list[str]]:
-    """Remove the bytes of everything that is doomed, for good; where those lie that could not be."""
+    """Remove the bytes of everything that is doomed, for good; where those lie that nobody can remove.
+
+    A place that cannot be reached now is an error, once everything else was tried: it is to be done again.
+    """
     now = yield from ask(Read(lambda tx: tx.now))
     stay: list[str] = []
+    away: HoldfastError | None = None
     after: Object = ("", "")
     while left := (yield from ask(Read(partial(rows.left, before=now, after=after, limit=_PAGE)))):
         for place, address in left:
             try:
                 gone = yield from call(shelf.at(place).erase, address)
+            except (UnreachableError, UnavailableError) as error:
+                away = error
+                continue
             except HoldfastError:
                 stay.append(f"{place}:{address}")
                 continue
             stay += [] if gone else [shelf.at(place).where(address)]
             yield Write(partial(rows.forget, place=place, address=address))
         after = left[-1]
+    if away is not None:
+        raise away
     return stay
 
 
@@ -109,7 +119,7 @@ def _sweep_strays(shelf: Shelf, place: Place, older_than_s: float) -> Work[int]:
         for at in range(0, len(page), _PAGE):
             strays = yield from ask(Write(partial(rows.doom_strays, place=place.kind, addresses=page[at : at + _PAGE])))
             for each in strays:
-                removed += yield from _remove_bytes(shelf, each)
+                removed += yield from remove_bytes(shelf, each)
     return removed
 
 

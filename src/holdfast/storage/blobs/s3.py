@@ -6,8 +6,9 @@ Rules:
 - A bucket should end unfinished multipart uploads by a lifecycle rule: a crash leaves them where no list shows them.
 """
 
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +23,9 @@ from holdfast.errors import ConfigError, StaleVersionError, UnreachableError
 from holdfast.storage.blobs.bodies import Body, Data, Spool, remove_spools
 
 _RANGE: Final = 8 << 20
-_PATIENCE: Final = timedelta(seconds=30)
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+PATIENCE = timedelta(seconds=30)
+"""How long an answer may take, and how long a request may be tried again."""
 
 
 class S3:
@@ -33,13 +36,12 @@ class S3:
     def __init__(self, bucket: str, prefix: str = "", *, spools: Path | None = None, **config: Any) -> None:
         self._where = f"s3://{bucket}/{prefix.strip('/') + '/' if prefix else ''}"
         self._spools = spools or Path(tempfile.gettempdir())
-        plain = str(config.get("endpoint", "")).startswith("http://")
         try:
             self._store = S3Store(
                 bucket,
                 prefix=prefix or None,
-                client_options={"allow_http": plain, "timeout": _PATIENCE},
-                retry_config={"max_retries": 3, "retry_timeout": _PATIENCE},
+                client_options={"timeout": PATIENCE, **({"allow_http": True} if _plain(config) else {})},
+                retry_config={"max_retries": 3, "retry_timeout": PATIENCE},
                 **config,
             )
         except BaseError as error:
@@ -134,6 +136,12 @@ class Ranges:
 
     def close(self) -> None:
         """See Source."""
+
+
+def _plain(config: Mapping[str, Any]) -> bool:
+    """Whether the address that was given, here or by a variable, is one without TLS; else AWS_ALLOW_HTTP counts."""
+    given = config.get("endpoint") or next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+    return str(given).startswith("http://")
 
 
 def _brief(error: BaseError) -> str:

@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.db import Call, Read, Tx, Wait, Work, Write, ask, call
-from holdfast.errors import BusyError, InvalidInputError
+from holdfast.errors import BusyError, DiskFullError, InvalidInputError
 from holdfast.model.blobs import check_content_type, check_key
 from holdfast.storage import labels
 from holdfast.storage.blobs import rows
 from holdfast.storage.blobs.bodies import Body, Chunks, Data, Intake, puller
 from holdfast.storage.blobs.places import Place
-from holdfast.storage.blobs.removing import remove
+from holdfast.storage.blobs.removing import remove, remove_bytes
 from holdfast.storage.blobs.rows import Kept, Object
 from holdfast.storage.blobs.shelf import Shelf
 
@@ -101,6 +101,10 @@ def _shelve(shelf: Shelf, place: Place, gather: Callable[[], Body], enter: Enter
         body = yield from call(gather)
     try:
         kept, doomed = yield from _entered(place, body, kept, enter)
+    except DiskFullError:  # bytes without a row would stay until a sweep, and more of them with every new try
+        if kept is not None and kept.address is not None:
+            yield from remove_bytes(shelf, (place.kind, kept.address))
+        raise
     finally:
         body.drop()
     if doomed is not None:
