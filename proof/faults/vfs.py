@@ -6,7 +6,7 @@ of whatever is the default, so nothing in Holdfast has to know.
 
 import os
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -111,8 +111,32 @@ class WatchedVfs(apsw.VFS):
                 WATCH.tell(path, "syncdir", os.path.dirname(path))
 
 
+class _Backup:
+    """A backup whose end is an error of SQLite: apsw trips over one that a VFS in Python raised (SystemError)."""
+
+    def __init__(self, real: apsw.Backup) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def __enter__(self) -> "_Backup":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self._real.finish()
+        except SystemError:
+            if kind is None:
+                raise apsw.FullError("injected") from None
+
+
 class _Connection(apsw.Connection):
     """A connection whose closing says nothing of a checkpoint that failed: SQLite says nothing either, apsw would."""
+
+    def backup(self, *given: Any) -> Any:
+        """Copy pages from another connection."""
+        return _Backup(super().backup(*given))
 
     def close(self, force: bool = False) -> None:
         """Close it."""
