@@ -208,6 +208,8 @@ class Orphan(Value):
     expires_at: str
     name: str | None
     version: str | None
+    asked_by: str | None = None
+    """The agent that asked for that function at the server, if one did."""
 
 
 @dataclass(frozen=True, slots=True)

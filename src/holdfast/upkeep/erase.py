@@ -43,13 +43,13 @@ _FILE = "erasures.jsonl"
 _NS = "main"
 
 
-def subject(context: Context, name: str, *, who: str = "operator", ns: str = "main") -> Work[Erasure]:
+def subject(context: Context, name: str, *, who: str = "operator", ns: str | None = None) -> Work[Erasure]:
     """Erase a person: the key, every row and file labelled with it, and labelled blobs and sessions of services.
 
-    Services know no namespaces: they are looked at where none is given.
+    Services know no namespaces: they are looked at where none is given, and a store that is open for one always is.
     """
-    served = (yield from call(persons.find, context, name)) if ns == _NS else []
-    made = yield from ask(Write(lambda tx: _by_name(tx, name, served, who=who, ns=ns)))
+    served = (yield from call(persons.find, context, name)) if ns is None else []
+    made = yield from ask(Write(lambda tx: _by_name(tx, name, served, who=who, ns=_NS if ns is None else ns)))
     remains = yield from finish(context)
     went = {kind: sum(each.holds[kind] for each in served) for kind in (served[0].holds if served else ())}
     return replace(made, files=(), remains=remains, services=went)
