@@ -162,8 +162,9 @@ def transition(
     rows.one_of("status", to, STATUSES)
     held = _held(tx, dfid, ns)
     status = held[6]
-    if not legal(status, to) or status != (expected_status or status):
-        raise _illegal(dfid, status, to, at=status)
+    before = status if expected_status is None else rows.one_of("expected_status", expected_status, STATUSES)
+    if not legal(status, to) or status != before:
+        raise _illegal(dfid, before, to, at=status)
     said = {"from_status": status, "to_status": to, "correlation_id": correlation_id, "causation_id": causation_id}
     return _move(tx, held, to, said | {"root_dfid": held[1], "reason": reason})
 

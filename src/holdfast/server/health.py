@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from holdfast.errors import HoldfastError
 from holdfast.faces import whole
+from holdfast.model.flows import OPEN
 from holdfast.runtime import gauges
 from holdfast.server import metrics
 from holdfast.server.access import permit
@@ -75,7 +76,7 @@ _ABOUT: Final = {
 
 
 def _standing(state: State, facts: dict[str, int]) -> Iterator[Gauge]:
-    for status in gauges.OPEN:
+    for status in OPEN:
         yield Gauge("holdfast_flows", "Open flows by status.", facts[f"flows.{status}"], {"status": status})
     for name, (metric, help) in _ABOUT.items():
         yield Gauge(metric, help, facts[name])

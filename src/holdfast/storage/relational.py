@@ -2,7 +2,8 @@
 
 Rules:
 - A script is one transaction. A parameter that is not given is NULL; a `:` in a string or a cast is none.
-- What SQL may do is bounded by the database (`Tx.ask`): it reaches neither the kernel nor any setting.
+- What SQL may do is bounded by the database (`Tx.ask`): it reaches neither the kernel nor any setting nor a secret, and
+  gives 64 MiB at most, on SQLite no value of more than 16.
 - A block is one transaction of its own: it sees what it wrote, and once a statement of it has failed, all of it has.
 - A block that could not begin says why at its first word.
 - A block holds the writer. One that says nothing for `IDLE_S` is rolled back, and says so at its next word. Nobody

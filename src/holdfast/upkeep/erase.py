@@ -34,6 +34,7 @@ from holdfast.evidence.context import Context
 from holdfast.evidence.erasable import Removed
 from holdfast.evidence.lockdown import gate_of
 from holdfast.model.erasure import Erasure
+from holdfast.model.given import who as _who
 from holdfast.upkeep import persons
 from holdfast.upkeep.persons import Person
 
@@ -109,12 +110,6 @@ def _one(tx: Tx, table: str, key: str, *, who: str) -> Erasure:
     if removed is None:
         raise NotFoundError(f"{table} has no record {key}", table=table, id=key)
     return erasures.record(tx, "record", table, who=_who(who), removed=[removed])
-
-
-def _who(who: str) -> str:
-    if not who.strip() or len(who) > 200:
-        raise InvalidInputError("who erases is a text that is not empty, 200 characters at most", who=who[:200])
-    return who
 
 
 # --- after the commit --------------------------------------------------------------------------------------------
