@@ -328,6 +328,13 @@ def test_methods_that_somebody_invents_are_counted_as_one(web: Web) -> None:
     assert 'method="OTHER"' in text
 
 
+def test_the_description_is_made_once_however_often_it_is_asked_for(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = {path: web.client().get(path).content for path in ("/openapi.json", "/docs")}
+    monkeypatch.setattr("holdfast.server.docs.page", None)
+    monkeypatch.setattr("holdfast.server.docs.json", None)
+    assert {path: web.client().get(path).content for path in first} == first
+
+
 def test_an_auditor_takes_away_what_only_reads(web: Web) -> None:
     client = caller(web, role="auditor")
     for path in ("audit/export", "flows/export", "telemetry/export", "watch/look"):

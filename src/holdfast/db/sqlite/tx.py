@@ -50,7 +50,7 @@ _TYPED: list[tuple[type[apsw.Error], type[HoldfastError]]] = [
 
 def typed(error: apsw.Error, where: object) -> HoldfastError:
     """Our error for one of apsw's; damage is told by tables, since whoever meets it did not write the query."""
-    if any(word in str(error) for word in ("not authorized", "is prohibited")):  # told as errors of the text
+    if str(error).startswith("not authorized") or str(error).endswith("is prohibited"):  # told as errors of the text
         return ForbiddenSqlError(f"{error} ({where})")
     tables = where.tables if isinstance(where, Query) else ()
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
