@@ -88,8 +88,8 @@ def test_of_too_many_blocks_their_owner_loses_one_and_what_it_held_is_let_go(
 
 def test_what_a_block_is_given_is_read_by_its_type(web: Web) -> None:
     client = agent(web)
-    for given in ({"nosuch": 1}, {"lease_s": "x"}, {"called": 1}, {"created_by": 7}, {"worker": 7}):
-        problem(client.post("/v1/flows/run", json={"agent_id": "bot", **given}), 422, "input.invalid")
+    for wrong in ({"nosuch": 1}, {"lease_s": "x"}, {"called": 1}, {"created_by": 7}, {"worker": 7}):
+        problem(client.post("/v1/flows/run", json={"agent_id": "bot", **wrong}), 422, "input.invalid")
     block = client.post("/v1/flows/run", json={"agent_id": "bot"}).json()["block"]
     for verb, given in (
         ("lock", {}),
