@@ -71,6 +71,15 @@ def test_somebody_whom_only_services_know_is_erased_too(place: Place) -> None:
     place.sound()
 
 
+def test_a_store_that_is_open_for_one_namespace_erases_nothing_of_services(place: Place) -> None:
+    with place.open() as store:
+        fill(store)
+        for ns in ("main", "far"):
+            with pytest.raises(errors.NotFoundError):
+                sync.Holdfast(store.core, ns).erase.subject(NAME)
+        assert store.erase.subject(NAME).services == {"blobs": 2, "sessions": 1}, "all of it was still there"
+
+
 def test_nothing_of_them_is_in_any_file(tmp_path: Path) -> None:
     place = Place(tmp_path / "home")
     with place.open() as store:

@@ -56,6 +56,17 @@ class Flows(OnStore):
             assert len(store.flows.transitions(dfid)) == rows
             assert store.flows.get(dfid).status == (after if legal(before, after) else before)
 
+    def test_a_transition_that_expects_a_status_is_taken_from_there_only(self, store: sync.Holdfast) -> None:
+        dfid = store.flows.start("trader").dfid
+        assert store.flows.transition(dfid, "RUNNING", expected_status="CREATED").status == "RUNNING"
+        asked = store.escalations.request(dfid, reason="?")
+        for expected in ("CREATED", "RUNNING"):
+            with pytest.raises(errors.IllegalTransitionError, match="it is WAITING_ESCALATION"):
+                store.flows.transition(dfid, "RUNNING", expected_status=expected)
+        with pytest.raises(errors.InvalidInputError):
+            store.flows.transition(dfid, "RUNNING", expected_status="NOWHERE")
+        assert store.escalations.get(asked.id).status == "PENDING"
+
     def test_the_times_of_a_flow_are_those_of_its_transitions(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         flow = store.flows.start("trader")
         moments = [flow.created_at]

@@ -1,10 +1,12 @@
 """What is new: transitions, questions and answers, followed from a place, on every backend."""
 
+import threading
+
 import pytest
 
-from holdfast import errors, sync
+from holdfast import Tx, errors, sql, sync
 from holdfast.model.news import News, Place
-from holdfast.runtime import news
+from holdfast.runtime import flows, news
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
@@ -19,6 +21,7 @@ class Following(OnStore):
         self, store: sync.Holdfast, clock: FrozenClock
     ) -> None:
         running(store)
+        clock.advance(news.SETTLED_S)
         place = store.read(news.now)
         assert follow(store, place)[0] == []
         dfid = running(store)
@@ -64,15 +67,44 @@ class Following(OnStore):
         assert {each.about["dfid"] for each in follow(store, place, ns="far")[2]} == {away}
         assert {each.about["dfid"] for each in follow(store, place)[2]} == {mine, theirs, away}
 
-    def test_more_than_a_page_is_told_at_once(self, store: sync.Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_more_than_a_page_is_told_page_by_page_and_all_of_it(
+        self, store: sync.Holdfast, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(news, "_PAGE", 3)
         place = store.read(news.now)
-        flows = [running(store) for _ in range(8)]
-        for dfid in flows[:4]:
+        begun = [running(store) for _ in range(8)]
+        for dfid in begun[:4]:
             asked = store.escalations.request(dfid, reason="?", budget=100)
             store.escalations.resolve(asked.id, "CANCELLED", by="Ada")
-        kinds = [kind for kind, _ in follow(store, place)[0]]
+        clock.advance(news.SETTLED_S)
+        told: list[tuple[str, int]] = []
+        while (page := follow(store, place))[1] != place:
+            place = page[1]
+            assert len(page[0]) <= 9, "three of each kind"
+            told += page[0]
+        kinds = [kind for kind, _ in told]
         assert [kinds.count(kind) for kind in ("flow", "escalation", "resolution")] == [16, 4, 4]
+
+    def test_whoever_hears_of_nothing_moves_on_all_the_same(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        store.agents.register("quiet", version="1.0.0")
+        place, _ = store.read(news.begin)
+        for _ in range(3):
+            asked = store.escalations.request(running(store), reason="?", budget=100)
+            store.escalations.resolve(asked.id, "APPROVED", by="Ada")
+        clock.advance(news.SETTLED_S)
+        told, further, _ = follow(store, place, agent_id="quiet")
+        assert told == []
+        assert further == follow(store, place)[1]
+        assert further.transition == store.read(news.now).transition > place.transition
+
+    def test_what_was_there_before_is_no_news(self, store: sync.Holdfast) -> None:
+        asked = store.escalations.request(running(store), reason="?")
+        store.escalations.resolve(asked.id, "APPROVED", by="Ada")
+        place, old = store.read(news.begin)
+        assert {*follow(store, place)[0]} <= old
+        dfid = running(store)
+        fresh = [each for each in follow(store, place)[2] if (each.kind, each.id) not in old]
+        assert [each.about["dfid"] for each in fresh] == [dfid]
 
     @pytest.mark.parametrize(
         "text", ["", "1", "1.2.3.4", "a.b.c.d.e", "-1.0.0.0.", "1.1.1.1.yesterday", f"{1 << 70}.0.0.0."]
@@ -91,4 +123,22 @@ class TestMemory(InMemory, Following):
 
 
 class TestPostgres(OnPostgres, Following):
-    pass
+    def test_what_is_committed_after_a_following_began_is_told_whatever_came_before(self, store: sync.Holdfast) -> None:
+        late, early = store.flows.start("trader").dfid, store.flows.start("trader").dfid
+        inside, onward = threading.Event(), threading.Event()
+
+        def slowly(tx: Tx) -> None:
+            flows.transition(tx, late, "RUNNING")
+            tx.all(sql("SELECT 1"))  # what is written is sent before the wait
+            inside.set()
+            onward.wait(10)
+
+        writing = threading.Thread(target=store.write, args=(slowly,))
+        writing.start()
+        assert inside.wait(10)
+        store.flows.transition(early, "RUNNING")
+        place, old = store.read(news.begin)
+        onward.set()
+        writing.join()
+        fresh = [each for each in follow(store, place)[2] if (each.kind, each.id) not in old]
+        assert [each.about["dfid"] for each in fresh] == [late]

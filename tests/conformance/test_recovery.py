@@ -5,6 +5,7 @@ import inspect
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, assert_type
 
 import pytest
@@ -14,7 +15,7 @@ from holdfast.client import Holdfast
 from holdfast.faces import AsyncFace, SyncFace
 from holdfast.model.flows import Recovered
 from holdfast.ops import Decision, OpenFlow
-from holdfast.runtime import calls
+from holdfast.runtime import calls, runs
 from holdfast.runtime.calls import Called
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
@@ -225,6 +226,25 @@ class Recovery(OnStore):
         store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal="undone")
         assert [again.flow.status for again in recovering.result().again] == ["COMPENSATED"]
         assert broker.done == ["a", "b", "undo a"]
+
+    def test_what_an_agent_asked_for_is_run_again_only_by_a_function_of_that_agent(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        near, broker = sync.Holdfast(store.core), Broker()
+        store.agents.register("scout", version="1.0.0")
+        call = calls.called("rebalance", "1.0", ["a", "b"], {})
+        begun = {
+            agent: near.run(runs.enter(agent, lease_s=10, called=replace(call, agent_id=agent))).hand.dfid
+            for agent in ("scout", "trader")
+        }
+        clock.advance(11)
+        ordering(store, broker)
+        found = store.flows.recover("worker")
+        assert [each.flow.dfid for each in found.again] == [begun["trader"]]
+        assert [flow.dfid for flow in found.left] == [begun["scout"]]
+        assert broker.done == ["a", "b"]
+        asked = {orphan.dfid: orphan.asked_by for orphan in store.flows.orphans()}
+        assert asked == {begun["scout"]: "scout"}
 
     def test_what_nobody_here_can_run_is_left_and_named(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         broker = Broker()

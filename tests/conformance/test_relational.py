@@ -24,11 +24,63 @@ class _Opens(Place):
         return Relational(StorageFace(await asyncio.to_thread(self.database, "membrane"), Doings()))
 
 
-class TestMemory(_Opens, InMemory, RelationalSuite):
+class _Bounded(RelationalSuite):
+    """What SQL of services may give and see, in whatever words."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "SELECT secret FROM subject_facts",
+            'SELECT * FROM "subject_facts"',
+            "SELECT count(*) FROM Subject_Facts",
+            "UPDATE subject_facts SET secret = 'mine'",
+            "DELETE FROM subject_facts",
+            "INSERT INTO agent_state (agent_id, state) SELECT 'a', secret FROM subject_facts",
+            "CREATE VIEW seen AS SELECT secret FROM subject_facts; SELECT * FROM seen",
+        ],
+    )
+    def test_the_secret_of_the_labels_is_not_for_sql_of_services(self, text: str) -> None:
+        async def test(store: RelationalStore) -> None:
+            with pytest.raises(errors.ForbiddenSqlError):
+                await store.fetch_all(text)
+
+        self.use(test)
+
+    def test_an_answer_without_end_is_refused_and_the_store_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("holdfast.db.tx.ANSWER_BYTES", 10_000)
+
+        async def test(store: RelationalStore) -> None:
+            counted = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < :n)"
+            text, word = f"{counted} SELECT :word AS w FROM c", "w" * 1_000
+            with pytest.raises(errors.ReadLimitError):
+                await store.fetch_all(text, {"n": 5_000, "word": word})
+            assert await store.fetch_all(text, {"n": 3, "word": word}) == [{"w": word}] * 3
+
+        self.use(test)
+
+
+class TestMemory(_Opens, InMemory, _Bounded):
     pass
 
 
-class TestSqlite(_Opens, OnSqlite, RelationalSuite):
+class TestSqlite(_Opens, OnSqlite, _Bounded):
+    @pytest.mark.parametrize("made", ["zeroblob(900000000)", "hex(zeroblob(9000000))", "randomblob(100000000)"])
+    def test_no_value_is_made_that_is_too_long_to_send(self, made: str) -> None:
+        async def test(store: RelationalStore) -> None:
+            with pytest.raises(errors.InvalidInputError):
+                await store.fetch_one(f"SELECT {made} AS x")
+            assert await store.fetch_one("SELECT length(zeroblob(1000000)) AS x") == {"x": 1_000_000}
+
+        self.use(test)
+
+    def test_no_trigger_tells_the_secret_of_the_labels(self) -> None:
+        async def test(store: RelationalStore) -> None:
+            trap = "CREATE TRIGGER t AFTER INSERT ON instances BEGIN UPDATE agent_state SET state = (SELECT secret"
+            with pytest.raises(errors.ForbiddenSqlError):
+                await store.execute(f"{trap} FROM subject_facts); END")
+
+        self.use(test)
+
     def test_the_statement_of_the_seed_runs_as_printed(self) -> None:
         async def test(store: RelationalStore) -> None:
             for state in ("{}", '{"mood": "calm"}'):
@@ -106,7 +158,7 @@ class TestSqlite(_Opens, OnSqlite, RelationalSuite):
         self.use(test)
 
 
-class TestPostgres(_Opens, OnPostgres, RelationalSuite):
+class TestPostgres(_Opens, OnPostgres, _Bounded):
     def test_a_cast_is_left_alone(self) -> None:
         async def test(store: RelationalStore) -> None:
             assert await store.fetch_one("SELECT '7'::int + :n::int AS n", {"n": 1}) == {"n": 8}

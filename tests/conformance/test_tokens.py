@@ -139,18 +139,61 @@ class Logins(OnStore):
 
     def test_a_token_that_ends_ends_its_logins(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         for end in ("revoke", "time"):
-            token = store.tokens.create("t", role="auditor", nouns=["log"], ttl_s=7200).token
+            token = store.tokens.create("t", role="auditor", nouns=["log"], ttl_s=1800).token
             session = store.tokens.login(store.tokens.link(token_id=token.token_id).secret)
-            unused = store.tokens.link(token_id=token.token_id, ttl_s=1e6)
+            unused = store.tokens.link(token_id=token.token_id, ttl_s=3600)
             assert store.tokens.session(session.secret).nouns == ("log",)
             if end == "revoke":
                 store.tokens.revoke(token.token_id)
             else:
-                clock.advance(7200)
+                clock.advance(1800)
             with pytest.raises(errors.UnauthenticatedError):
                 store.tokens.session(session.secret)
             with pytest.raises(errors.UnauthenticatedError):
                 store.tokens.login(unused.secret)
+
+    @pytest.mark.parametrize("ttl_s", [0, -1, 3601, 1e9, float("inf"), None, "x"])
+    def test_no_link_waits_longer_than_an_hour(self, store: sync.Holdfast, ttl_s: Any) -> None:
+        with pytest.raises(errors.InvalidInputError):
+            store.tokens.link(ttl_s=ttl_s)
+        assert store.tokens.logins(all=True).logins == ()
+
+    def test_links_and_sessions_are_listed_without_their_secrets_and_ended_one_by_one(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        token = store.tokens.create("t", role="auditor", ns="far").token
+        link, used = store.tokens.link(name="ada"), store.tokens.link(token_id=token.token_id)
+        session = store.tokens.login(used.secret)
+        assert {each.login_id for each in store.tokens.logins().logins} == {
+            link.login.login_id,
+            session.login.login_id,
+        }
+        assert {each.kind for each in store.tokens.logins(all=True, ns="far").logins} == {"link", "session"}
+        assert store.tokens.logins(ns="elsewhere").logins == ()
+        first = store.tokens.logins(limit=1)
+        assert len(store.tokens.logins(after=first.next or "", limit=1).logins) == 1
+        with pytest.raises(errors.NotFoundError):
+            store.tokens.end(session.login.login_id, ns="elsewhere")
+        with pytest.raises(errors.NotFoundError):
+            store.tokens.end("nobody")
+        ended = store.tokens.end(session.login.login_id)
+        clock.advance(1)
+        assert store.tokens.end(session.login.login_id) == ended, "once"
+        store.tokens.end(link.login.login_id)
+        for opens, secret in ((store.tokens.session, session.secret), (store.tokens.login, link.secret)):
+            with pytest.raises(errors.UnauthenticatedError):
+                opens(secret)
+        assert store.tokens.logins().logins == ()
+
+    def test_an_agent_that_is_retired_comes_in_by_no_token(self, store: sync.Holdfast) -> None:
+        token = store.tokens.create("a", role="agent", agent_id="trader").secret
+        session = store.agents.register("trader", version="1.1.0").token
+        assert store.tokens.authenticate(token).agent_id == "trader"
+        store.agents.set_status("trader", "RETIRED", reason="left")
+        with pytest.raises(errors.AgentInactiveError):
+            store.tokens.authenticate(token)
+        with pytest.raises(errors.AgentInactiveError):
+            store.tokens.agent("trader", session)
 
     def test_the_console_is_not_for_agents(self, store: sync.Holdfast) -> None:
         token = store.tokens.create("a", role="agent", agent_id="trader").token

@@ -106,6 +106,20 @@ def test_a_stream_goes_on_where_it_broke_off(web: Web) -> None:
     problem(client.get("/v1/events", headers={"Last-Event-ID": "nonsense"}), 422, "input.invalid")
 
 
+def test_a_stream_ends_with_its_token_however_much_there_is_to_tell(web: Web) -> None:
+    made = web.store.tokens.create("x", role="auditor")
+    with following(web.client(made.secret)) as events:
+        web.store.tokens.revoke(made.token.token_id)
+        for _ in range(500):  # an event is there before every beat
+            dfid = web.store.flows.start("trader").dfid
+            web.store.flows.transition(dfid, "RUNNING")
+            try:
+                events.next()
+            except EOFError:
+                return
+    pytest.fail("it goes on")
+
+
 def test_an_agent_hears_of_its_own_flows_only(web: Web) -> None:
     token = web.store.agents.register("trader", version="1.0.0").token
     with following(web.client(f"trader:{token}")) as events:

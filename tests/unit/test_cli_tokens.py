@@ -51,5 +51,20 @@ def test_a_link_opens_once(home: Path) -> None:
             store.tokens.login(made["secret"])
 
 
+def test_links_and_sessions_are_listed_and_ended(home: Path) -> None:
+    made = parsed("tokens", "link", "--name", "ann")
+    [listed] = parsed("tokens", "logins")["logins"]
+    assert listed == made["login"]
+    assert "ann" in run("tokens", "logins").stdout
+    ended = parsed("tokens", "end", listed["login_id"])
+    assert ended["ended_at"]
+    assert parsed("tokens", "logins")["logins"] == []
+    assert parsed("tokens", "logins", "--all")["logins"] == [ended]
+    run("tokens", "end", "nobody", code=3)
+    run("tokens", "link", "--minutes", "61", code=2)
+    with sync.open(home) as store, pytest.raises(errors.UnauthenticatedError):
+        store.tokens.login(made["secret"])
+
+
 def test_what_happened_at_the_door_is_listed() -> None:
     assert parsed("tokens", "events", "--event", "denied", "--since", "2026-01-01T00:00:00Z")["events"] == []

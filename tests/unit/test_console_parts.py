@@ -190,7 +190,11 @@ def test_a_job_tells_how_far_it_is_and_what_came_of_it() -> None:
             del progress
             raise RuntimeError("secret")
 
-        job, bad, worse = jobs.start("x", "Ada", work), jobs.start("x", "Ada", broken), jobs.start("x", "Ada", defect)
+        job, bad, worse = (
+            jobs.start("x", "Ada", None, work),
+            jobs.start("x", "Ada", None, broken),
+            jobs.start("x", "Ada", None, defect),
+        )
         await asyncio.sleep(0)
         assert (job.running, job.stage, job.stages) == (True, "second", ["first", "second"])
         onward.set()
@@ -213,17 +217,35 @@ def test_only_so_many_jobs_run_and_only_so_many_are_kept() -> None:
         async def nothing(progress: Progress) -> None:
             del progress
 
-        first = jobs.start("x", "Ada", nothing)
+        first = jobs.start("x", "Ada", None, nothing)
         for _ in range(KEPT + 1):
-            jobs.start("x", "Ada", nothing)
+            jobs.start("x", "Ada", None, nothing)
             await asyncio.sleep(0.001)
         with pytest.raises(errors.NotFoundError):
             jobs.get(first.number)
-        running = [jobs.start("x", "Ada", forever) for _ in range(MOST)]
+        running = [jobs.start("x", "Ada", None, forever) for _ in range(MOST)]
         with pytest.raises(errors.RateLimitedError):
-            jobs.start("x", "Ada", forever)
+            jobs.start("x", "Ada", None, forever)
         await jobs.stop()
         assert not any(job.running for job in running)
+
+    asyncio.run(main())
+
+
+def test_a_job_is_known_where_it_was_begun_and_to_whoever_is_bound_nowhere() -> None:
+    async def main() -> None:
+        jobs = Jobs(lambda: "now")
+
+        async def nothing(progress: Progress) -> None:
+            del progress
+
+        ours, whole = jobs.start("x", "Ada", "ours", nothing), jobs.start("x", "Ada", None, nothing)
+        assert (jobs.list(), jobs.list("ours"), jobs.list("theirs")) == ((whole, ours), (ours,), ())
+        assert jobs.get(ours.number, "ours") is jobs.get(ours.number) is ours
+        for job, ns in ((ours, "theirs"), (whole, "ours")):
+            with pytest.raises(errors.NotFoundError):
+                jobs.get(job.number, ns)
+        await jobs.stop()
 
     asyncio.run(main())
 

@@ -1,18 +1,22 @@
 """The small parts of the server that need no server: buckets, the book at the door, metrics, names of hosts."""
 
 import asyncio
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+import holdfast
 from holdfast.client import Holdfast
 from holdfast.errors import RequestError, UnavailableError
 from holdfast.model.access import AccessEvent
 from holdfast.server import doorbook, pages
+from holdfast.server.access import Caller
 from holdfast.server.doorbook import Doorbook
 from holdfast.server.metrics import Gauge, Metrics
 from holdfast.server.rates import Buckets
 from holdfast.server.serve import Place
+from holdfast.server.state import Faces
 
 EVENT = AccessEvent(0, "denied", 401, "c", "", "1.2.3.4", "GET", "/x", "no", 1, "")
 
@@ -169,3 +173,15 @@ def test_what_is_no_form_is_refused(body: bytes) -> None:
 def test_a_form_keeps_empty_fields_and_their_order() -> None:
     assert pages.parse(b"b=&a=1+2&b=%C3%A9") == [("b", ""), ("a", "1 2"), ("b", "é")]
     assert pages.parse(b"") == []
+
+
+def test_a_caller_sees_a_store_for_its_namespace_and_the_whole_for_nouns_that_know_none(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with holdfast.open(tmp_path / "home") as store:
+            faces, bound = Faces(store), Caller("agent", "bot", "far", "bot", frozenset({"relational"}))
+            assert faces.of(Caller("operator", "ann")) is store
+            assert faces.of(bound, "relational") is store
+            assert faces.of(bound, "flows").ns == "far"
+            assert faces.of(bound, "flows") is faces.of(bound, "objects"), "it is made once"
+
+    asyncio.run(main())

@@ -6,7 +6,7 @@ import typer
 
 from holdfast.cli import draw
 from holdfast.cli.call import After, AfterNumber, Call, Limit, Since, command, options
-from holdfast.model.access import AccessPage, NewLogin, NewToken, Token, TokenPage
+from holdfast.model.access import AccessPage, Login, LoginPage, NewLogin, NewToken, Token, TokenPage
 from holdfast.runtime.rows import BEGINNING
 
 app = typer.Typer(
@@ -73,11 +73,39 @@ def link(
     token: Annotated[str | None, typer.Option("--token", help="Log in as the holder of this token.")] = None,
     name: Annotated[str, typer.Option("--name", help="Who logs in; kept with what they decide.")] = "operator",
     role: Annotated[str, typer.Option("--role", help="operator or auditor.")] = "operator",
-    minutes: Annotated[float, typer.Option("--minutes", help="How long the code can be used.")] = 10.0,
+    minutes: Annotated[float, typer.Option("--minutes", help="How long the code can be used, 60 at most.")] = 10.0,
 ) -> NewLogin:
     """Make a code that opens the console once: at /login, or as /login?code=CODE."""
     with call.open() as store:
         return store.tokens.link(token_id=token, name=name, role=role, ttl_s=minutes * 60)
+
+
+@command(
+    app,
+    example="holdfast tokens logins --all",
+    draw=draw.rows("logins", "login_id", "kind", "name", "role", "ns", "token_id", "expires_at", "ended_at"),
+)
+def logins(
+    call: Call,
+    all: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
+    after: After = "",
+    limit: Limit = 100,
+    ns: Namespaces = "*",
+) -> LoginPage:
+    """List links to log in by and sessions at the console, oldest first, a page at a time."""
+    with call.open() as store:
+        return store.tokens.logins(all=all, after=after, limit=limit, ns=ns)
+
+
+@command(app, example="holdfast tokens end 0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+def end(
+    call: Call,
+    login_id: Annotated[str, typer.Argument(metavar="LOGIN_ID", help="The link's or the session's id.")],
+    ns: Namespaces = "*",
+) -> Login:
+    """End a link or a session."""
+    with call.open() as store:
+        return store.tokens.end(login_id, ns=ns)
 
 
 @command(

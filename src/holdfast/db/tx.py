@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple
 
 from holdfast.db.clock import Clock, Ids, Random
 from holdfast.db.sql import Dialect, Query, first_word, may_ask
-from holdfast.errors import ForbiddenSqlError, HoldfastError
+from holdfast.errors import ForbiddenSqlError, HoldfastError, ReadLimitError
 from holdfast.model.times import to_text
 
 Row = tuple[Any, ...]
@@ -26,6 +27,11 @@ Refusal = Callable[[str], HoldfastError]
 WAKE = "wake"
 KEPT: Final = frozenset({"schema_migrations"})
 """Tables that SQL which is not ours may read, but never change."""
+HIDDEN: Final = frozenset({"subject_facts"})
+"""Tables that SQL which is not ours may not even read: they hold a secret."""
+ANSWER_BYTES: Final = 64 << 20
+"""How much SQL that is not ours may answer: more is asked for in pages."""
+_WEIGHED_AT_A_TIME: Final = 1_000
 SHAPED: Final = KEPT | {
     *("agent_state", "dreams", "embedding_metadata", "instances", "prompt_checkpoints", "schema_version", "shapes"),
     *("cli_session_agents", "cli_session_artifacts", "cli_session_events", "cli_sessions"),
@@ -36,6 +42,18 @@ SHAPED: Final = KEPT | {
 """Tables of the membrane that our migrations made: SQL which is not ours neither alters nor drops them."""
 
 _POOL = 1024
+
+
+def weighed(rows: Iterable[Row]) -> list[Row]:
+    """The rows of an answer to SQL that is not ours, as long as they are not too much to hold."""
+    found: list[Row] = []
+    size, coming = 0, iter(rows)
+    while page := [*islice(coming, _WEIGHED_AT_A_TIME)]:
+        found += page
+        size += sum(len(cell) for row in page for cell in row if isinstance(cell, str | bytes)) + 8 * len(page)
+        if size > ANSWER_BYTES:
+            raise ReadLimitError(f"an answer has at most {ANSWER_BYTES} bytes; ask for it in pages", most=ANSWER_BYTES)
+    return found
 
 
 class Nothing(Enum):
@@ -104,6 +122,7 @@ class Tx(ABC):
         """Run SQL that is not ours, one statement or several; a parameter that is missing is NULL.
 
         What it may do is bounded: it stays in its database, changes nothing of `KEPT`, no setting and no transaction.
+        It reads nothing of `HIDDEN`, and gives no more than `ANSWER_BYTES` (ReadLimitError).
         """
         answer = Answer((), [], 0)
         for statement in self.split(text):

@@ -32,6 +32,7 @@ from holdfast.evidence.erasable import Erasable, Removed
 from holdfast.evidence.leaves import Projection
 from holdfast.evidence.submissions import SEALED, Draft
 from holdfast.model.battles import Battle, BattlePage
+from holdfast.model.given import limited
 from holdfast.model.times import utc
 
 BATTLES: Final = Projection(
@@ -44,7 +45,6 @@ BATTLES: Final = Projection(
 )
 covered.register(BATTLES, kinds=("dbom", "legacy_import"), key="id", first=-1)
 
-_MOST_PAGE: Final = 1_000
 _AFTER_ALL: Final = 2**53 - 1
 _NUMBERED = re.compile(r"(.+)\.([0-9]{1,18})")
 _log = logging.getLogger("holdfast")
@@ -219,8 +219,7 @@ def list(
     limit: int = 100,
 ) -> BattlePage:
     """Battles in the order they came, a page at a time: pass `next` of a page as `after` for the one that follows."""
-    if not 1 <= limit <= _MOST_PAGE:
-        raise InvalidInputError(f"a page has 1 to {_MOST_PAGE} battles", limit=limit)
+    limited(limit)
     since, until = _moment("since", since), _moment("until", until)
     rows = tx.all(
         _LIST,
@@ -246,8 +245,7 @@ _RECENT = sql(
 
 def recent(tx: Tx, *, before: int | None = None, limit: int = 100, ns: str = MAIN) -> BattlePage:
     """Battles, the newest first, a page at a time: pass `next` of a page as `before`."""
-    if not 1 <= limit <= _MOST_PAGE:
-        raise InvalidInputError(f"a page has 1 to {_MOST_PAGE} battles", limit=limit)
+    limited(limit)
     rows = tx.all(_RECENT, before=_AFTER_ALL if before is None else before, ns=ns, limit=limit + 1)
     found = [from_row(row) for row in rows[:limit]]
     return BattlePage(found, found[-1].id if len(rows) > limit else None)

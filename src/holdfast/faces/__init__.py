@@ -20,6 +20,7 @@ from holdfast.faces.verbs import (
     WritesWith,
     unwatch,
     watch,
+    whole,
     within,
 )
 
@@ -40,5 +41,6 @@ __all__ = [
     "refuse_running_loop",
     "unwatch",
     "watch",
+    "whole",
     "within",
 ]

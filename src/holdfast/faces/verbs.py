@@ -58,12 +58,15 @@ def within(face: AsyncFace | SyncFace, given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Verb(ABC, Generic[P, T]):
-    """A declared operation; bound to a store it looks like the operation without its hidden first parameters."""
+    """A declared operation; bound to a store it looks like the operation without its hidden first parameters.
+
+    One that `reads` changes nothing; one that gives a `secret` is answered once, and its answer is kept nowhere.
+    """
 
     hidden = 0
 
-    def __init__(self, fn: Callable[..., Any], *, reads: bool = False) -> None:
-        self.fn, self.reads = fn, reads
+    def __init__(self, fn: Callable[..., Any], *, reads: bool = False, secret: bool = False) -> None:
+        self.fn, self.reads, self.secret = fn, reads, secret
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -92,6 +95,12 @@ class Verb(ABC, Generic[P, T]):
 
 def _refuse(ns: str, *_: Any, **__: Any) -> Any:
     raise NamespaceError(f"a duty of the whole store, which is open for the namespace {ns} only", ns=ns)
+
+
+def whole(face: AsyncFace | SyncFace) -> None:
+    """Refuse a duty of the whole store where it was opened for one namespace."""
+    if face.ns is not None:
+        _refuse(face.ns)
 
 
 class Bound:
@@ -126,8 +135,8 @@ class Writes(Verb[P, T]):
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Tx, P], T | Refused]) -> None:
-        super().__init__(fn)
+    def __init__(self, fn: Callable[Concatenate[Tx, P], T | Refused], *, secret: bool = False) -> None:
+        super().__init__(fn, secret=secret)
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call is a transaction that writes."""
@@ -191,8 +200,8 @@ class Hears(Verb[P, T]):
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Any, P], Future[T]]) -> None:
-        super().__init__(fn)
+    def __init__(self, fn: Callable[Concatenate[Any, P], Future[T]], *, secret: bool = False) -> None:
+        super().__init__(fn, secret=secret)
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call waits for its answer."""

@@ -61,15 +61,22 @@ class Shape(ABC):
 
 def dump(value: Any) -> Any:
     """Any value of ours as JSON."""
+    try:
+        return _dump(value)
+    except RecursionError as error:
+        raise InvalidInputError("nested too deeply to be sent") from error
+
+
+def _dump(value: Any) -> Any:
     if value is None or type(value) in (bool, int, str):
         return value
     for kinds, told in _TOLD:
         if isinstance(value, kinds):
             return told(value)
     if is_dataclass(value):
-        return {each.name: dump(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: _dump(getattr(value, each.name)) for each in fields(value)}
     if hasattr(value, "tolist"):  # a number out of an array
-        return dump(value.tolist())
+        return _dump(value.tolist())
     raise InvalidInputError(f"a {type(value).__name__} cannot be sent", type=type(value).__name__)
 
 
@@ -82,7 +89,7 @@ def _finite(value: float) -> float:
 def _mapped(value: Mapping[Any, Any]) -> dict[str, Any]:
     if odd := [key for key in value if not isinstance(key, str)]:
         raise InvalidInputError(f"a key is a text, not {odd[0]!r}")
-    return {f"${key}" if key.startswith("$") else str(key): dump(item) for key, item in value.items()}
+    return {f"${key}" if key.startswith("$") else str(key): _dump(item) for key, item in value.items()}
 
 
 _TOLD: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
@@ -93,7 +100,7 @@ _TOLD: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     ((str, PathLike), str),
     ((bytes, bytearray, memoryview), lambda value: {_BYTES: b64encode(value).decode()}),
     (Mapping, _mapped),
-    (collections.abc.Iterable, lambda value: [dump(item) for item in value]),
+    (collections.abc.Iterable, lambda value: [_dump(item) for item in value]),
 )
 """How each kind of value is told, the narrower before the wider."""
 
@@ -107,19 +114,32 @@ class _Any(Shape):
 
     def load(self, given: Any, at: str) -> Any:
         """See Shape."""
+        try:
+            return self._load(given, at)
+        except RecursionError as error:
+            raise _wrong(at, "nested too deeply") from error
+
+    def _load(self, given: Any, at: str) -> Any:
         if isinstance(given, list):
-            return [self.load(each, f"{at}[{n}]") for n, each in enumerate(given)]
+            return [self._load(each, f"{at}[{n}]") for n, each in enumerate(given)]
         if not isinstance(given, dict):
             return given
         if given.keys() == {_BYTES}:
             return _BYTE.load(given, at)
         if given.keys() == {_LINK}:
             return _LINKED.load(given, at)
-        return {key[1:] if key.startswith("$") else key: self.load(item, f"{at}.{key}") for key, item in given.items()}
+        return {key[1:] if key.startswith("$") else key: self._load(item, f"{at}.{key}") for key, item in given.items()}
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
         """See Shape."""
         return {}
+
+
+def _floating(given: int, at: str) -> float:
+    try:
+        return float(given)
+    except OverflowError as error:
+        raise _wrong(at, "not a number that can be reckoned with") from error
 
 
 class _Plain(Shape):
@@ -141,7 +161,7 @@ class _Plain(Shape):
     def load(self, given: Any, at: str) -> Any:
         """See Shape."""
         if self._kind is float and type(given) is int:
-            return float(given)
+            return _floating(given, at)
         if type(given) is not self._kind:
             raise _wrong(at, f"not a {self._word}")
         return given

@@ -33,6 +33,7 @@ from holdfast.evidence.leaves import Projection
 from holdfast.memory import skillblocks, skillfiles, skillproofs
 from holdfast.memory.skillfiles import NotAFileError
 from holdfast.memory.skillproofs import Ring
+from holdfast.model.given import limited
 from holdfast.model.skills import (
     Approval,
     Block,
@@ -46,7 +47,6 @@ from holdfast.model.skills import (
 MAIN: Final = "main"
 MOST_BLOCKS: Final = 10_000
 _MOST_WORDS: Final = 1_000
-_MOST_PAGE: Final = 1_000
 
 APPROVALS: Final = Projection("skill_approvals", 1, ("id", *skillproofs.SAID, "blocks", "keyid", "statement"))
 LOCKDOWNS: Final = Projection(
@@ -148,9 +148,7 @@ _PATHS = sql(
 
 def list(tx: Tx, *, after: str = "", limit: int = 100, ns: str = MAIN) -> SkillPage:
     """Every skill that something was ever said or found of, by path, a page at a time; no file is looked at."""
-    if not 1 <= limit <= _MOST_PAGE:
-        raise InvalidInputError(f"a page has 1 to {_MOST_PAGE} rows", limit=limit)
-    paths = [row[0] for row in tx.all(_PATHS, ns=ns, after=after, limit=limit)]
+    paths = [row[0] for row in tx.all(_PATHS, ns=ns, after=after, limit=limited(limit))]
     ring = read_ring(tx)
     found = tuple(standing(tx, path, ns=ns, ring=ring).skill for path in paths)
     return SkillPage(found, paths[-1] if len(paths) == limit else None)

@@ -18,6 +18,7 @@ from holdfast.evidence import prunings
 from holdfast.memory import threads, threadstates, threadvalues
 from holdfast.memory.edits import MAIN
 from holdfast.memory.threadvalues import Digest, Ref, Space
+from holdfast.model import given
 from holdfast.model.threads import ThreadsRemoved
 
 _WHAT: Final = "threads"
@@ -60,9 +61,7 @@ def delete(tx: Tx, thread_id: str, *, who: str = "operator", dry_run: bool = Fal
 
 
 def _log(tx: Tx, rule: dict[str, Any], count: int, who: str, ns: str) -> None:
-    if not who.strip() or len(who) > 200:
-        raise InvalidInputError("who is a text that is not empty, 200 characters at most", who=who[:100])
-    prunings.record(tx, _WHAT, {}, rule=threadstates.spelled(rule), who=who, count=count, ns=ns)
+    prunings.record(tx, _WHAT, {}, rule=threadstates.spelled(rule), who=given.who(who), count=count, ns=ns)
 
 
 # --- checkpoints -------------------------------------------------------------------------------------------------

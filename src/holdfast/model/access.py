@@ -69,6 +69,14 @@ class NewLogin(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class LoginPage(Value):
+    """Some links and sessions, oldest first; `next` is where the following page begins."""
+
+    logins: tuple[Login, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class AccessEvent(Value):
     """Something that happened at the door; `count` is how often within a minute."""
 

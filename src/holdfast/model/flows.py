@@ -26,6 +26,8 @@ EDGES: Final[Mapping[str, frozenset[str]]] = {
 }
 STATUSES: Final = frozenset(EDGES)
 TERMINAL: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "COMPENSATED"})
+OPEN: Final = ("CREATED", "RUNNING", "WAITING_ESCALATION", "COMPENSATING")
+"""Where a flow has not come to its end, in the order it gets there."""
 UNDOABLE: Final = frozenset({"FAILED", "CANCELLED"})
 """Ends after which what was done may still be undone."""
 WORKED_ON: Final = frozenset({"RUNNING", "COMPENSATING"})
@@ -208,6 +210,8 @@ class Orphan(Value):
     expires_at: str
     name: str | None
     version: str | None
+    asked_by: str | None = None
+    """The agent that asked for that function at the server, if one did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from holdfast.errors import InvalidInputError
 
 MOST_PAGE: Final = 1_000
 _LONGEST_NAME: Final = 500
+_LONGEST_WHO: Final = 200
 _SHOWN: Final = 100
 
 
@@ -16,6 +17,14 @@ def name(what: str, text: Any) -> str:
     if not isinstance(text, str) or not text or len(text) > _LONGEST_NAME or not text.isprintable():
         said = f"{what} must be a printable text of 1 to {_LONGEST_NAME} characters"
         raise InvalidInputError(said, field=what, value=_shown(text))
+    return text
+
+
+def who(text: Any) -> str:
+    """Whoever answers for a removal, as its record names them."""
+    if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_WHO:
+        said = f"who does this is a text that is not empty, {_LONGEST_WHO} characters at most"
+        raise InvalidInputError(said, field="who", value=_shown(text))
     return text
 
 

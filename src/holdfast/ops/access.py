@@ -27,17 +27,19 @@ def _ungated(fn: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Contex
 class Tokens(Noun[Face]):
     """Who may act at the server, and what happened at its door."""
 
-    create = Writes(tokens.create)
+    create = Writes(tokens.create, secret=True)
     get = Reads(tokens.get)
     list = Reads(tokens.list)
     revoke = Writes(tokens.revoke)
     authenticate = Reads(tokens.authenticate)
     agent = Reads(tokens.agent)
     touch = Hears(_ungated(tokens.touch))
-    link = Hears(_ungated(logins.link))
-    login = Hears(_ungated(logins.login))
+    link = Hears(_ungated(logins.link), secret=True)
+    login = Hears(_ungated(logins.login), secret=True)
     logout = Hears(_ungated(logins.logout))
     session = Reads(logins.session)
+    end = Hears(_ungated(logins.end))
+    logins = Reads(logins.list)
     record = Hears(_ungated(door.record))
     events = Reads(door.events)
 

@@ -69,6 +69,8 @@ class Entry:
     """Whether it changes nothing."""
     streams: bool
     """Whether it answers bit by bit."""
+    secret: bool
+    """Whether it gives a secret, which is shown once and kept nowhere."""
     parameters: tuple[Parameter, ...]
     answer: Shape
     summary: str
@@ -143,6 +145,7 @@ def _entry(noun: str, name: str, verb: Verb[Any, Any]) -> Entry:
         verb=name,
         reads=verb.reads,
         streams=isinstance(verb, StreamsWith),
+        secret=verb.secret,
         parameters=tuple(_parameter(each, hints.get(each.name, Any)) for each in taken),
         answer=shape(_answer(hints.get("return", Any))),
         summary=" ".join((verb.fn.__doc__ or "").split("\n\n")[0].split()),

@@ -66,7 +66,7 @@ def register(
     def performs(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
         return face.run(decisions.decide(registered, args, kwargs, **within(face, {**opening})))
 
-    registered = Registered(flow_type, flow_version, lease_s, bind)
+    registered = Registered(flow_type, flow_version, lease_s, opening.get("agent_id"), bind)
     enlist(registry, registered, fn, soft=isinstance(face, AsyncFace))
     return Decision(fn, performs, opening)
 

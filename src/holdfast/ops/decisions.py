@@ -38,7 +38,7 @@ R = TypeVar("R")
 class Agents(Noun[Face]):
     """Agents: who may act, under which contract."""
 
-    register = Writes(agents.register)
+    register = Writes(agents.register, secret=True)
     authenticate = Reads(agents.authenticate)
     get = Reads(agents.get)
     list = Reads(agents.list)
@@ -64,7 +64,7 @@ class Flows(Noun[Face]):
     release = Writes(leases.release)
     recover = RunsWith(decisions.recover)
     steps = Reads(steps.list)
-    export = StreamsWith(exports.flows)
+    export = StreamsWith(exports.flows, reads=True)
 
     def __init__(self, face: Face, registry: Registry) -> None:
         super().__init__(face)
@@ -114,7 +114,7 @@ class Audit(Noun[Face]):
     get = Reads(audit.get)
     for_flow = Reads(audit.for_flow)
     search = Reads(audit.search)
-    export = StreamsWith(exports.events)
+    export = StreamsWith(exports.events, reads=True)
 
 
 class Ledger(Noun[Face]):

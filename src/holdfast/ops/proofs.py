@@ -17,8 +17,8 @@ class Verify(Noun[Face]):
 class Watch(Noun[Face]):
     """The store as it lives: flows, questions, the log, what is wrong."""
 
-    look = RunsWith(watch.look)
-    follow = StreamsWith(watch.follow)
+    look = RunsWith(watch.look, reads=True)
+    follow = StreamsWith(watch.follow, reads=True)
 
 
 class Bundle(Noun[Face]):

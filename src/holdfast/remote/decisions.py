@@ -68,12 +68,12 @@ class Registry(Generic[Wire]):
         again: list[Rerun] = []
         for of in tuple(self._known.values()):
             while len(again) < rows.limited(limit):
-                wanted = {"name": of.name, "version": of.version, "lease_s": of.lease_s, "worker": worker, "ns": ns}
-                taken = yield Send("/v1/flows/take", wanted)
+                wanted = {"name": of.name, "version": of.version, "agent": of.agent_id, "lease_s": of.lease_s}
+                taken = yield Send("/v1/flows/take", {**wanted, "worker": worker, "ns": ns})
                 if taken is None:
                     break
                 again.append((yield from self._again(of, taken, ns)))
-        known = [[of.name, of.version] for of in self._known.values()]
+        known = [[*runnable] for of in self._known.values() for runnable in of.runs]
         left = yield Send("/v1/flows/left", {"known": known, "limit": rows.limited(limit), "ns": ns})
         return Recovered(tuple(again), wire.shape(tuple[Flow, ...]).load(left, ""))
 

@@ -116,7 +116,7 @@ class Nouns(Generic[Wire]):
     ) -> Callable[[Callable[..., Any]], Decision[..., Any]]:
         """Register a function that works on a flow, so that `flows.recover` can run it again on any worker."""
         begun = {"agent_id": agent, **opening}
-        return lambda fn: self._registry.register(Registered(flow_type, flow_version, lease_s, fn), begun)
+        return lambda fn: self._registry.register(Registered(flow_type, flow_version, lease_s, agent, fn), begun)
 
 
 if TYPE_CHECKING:

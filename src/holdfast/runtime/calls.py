@@ -3,6 +3,7 @@
 Rules:
 - A call is written in the transaction that opens its flow, and never changes.
 - Arguments are JSON; what is not is refused before anything is written.
+- A call that an agent asked for at the server says so: it may be run again for that agent, and for nobody else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ class Called:
     name: str
     version: str
     arguments: str
+    agent_id: str | None = None
+    """The agent that asked for it at the server; None for programs of the store and for operators."""
 
 
 def called(name: str, version: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Called:
@@ -34,16 +37,18 @@ def arguments(call: Called) -> tuple[list[Any], dict[str, Any]]:
 
 
 _RECORD = sql(
-    "INSERT INTO flow_calls (dfid, name, version, arguments, ns) VALUES (:dfid, :name, :version, :arguments, :ns)"
+    "INSERT INTO flow_calls (dfid, name, version, arguments, agent_id, ns)"
+    " VALUES (:dfid, :name, :version, :arguments, :agent_id, :ns)"
 )
 
 
 def record(tx: Tx, dfid: str, call: Called, *, ns: str) -> None:
     """Write down what a new flow runs."""
-    tx.execute(_RECORD, dfid=dfid, name=call.name, version=call.version, arguments=call.arguments, ns=ns, expect=1)
+    said = {"name": call.name, "version": call.version, "arguments": call.arguments, "agent_id": call.agent_id}
+    tx.execute(_RECORD, dfid=dfid, **said, ns=ns, expect=1)
 
 
-_FIND = sql("SELECT name, version, arguments FROM flow_calls WHERE dfid = :dfid")
+_FIND = sql("SELECT name, version, arguments, agent_id FROM flow_calls WHERE dfid = :dfid")
 
 
 def find(tx: Tx, dfid: str) -> Called | None:

@@ -5,6 +5,8 @@ Rules:
 - `recover` runs orphans again whose function is registered here, in the version that began them, one after the other.
   Each is in the hands of exactly one worker; what it did before is replayed (steps.py).
 - How a function ends is its flow's affair: no failure keeps `recover` from the next.
+- What an agent asked for at the server is run again only by a function that is registered for that agent: nobody has
+  the function of somebody else run with arguments of their own.
 - What nobody here can run is left as it is, and named: plain blocks (`flows.run(resume=…)`), other functions, other
   versions.
 """
@@ -22,14 +24,24 @@ from holdfast.runtime.rows import MAIN
 from holdfast.runtime.runs import Run
 from holdfast.runtime.steps import Hand
 
+Runnable = tuple[str, str, str | None]
+"""A function by name and version, called by the agent or by no agent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Which function flows run, and for how long a worker has one in hand."""
+    """Which function flows run, for how long a worker has one in hand, and whose it is."""
 
     name: str
     version: str
     lease_s: float
+    agent_id: str | None
+    """The agent that it is registered for, if for one."""
+
+    @property
+    def runs(self) -> set[Runnable]:
+        """Which calls it takes up again."""
+        return {(self.name, self.version, None), (self.name, self.version, self.agent_id)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +88,22 @@ def recover(
             if taken is None:
                 break
             again.append((yield from _again(decision, *taken)))
-    known = {(decision.name, decision.version) for decision in registry.values()}
+    known = {runnable for decision in registry.values() for runnable in decision.runs}
     return Recovered(tuple(again), (yield from ask(Read(lambda tx: left(tx, known, limit, ns)))))
 
 
 def take(tx: Tx, decision: Kind, worker: str | None, ns: str) -> tuple[Run, Called] | None:
     """One orphan of a function, in hand."""
-    of = (decision.name, decision.version)
-    for lease in leases.recover(tx, worker or tx.new_id(), of=of, lease_s=decision.lease_s, limit=1, ns=ns):
+    found = leases.recover(
+        tx,
+        worker or tx.new_id(),
+        of=(decision.name, decision.version),
+        agent_id=decision.agent_id,
+        lease_s=decision.lease_s,
+        limit=1,
+        ns=ns,
+    )
+    for lease in found:
         call = calls.find(tx, lease.dfid)
         assert call is not None, "it was found by its call"
         return Run(Hand(lease.dfid, lease.token, decision.lease_s, ns)), call
@@ -99,7 +119,7 @@ def _again(decision: Registered, run: Run, called: Called) -> Work[Rerun]:
     return Rerun((yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns)))), words)
 
 
-def left(tx: Tx, known: Collection[tuple[str, str]], limit: int, ns: str) -> tuple[Flow, ...]:
-    """Orphans that none of the functions runs which are known, by name and version."""
-    others = [one.dfid for one in leases.orphans(tx, ns=ns) if (one.name, one.version) not in known]
+def left(tx: Tx, known: Collection[Runnable], limit: int, ns: str) -> tuple[Flow, ...]:
+    """Orphans that none of the functions runs which are known."""
+    others = [one.dfid for one in leases.orphans(tx, ns=ns) if (one.name, one.version, one.asked_by) not in known]
     return tuple(flows.get(tx, dfid, ns=ns) for dfid in others[:limit])

@@ -152,17 +152,19 @@ def transition(
     dfid: str,
     to: str,
     *,
+    expected_status: str | None = None,
     correlation_id: str | None = None,
     causation_id: str | None = None,
     reason: str | None = None,
     ns: str = MAIN,
 ) -> Flow:
-    """Move a flow along a legal edge."""
+    """Move a flow along a legal edge; with `expected_status` only from there."""
     rows.one_of("status", to, STATUSES)
     held = _held(tx, dfid, ns)
     status = held[6]
-    if not legal(status, to):
-        raise _illegal(dfid, status, to, at=status)
+    before = status if expected_status is None else rows.one_of("expected_status", expected_status, STATUSES)
+    if not legal(status, to) or status != before:
+        raise _illegal(dfid, before, to, at=status)
     said = {"from_status": status, "to_status": to, "correlation_id": correlation_id, "causation_id": causation_id}
     return _move(tx, held, to, said | {"root_dfid": held[1], "reason": reason})
 

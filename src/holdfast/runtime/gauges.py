@@ -4,13 +4,14 @@ from typing import Final
 
 from holdfast.db import Tx, sql
 from holdfast.evidence import log, tree
+from holdfast.model.flows import OPEN
 from holdfast.runtime import sweeps
 
-OPEN: Final = ("CREATED", "RUNNING", "WAITING_ESCALATION", "COMPENSATING")
-
-_FLOWS = sql(
-    "SELECT status, count(*) FROM decision_flows"
-    " WHERE status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPENSATING') GROUP BY status"
+_OPEN: Final = ", ".join(f"'{status}'" for status in OPEN)
+_FLOWS = sql(f"SELECT status, count(*) FROM decision_flows WHERE status IN ({_OPEN}) GROUP BY status")  # noqa: S608
+_FLOWS_OF = sql(
+    f"SELECT status, count(*) FROM decision_flows WHERE ns = :ns AND status IN ({_OPEN})"  # noqa: S608 (ours)
+    " GROUP BY status ORDER BY status"
 )
 _COUNTS = sql(
     "SELECT (SELECT count(*) FROM escalation_requests WHERE status = 'PENDING'), (SELECT count(*) FROM resource_locks),"
@@ -18,14 +19,19 @@ _COUNTS = sql(
 )
 
 
+def flows(tx: Tx, *, ns: str) -> dict[str, int]:
+    """Flows of a namespace that are open, by status."""
+    return dict(tx.all(_FLOWS_OF, ns=ns))
+
+
 def read(tx: Tx) -> dict[str, int]:
     """Flows that are open by status, what waits for somebody, what is held, and the size of the log."""
     counts = tx.one(_COUNTS)
-    flows: dict[str, int] = dict(tx.all(_FLOWS))
+    open: dict[str, int] = dict(tx.all(_FLOWS))
     assert counts is not None, "counts always come"
     orphans, dirty, unknown = sweeps.left(tx)
     return {
-        **{f"flows.{status}": flows.get(status, 0) for status in OPEN},
+        **{f"flows.{status}": open.get(status, 0) for status in OPEN},
         "escalations.pending": counts[0],
         "locks": counts[1],
         "agents": counts[2],

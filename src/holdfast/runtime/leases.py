@@ -88,7 +88,7 @@ def release(tx: Tx, dfid: str, token: int, *, ns: str = MAIN) -> bool:
 
 
 _ORPHANS = sql(
-    "SELECT l.dfid, l.worker, l.expires_at, c.name, c.version FROM decision_flows f"
+    "SELECT l.dfid, l.worker, l.expires_at, c.name, c.version, c.agent_id FROM decision_flows f"
     " JOIN flow_leases l ON l.dfid = f.dfid LEFT JOIN flow_calls c ON c.dfid = f.dfid"
     " WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns AND l.expires_at <= :now"
     " ORDER BY l.dfid LIMIT :limit"
@@ -103,17 +103,29 @@ def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 1_000) -> tuple[Orphan, ...]
 _ORPHANS_OF = sql(
     "SELECT l.dfid FROM decision_flows f JOIN flow_leases l ON l.dfid = f.dfid JOIN flow_calls c ON c.dfid = f.dfid"
     " WHERE f.status IN ('RUNNING', 'COMPENSATING') AND f.ns = :ns AND l.expires_at <= :now"
-    " AND c.name = :name AND c.version = :version ORDER BY l.dfid LIMIT :limit"
+    " AND c.name = :name AND c.version = :version AND (c.agent_id IS NULL OR c.agent_id = :agent_id)"
+    " ORDER BY l.dfid LIMIT :limit"
 )
 
 
 def recover(
-    tx: Tx, worker: str, *, of: tuple[str, str], lease_s: float = LEASE_S, limit: int = 100, ns: str = MAIN
+    tx: Tx,
+    worker: str,
+    *,
+    of: tuple[str, str],
+    agent_id: str | None = None,
+    lease_s: float = LEASE_S,
+    limit: int = 100,
+    ns: str = MAIN,
 ) -> tuple[Lease, ...]:
-    """Take orphans in hand that run that function, by name and version; what another worker took is not among them."""
+    """Take orphans in hand that run that function, by name and version; what another worker took is not among them.
+
+    Of those that an agent asked for, only that of `agent_id`.
+    """
     rows.name("worker", worker)
     taken: list[Lease] = []
-    for (dfid,) in tx.all(_ORPHANS_OF, name=of[0], version=of[1], now=tx.now, ns=ns, limit=_CANDIDATES):
+    wanted = {"name": of[0], "version": of[1], "agent_id": agent_id or ""}
+    for (dfid,) in tx.all(_ORPHANS_OF, **wanted, now=tx.now, ns=ns, limit=_CANDIDATES):
         if flows.hold(tx, dfid, ns=ns).status in WORKED_ON and (lease := _claim(tx, dfid, worker, lease_s, ns)):
             taken.append(lease)
         if len(taken) == rows.limited(limit):

@@ -1,9 +1,9 @@
 """Logins: a link that opens the console once, and the session it is exchanged for.
 
 Rules:
-- A link is used once, within minutes; of two who use it at the same moment one comes in.
-- A session ends at its time, by logging out, or with the token it came from. Its secret is no token: each of the three
-  kinds opens only what it is for.
+- A link is used once, within minutes, an hour at most; of two who use it at the same moment one comes in.
+- A link or a session ends at its time, with the token it came from, or by whoever may (`end`); a session by logging out
+  too. Its secret is no token: each of the three kinds opens only what it is for.
 - Secrets are 256 random bits, stored as a hash.
 - People come in while the store is locked: these rows pass the lockdown's gate, and so are outside the promise.
 """
@@ -11,12 +11,14 @@ Rules:
 from typing import Final
 
 from holdfast.db import Row, Tx, sql
-from holdfast.errors import InvalidInputError, UnauthenticatedError
-from holdfast.model.access import EVERY, Login, NewLogin
+from holdfast.errors import InvalidInputError, NotFoundError, UnauthenticatedError
+from holdfast.model.access import EVERY, Login, LoginPage, NewLogin
+from holdfast.model.given import number
 from holdfast.model.times import later
 from holdfast.runtime import rows, tokens
 
 LINK_S: Final = 600.0
+MOST_LINK_S: Final = 3600.0
 SESSION_S: Final = 12 * 3600.0
 _ROLES: Final = frozenset({"operator", "auditor"})
 _KEPT_S: Final = 7 * 86_400.0
@@ -44,7 +46,7 @@ def link(
         if token.role not in _ROLES:
             raise InvalidInputError("the console is for operators and auditors", role=token.role)
         name, role, ns, nouns = token.name, token.role, token.ns, token.nouns
-    until = later(tx.now, rows.seconds("ttl_s", ttl_s, least=0.001))
+    until = later(tx.now, number("ttl_s", ttl_s, least=0.001, most=MOST_LINK_S))
     made = Login(tx.new_id(), "link", token_id, rows.name("name", name), role, nouns, tx.now, until, None, ns)
     return _write(tx, made, "hfl_")
 
@@ -98,8 +100,45 @@ def _open(tx: Tx, row: Row, ns: str) -> Login:
     revoked, until = row[10], row[11]
     if ns not in (EVERY, row[9]) or revoked is not None or (until is not None and until <= tx.now):
         raise UnauthenticatedError("the token that this came from has ended")
+    return _shown(row)
+
+
+def _shown(row: Row) -> Login:
     names = rows.load(row[5])
     return Login(*(*row[:5], None if names is None else tuple(names), *row[6:10]))
+
+
+_LIST = sql(
+    "SELECT l.login_id, l.kind, l.token_id, l.name, l.role, t.nouns, l.created_at, l.expires_at, l.ended_at, l.ns"
+    " FROM access_logins l LEFT JOIN access_tokens t ON t.token_id = l.token_id WHERE l.login_id > :after"
+    " AND (:ns = '*' OR l.ns = :ns) AND (:all = 1 OR (l.ended_at IS NULL AND l.expires_at > :now"
+    " AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > :now))) ORDER BY l.login_id LIMIT :limit"
+)
+
+
+def list(tx: Tx, *, all: bool = False, ns: str = EVERY, after: str = "", limit: int = 100) -> LoginPage:
+    """Links and sessions that open something, oldest first, a page at a time; with `all` also those that do no more."""
+    found = tx.all(_LIST, ns=ns, all=int(all), now=tx.now, after=after, limit=rows.limited(limit))
+    return LoginPage(*rows.paged(found, limit, _shown, lambda login: login.login_id))
+
+
+_END_ONE = sql(
+    "UPDATE access_logins SET ended_at = coalesce(ended_at, :now) WHERE login_id = :login_id"
+    " AND (:ns = '*' OR ns = :ns)"
+)
+_ONE = sql(
+    "SELECT l.login_id, l.kind, l.token_id, l.name, l.role, t.nouns, l.created_at, l.expires_at, l.ended_at, l.ns"
+    " FROM access_logins l LEFT JOIN access_tokens t ON t.token_id = l.token_id WHERE l.login_id = :login_id"
+)
+
+
+def end(tx: Tx, login_id: str, *, ns: str = EVERY) -> Login:
+    """End a link or a session; one that has ended stays as it is."""
+    ended = tx.count(_END_ONE, login_id=login_id, now=tx.now, ns=ns)
+    found = tx.one(_ONE, login_id=login_id)
+    if not ended or found is None:
+        raise NotFoundError(f"there is no login {login_id}", login_id=login_id)
+    return _shown(found)
 
 
 _END = sql(

@@ -4,7 +4,8 @@ Rules:
 - A secret is 256 random bits, shown once, stored as a hash; it is found by that hash, so nothing is compared.
 - Making and revoking a token are leaves of its record.
 - A token that is revoked or past its time opens nothing; revoking it ends the logins that came from it.
-- A token of an agent works in the agent's own namespace, and beside decisions only with the nouns it was given.
+- A token of an agent works in the agent's own namespace, and beside decisions only with the nouns it was given. An
+  agent that is RETIRED comes in by none.
 - When a token was last used is known to a few minutes, and is outside the promise.
 """
 
@@ -37,7 +38,7 @@ TOKENS: Final = rows.register(
 TTL_S: Final = 90 * 86_400.0
 GRANTABLE: Final = frozenset(
     {"blobs", "graph", "idempotency", "objects", "relational", "sessions", "skills", "snapshots", "storage"}
-    | {"telemetry", "values", "vectors"}
+    | {"telemetry", "vectors"}
 )
 """What an agent may be given beside its decisions."""
 _PREFIX: Final = "hf_"
@@ -176,6 +177,8 @@ def authenticate(tx: Tx, secret: str, *, ns: str = EVERY) -> Token:
         raise Unauthenticated(f"the token {token.name} was revoked", token_id=token.token_id)
     if token.expires_at is not None and token.expires_at <= tx.now:
         raise Unauthenticated(f"the token {token.name} ended {token.expires_at}", token_id=token.token_id)
+    if token.agent_id is not None:
+        _admit(agents.get(tx, token.agent_id, ns=token.ns))
     return token
 
 
@@ -188,8 +191,14 @@ def agent(tx: Tx, agent_id: str, secret: str, *, ns: str = EVERY) -> Agent:
         raise Unauthenticated("agent and token do not belong together") from error
     if ns not in (EVERY, known.ns):
         raise Unauthenticated("agent and token do not belong together")
+    return _admit(known)
+
+
+def _admit(known: Agent) -> Agent:
+    """An agent that comes in, by whatever token."""
     if known.status == "RETIRED":
-        raise AgentInactiveError(f"agent {agent_id} is RETIRED", agent_id=agent_id, agent_status=known.status)
+        about = {"agent_id": known.agent_id, "agent_status": known.status}
+        raise AgentInactiveError(f"agent {known.agent_id} is RETIRED", **about)
     return known
 
 

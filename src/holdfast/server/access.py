@@ -5,9 +5,11 @@ Rules:
 - An operator may do everything; a list of nouns narrows that, and makes no tokens.
 - An auditor reads; nothing that shows a secret, tries one, waits, or writes on the side.
 - An agent decides: on its own flows, questions and state, by its own name. It answers no question, not by a deadline
-  either, and sets no budget. A list of nouns adds what services and memory keep.
-- Whoever is bound to a namespace is given a store that is open for that one only.
+  and not by going on without the answer either, and sets no budget. A list of nouns adds what services and memory keep.
+- Whoever is bound to a namespace is given a store that is open for that one only, and sends the server to no address.
 - Nobody tries secrets through a verb: who somebody is, the door finds out.
+- Nobody signs with another's name: who did something is the caller, and a link to log in by is the caller's own.
+- What the door keeps for one caller (`Idempotency-Key`) is read and settled by operators only.
 """
 
 from collections.abc import Mapping
@@ -18,6 +20,8 @@ from holdfast.client import Holdfast
 from holdfast.errors import ForbiddenError, HoldfastError
 from holdfast.model.access import EVERY, Login, Token
 from holdfast.model.agents import Agent
+from holdfast.model.flows import UNDOABLE
+from holdfast.ops.catalogue import Entry
 from holdfast.runtime.tokens import GRANTABLE
 
 INNER: Final = frozenset(
@@ -32,8 +36,17 @@ SECRETS: Final = frozenset({("battles", "reveal")})
 MINTING: Final = frozenset({("tokens", "create"), ("tokens", "link")})
 """Verbs that give rights away: not for whoever has only some of them."""
 
-TRUSTED: Final = frozenset({("skills", "approve"), ("skills", "revoke")})
-"""Verbs of nouns that an agent may be given, by which a person vouches for something."""
+TRUSTED: Final = frozenset({("skills", verb) for verb in ("approve", "revoke", "status", "verify")})
+"""Verbs of nouns that an agent may be given, by which a person vouches for something or looks at the server's disk."""
+
+PLACES: Final = frozenset({"gateway", "node", "url"})
+"""Parameters that have the server talk to an address; not for whoever is bound to a namespace."""
+
+SIGNED: Final = frozenset({"author", "by", "who"})
+"""Parameters that name whoever does something."""
+
+KEPT: Final = "http:"
+"""How the keys begin under which the door keeps answers."""
 
 _FLOW: Final = {"dfid": "flow"}
 _AGENT: Final = {"agent_id": "agent"}
@@ -61,6 +74,8 @@ DECIDING: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
 }
 """What an agent may do, and which arguments have to name something of its own; with `?` they may be left out."""
 
+_MOVES: Final = ("flows", "transition")
+_WAITS: Final = "WAITING_ESCALATION"
 _KEPT_FROM_AGENTS: Final = frozenset({"budget", "window_s"})
 
 
@@ -142,6 +157,11 @@ def claims(caller: Caller, noun: str, verb: str, arguments: Mapping[str, Any], *
         raise _forbidden(caller, noun, verb, f"{_article(caller.role)} may not use {noun}.{verb}")
     if caller.role == "auditor" and noun == "verify" and arguments.get("lock", True) is not False:
         raise _forbidden(caller, noun, verb, "an auditor verifies without locking: lock=false")
+    if caller.ns is not None and (places := sorted(PLACES & arguments.keys())):
+        raise _forbidden(caller, noun, verb, f"whoever runs the store says where {places[0]} is")
+    trusted = caller.role == "operator" and caller.nouns is None
+    if noun == "idempotency" and not trusted and str(arguments.get("key", "")).startswith(KEPT):
+        raise _forbidden(caller, noun, verb, f"keys that begin with {KEPT} are kept by the server for their callers")
     if caller.role != "agent" or (noun, verb) not in DECIDING:
         return ()
     if refused := sorted(_KEPT_FROM_AGENTS & arguments.keys()):
@@ -158,21 +178,37 @@ async def permit(
 ) -> None:
     """Let a call pass, or ForbiddenError; `arguments` are by name, and what they name is looked up in `store`."""
     for claim in claims(caller, noun, verb, arguments, reads=reads):
-        if await _owner(store, claim) != caller.agent_id:
+        owner, status = await _standing(store, claim)
+        if owner != caller.agent_id:
             said = f"this {claim.kind} is not one of agent {caller.agent_id}"
             raise _forbidden(caller, noun, verb, said)
+        if (noun, verb) == _MOVES and status == _WAITS and arguments.get("to") not in UNDOABLE:
+            raise _forbidden(caller, noun, verb, "the flow waits for an answer, and goes on by that")
 
 
-async def _owner(store: Holdfast, claim: Claim) -> str | None:
-    """Whose something is; what is not there is nobody's, so that nobody learns which."""
+async def _standing(store: Holdfast, claim: Claim) -> tuple[str | None, str | None]:
+    """Whose something is, and how it stands; what is not there is nobody's, so that nobody learns which."""
     try:
         if claim.kind == "flow" and isinstance(claim.value, str):
-            return (await store.flows.get(claim.value)).agent_id
+            flow = await store.flows.get(claim.value)
+            return flow.agent_id, flow.status
         if claim.kind == "escalation" and isinstance(claim.value, int):
-            return (await store.escalations.get(claim.value)).agent_id
+            return (await store.escalations.get(claim.value)).agent_id, None
     except HoldfastError:
-        return None
-    return claim.value if claim.kind == "agent" and isinstance(claim.value, str) else None
+        return None, None
+    return (claim.value if claim.kind == "agent" and isinstance(claim.value, str) else None), None
+
+
+def signed(caller: Caller, entry: Entry, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What the door says in a caller's place, whatever they said: who they are, and what has to hold as it happens."""
+    found: dict[str, Any] = {each.name: caller.who for each in entry.parameters if each.name in SIGNED}
+    if "created_by" in arguments and entry.parameter("created_by") is not None:
+        found["created_by"] = (caller.role, caller.name)
+    if (entry.noun, entry.verb) == ("tokens", "link"):
+        found |= {"token_id": caller.token_id, "name": caller.name, "role": caller.role}
+    if caller.role == "agent" and (entry.noun, entry.verb) == _MOVES and arguments.get("to") == "RUNNING":
+        found["expected_status"] = "CREATED"  # asked once more in the transaction: a question may come between
+    return found
 
 
 def _article(role: str) -> str:

@@ -3,14 +3,15 @@
 Rules:
 - Every verb is a POST with one JSON object; one that reads and whose parameters fit a query is a GET too.
 - What arrives is read by the type of its parameter; an unknown one is refused.
-- `Idempotency-Key` makes a POST happen once: the same key with the same request gives the first answer again.
+- `Idempotency-Key` makes a POST happen once: the same key with the same request gives the first answer again, also
+  where it comes line by line. A verb that gives a secret takes none: secrets are shown once and kept nowhere.
 - A value with a version has it as its ETag; `If-Match` is the version that a change expects.
 - A verb that calls back, tells progress or answers bit by bit is answered line by line (exchange.py).
 """
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -21,10 +22,11 @@ from starlette.types import Receive, Scope, Send
 
 from holdfast.client import Holdfast
 from holdfast.errors import InvalidInputError, MethodError, StaleVersionError
-from holdfast.faces import wire
+from holdfast.faces import whole, wire
 from holdfast.faces.problems import MEDIA_TYPE
 from holdfast.faces.wire import Named
 from holdfast.ops.catalogue import Entry, entries
+from holdfast.server.access import KEPT
 from holdfast.server.exchange import Exchange, Exchanges
 from holdfast.server.problems import told
 
@@ -39,6 +41,10 @@ class Granted:
 
     store: Holdfast
     who: str
+    signed: Mapping[str, Any] = field(default_factory=dict)
+    """What the door says in the caller's place, whatever they said."""
+    agent_id: str | None = None
+    """The agent that calls, if it is one."""
 
 
 Guard = Callable[[Request, Entry, Mapping[str, Any]], Awaitable[Granted]]
@@ -73,6 +79,7 @@ class _Whole:
     async def answer(self, request: Request) -> Response:
         """Ask the store."""
         granted = await self._guard(request, entries()["storage", "status"], {})
+        whole(granted.store)
         return _shown(request, await getattr(granted.store, self._name)())
 
 
@@ -98,12 +105,14 @@ class _Endpoint:
     async def _answer(self, request: Request, given: dict[str, Any]) -> Response:
         entry = self._entry
         expects = _expected(entry, request, given)
-        _complete(entry, given)
+        complete(entry, given)
         granted = await self._guard(request, entry, given)
+        given |= granted.signed
+        key = self._key(request)
         if entry.streams or any(name in given for name in entry.callbacks):
-            return self._streamed(granted, request, given)
+            return self._streamed(granted, request, key, given)
         try:
-            value = await self._once(granted, request, given)
+            value = await self._once(granted, key, given, given)
         except StaleVersionError as error:
             if not expects:
                 raise
@@ -111,29 +120,39 @@ class _Endpoint:
             return JSONResponse(facts, _PRECONDITION_FAILED, media_type=MEDIA_TYPE)
         return _shown(request, value)
 
-    async def _once(self, granted: Granted, request: Request, given: dict[str, Any]) -> Any:
-        key = request.headers.get("Idempotency-Key")
-        if key is None or self._entry.reads:
-            return await self._perform(granted.store, given)
+    def _key(self, request: Request) -> str | None:
+        """The key under which the answer is kept, if there is one; what only reads needs none."""
+        key = None if self._entry.reads else request.headers.get("Idempotency-Key")
+        if key is not None and (self._entry.secret or self._entry.streams):
+            said = "gives a secret, which is kept nowhere" if self._entry.secret else "answers bit by bit"
+            raise InvalidInputError(f"no Idempotency-Key: {self._entry.name} {said}", parameter="Idempotency-Key")
+        return key
 
+    def _once(self, granted: Granted, key: str | None, given: Mapping[str, Any], called: Mapping[str, Any]) -> Any:
+        """Call the verb, or wait for the answer that the key has; `called` is what was given, with its functions."""
+        return self._perform(granted.store, called) if key is None else self._kept(granted, key, given, called)
+
+    async def _kept(self, granted: Granted, key: str, given: Mapping[str, Any], called: Mapping[str, Any]) -> Any:
         async def perform() -> Any:
-            return wire.dump(await self._perform(granted.store, given))
+            return wire.dump(await self._perform(granted.store, called))
 
         asked = {"verb": self._entry.name, "given": wire.dump(given)}
-        return await granted.store.idempotency.once(f"http:{granted.who}:{key}", asked, perform)
+        kept = await granted.store.idempotency.once(f"{KEPT}{granted.who}:{key}", asked, perform)
+        return self._entry.answer.load(kept, "")
 
     def _perform(self, store: Holdfast, given: Mapping[str, Any]) -> Any:
         args, kwargs = self._entry.arguments(given)
         return getattr(getattr(store, self._entry.noun), self._entry.verb)(*args, **kwargs)
 
-    def _streamed(self, granted: Granted, request: Request, given: dict[str, Any]) -> Response:
-        exchange = self._exchanges.begin(granted.who, partial(told, request.scope))
-        for name in self._entry.callbacks:
-            if name in given:
-                given[name] = exchange.tell if name == "progress" else exchange.caller(name)
-        answer = self._perform(granted.store, given)
-        work = exchange.give(answer) if self._entry.streams else answer
-        return streaming(self._exchanges, exchange, work)
+    def _streamed(self, granted: Granted, request: Request, key: str | None, given: Mapping[str, Any]) -> Response:
+        called = dict(given)
+        with self._exchanges.begun(granted.who, partial(told, request.scope)) as exchange:
+            for name in self._entry.callbacks:
+                if name in given:
+                    called[name] = exchange.tell if name == "progress" else exchange.caller(name)
+            answer = self._once(granted, key, given, called)
+            work = exchange.give(answer) if self._entry.streams else answer
+            return streaming(self._exchanges, exchange, work)
 
 
 def streaming(exchanges: Exchanges, exchange: Exchange, work: Awaitable[Any]) -> Response:
@@ -202,8 +221,9 @@ def _queried(entry: Entry, request: Request) -> dict[str, Any]:
     return found
 
 
-def _complete(entry: Entry, found: Mapping[str, Any]) -> None:
-    missing = [each.name for each in entry.parameters if each.required and each.name not in found]
+def complete(entry: Entry, found: Mapping[str, Any], *, known: Collection[str] = ()) -> None:
+    """Refuse a call that does not say all it has to, but for what is known already."""
+    missing = [each.name for each in entry.parameters if each.required and each.name not in {*found, *known}]
     if missing:
         raise InvalidInputError(f"{entry.noun} {entry.verb} needs {missing[0]}", parameter=missing[0])
 

@@ -51,7 +51,7 @@ def create_app(
         title="Holdfast",
         version=VERSION,
         summary="What agents decide, know and owe, durable and provable.",
-        openapi_url="/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         lifespan=_life(store, chosen),

@@ -9,13 +9,19 @@
 
 Rules:
 - A block belongs to whoever opened it.
+- What it is opened and called with is read by its type, as at the address of a verb.
+- A call of a registered function that an agent asks for carries that agent's name: only a function that is registered
+  for the agent takes it up again (runtime/decisions.py).
+- A block is open until it is left. Of more than `_MOST`, whoever has the most of them loses the one that was not used
+  for the longest time: as by a worker that is gone, a transaction is rolled back and a flow is left to be resumed.
 - What a block did is durable step by step, as in one process. A block whose server is gone is a worker that is gone:
   its flow is resumed, its transaction was rolled back.
 """
 
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Final
 
@@ -26,18 +32,61 @@ from holdfast.errors import InvalidInputError, NotFoundError
 from holdfast.faces import problems, wire, within
 from holdfast.ops.block import Block, OpenFlow
 from holdfast.ops.catalogue import entries
-from holdfast.runtime import decisions
+from holdfast.runtime import decisions, leases
 from holdfast.runtime.calls import Called
 from holdfast.runtime.rows import MAIN
+from holdfast.runtime.steps import OnUnknown
 from holdfast.server import numbers
-from holdfast.server.api import Granted, Guard, body, streaming
+from holdfast.server.api import Granted, Guard, body, complete, loaded, streaming
 from holdfast.server.exchange import Exchange, Exchanges, caller_error
 from holdfast.server.problems import told
+from holdfast.storage.relational import IDLE_S
 
-_FLOW: Final = frozenset({"step", "lock", "ask", "heartbeat"})
-_TRANSACTION: Final = frozenset({"execute", "executemany", "fetch_all", "fetch_one"})
+_FLOW: Final[Mapping[str, tuple[str, str] | None]] = {
+    "step": None,
+    "lock": ("locks", "acquire"),
+    "ask": ("escalations", "request"),
+    "heartbeat": None,
+}
+_TRANSACTION: Final[Mapping[str, tuple[str, str] | None]] = {
+    verb: ("relational", verb) for verb in ("execute", "executemany", "fetch_all", "fetch_one")
+}
+"""The verbs of a block, and the verb of a store that takes the same."""
+_OF_THE_BLOCK: Final = frozenset({"dfid", "ns"})
+"""What a verb of a store is told and a block knows."""
 _MOST: Final = 10_000
-"""How many blocks are held; of more, those that were not used for the longest time are forgotten."""
+"""How many blocks are held."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entered:
+    """How a flow is taken in hand."""
+
+    resume: str | None = None
+    worker: str | None = None
+    lease_s: float = leases.LEASE_S
+    called: Called | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """How a transaction begins."""
+
+    idle_s: float = IDLE_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step of a flow; its functions stay with the caller."""
+
+    name: str
+    on_unknown: OnUnknown = "ask"
+    compensate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Nothing:
+    """A verb that takes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +97,15 @@ class _Wanted:
     version: str
     lease_s: float
     worker: str | None = None
+    agent: str | None = None
     ns: str = MAIN
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """Which functions are known."""
+    """Which functions are known: by name, version, and the agent they are registered for."""
 
-    known: tuple[tuple[str, str], ...]
+    known: tuple[tuple[str, str, str | None], ...]
     limit: int = 100
     ns: str = MAIN
 
@@ -67,7 +117,7 @@ def _namespace(granted: Granted, ns: str) -> str:
 class Held:
     """A block that is open for a caller."""
 
-    def __init__(self, who: str, manager: Any, inside: Any, verbs: frozenset[str]) -> None:
+    def __init__(self, who: str, manager: Any, inside: Any, verbs: Mapping[str, tuple[str, str] | None]) -> None:
         self.id, self.who = numbers.unguessable(16), who
         self.manager, self.inside, self.verbs = manager, inside, verbs
         self.exchange: Exchange | None = None
@@ -81,23 +131,34 @@ class Held:
 
         return undo
 
-    def call(self, verb: str, given: dict[str, Any], exchange: Exchange) -> Awaitable[Any]:
-        """One verb inside the block."""
+    def loaded(self, verb: str, given: dict[str, Any]) -> dict[str, Any]:
+        """What a verb of the block is called with, by its type; NotFoundError where there is none."""
         if verb not in self.verbs:
             raise NotFoundError(f"a block has no {verb}", verb=verb)
+        like = self.verbs[verb]
+        if like is None:
+            taken = wire.shape(_Step if verb == "step" else _Nothing).load(given, "")
+            return {each.name: getattr(taken, each.name) for each in fields(taken)}
+        if known := sorted(_OF_THE_BLOCK & given.keys()):
+            raise InvalidInputError(f"{verb} takes no {known[0]}", parameter=known[0])
+        found = loaded(entries()[like], given)
+        complete(entries()[like], found, known=_OF_THE_BLOCK)
+        return found
+
+    def call(self, verb: str, given: dict[str, Any], exchange: Exchange) -> Awaitable[Any]:
+        """One verb inside the block."""
         self.exchange = exchange
         if verb != "step":
             made: Awaitable[Any] = getattr(self.inside, verb)(**given)
             return made
-        name, undo = given.pop("name", None), given.pop("compensate", None)
+        name, undo = given.pop("name"), given.pop("compensate")
         if undo is not None:
-            given["compensate"] = self.undoing(str(undo))
+            given["compensate"] = self.undoing(undo)
         return self.inside.step(name, exchange.caller("fn"), **given)  # type: ignore[no-any-return]
 
-    async def leave(self, given: dict[str, Any], exchange: Exchange) -> None:
+    async def leave(self, error: BaseException | None, exchange: Exchange | None) -> None:
         """Leave the block, as it should be left or by an exception."""
         self.exchange = exchange
-        error = _told(given)
         await self.manager.__aexit__(None if error is None else type(error), error, None)
 
 
@@ -116,12 +177,16 @@ class Blocks:
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, Held] = OrderedDict()
+        self._many: Counter[str] = Counter()
 
-    def hold(self, held: Held) -> Held:
-        """Keep a block open."""
+    async def hold(self, held: Held) -> Held:
+        """Keep a block open, and leave one that is too many."""
         self._open[held.id] = held
+        self._many[held.who] += 1
         while len(self._open) > _MOST:
-            self._open.popitem(last=False)
+            most, _ = self._many.most_common(1)[0]
+            forgotten = self.drop(next(each for each in self._open.values() if each.who == most))
+            await forgotten.leave(asyncio.CancelledError(), None)
         return held
 
     def find(self, id: str, who: str) -> Held:
@@ -132,9 +197,14 @@ class Blocks:
         self._open.move_to_end(id)
         return held
 
-    def drop(self, held: Held) -> None:
-        """It was left."""
-        self._open.pop(held.id, None)
+    def drop(self, held: Held) -> Held:
+        """It is being left; NotFoundError if it is already."""
+        if self._open.pop(held.id, None) is None:
+            raise NotFoundError("this block is being left already", block=held.id)
+        self._many[held.who] -= 1
+        if not self._many[held.who]:
+            del self._many[held.who]
+        return held
 
 
 def router(guard: Guard, who: Callable[[Request], Awaitable[str]], exchanges: Exchanges) -> APIRouter:
@@ -160,34 +230,37 @@ class _Routes:
         self._guard, self._who, self._exchanges = guard, who, exchanges
         self._blocks, self._known = Blocks(), entries()
 
-    async def _opened(self, granted: Granted, manager: Any, verbs: frozenset[str]) -> Response:
-        held = self._blocks.hold(Held(granted.who, manager, await manager.__aenter__(), verbs))
+    async def _opened(self, granted: Granted, manager: Any, verbs: Mapping[str, tuple[str, str] | None]) -> Response:
+        held = await self._blocks.hold(Held(granted.who, manager, await manager.__aenter__(), verbs))
         return JSONResponse({"block": held.id, "dfid": getattr(held.inside, "dfid", None)})
 
     async def run(self, request: Request) -> Response:
         """Open a flow as a block, or take up one to resume."""
-        given: dict[str, Any] = wire.shape(dict[str, Any]).load(await body(request), "")
-        if given.get("resume") is None:
-            opening = {name: value for name, value in given.items() if name != "lease_s"}
+        given = {name: value for name, value in (await body(request)).items() if value is not None}
+        own = {each.name: given.pop(each.name) for each in fields(_Entered) if each.name in given}
+        entered, opening = wire.shape(_Entered).load(own, ""), loaded(self._known["flows", "start"], given)
+        if entered.resume is None:
             granted = await self._guard(request, self._known["flows", "start"], opening)
+            opening |= granted.signed
         else:
-            about = {"dfid": given["resume"], "worker": "block"}
+            about = {"dfid": entered.resume, "worker": "block"}
             granted = await self._guard(request, self._known["flows", "lease"], about)
-        if "called" in given:
-            given["called"] = wire.shape(Called).load(given["called"], "called")
-        return await self._opened(granted, granted.store.flows.run(**given), _FLOW)
+        opening |= {"resume": entered.resume, "worker": entered.worker, "lease_s": entered.lease_s}
+        if entered.called is not None:
+            opening["called"] = replace(entered.called, agent_id=granted.agent_id)
+        return await self._opened(granted, granted.store.flows.run(**opening), _FLOW)
 
     async def take(self, request: Request) -> Response:
         """An orphan of a function, in hand."""
         given = wire.shape(_Wanted).load(await body(request), "")
         granted = await self._guard(request, self._known["flows", "recover"], {})
-        ns, kind = _namespace(granted, given.ns), decisions.Kind(given.name, given.version, given.lease_s)
+        ns, kind = _namespace(granted, given.ns), decisions.Kind(given.name, given.version, given.lease_s, given.agent)
         taken = await granted.store.write(lambda tx: decisions.take(tx, kind, given.worker, ns))
         if taken is None:
             return JSONResponse(None)
         run, called = taken
         manager = Block.taken(granted.store, run)
-        held = self._blocks.hold(Held(granted.who, manager, OpenFlow(granted.store, run), _FLOW))
+        held = await self._blocks.hold(Held(granted.who, manager, OpenFlow(granted.store, run), _FLOW))
         return JSONResponse({"block": held.id, "dfid": run.hand.dfid, "arguments": called.arguments})
 
     async def left(self, request: Request) -> Response:
@@ -200,30 +273,31 @@ class _Routes:
 
     async def transaction(self, request: Request) -> Response:
         """Several statements as one."""
-        given: dict[str, Any] = wire.shape(dict[str, Any]).load(await body(request), "")
+        given = wire.shape(_Begun).load(await body(request), "")
         granted = await self._guard(request, self._known["relational", "execute"], {"query": ""})
-        return await self._opened(granted, granted.store.relational.transaction(**given), _TRANSACTION)
+        begun = granted.store.relational.transaction(idle_s=given.idle_s)
+        return await self._opened(granted, begun, _TRANSACTION)
 
     async def leave(self, request: Request, block: str) -> Response:
-        """Leave a block."""
+        """Leave a block; it stays open until that has begun."""
         held, given = self._blocks.find(block, await self._who(request)), await body(request)
-        exchange = self._exchanges.begin(held.who, partial(told, request.scope))
-        self._blocks.drop(held)
-        return streaming(self._exchanges, exchange, held.leave(given, exchange))
+        error = _told(given)
+
+        async def leaving(exchange: Exchange) -> None:
+            await self._blocks.drop(held).leave(error, exchange)
+
+        with self._exchanges.begun(held.who, partial(told, request.scope)) as exchange:
+            return streaming(self._exchanges, exchange, leaving(exchange))
 
     async def inside(self, request: Request, block: str, verb: str) -> Response:
         """A verb inside a block."""
         held = self._blocks.find(block, await self._who(request))
-        given: dict[str, Any] = wire.shape(dict[str, Any]).load(await body(request), "")
+        given = held.loaded(verb, await body(request))
         if verb == "ask":  # what may not be asked outside a block may not be asked inside
             asked = {**given, "dfid": held.inside.dfid}
             await self._guard(request, self._known["escalations", "request"], asked)
-        exchange = self._exchanges.begin(held.who, partial(told, request.scope))
-        try:
-            work = held.call(verb, given, exchange)
-        except TypeError as error:
-            raise InvalidInputError(f"{verb} was called with something it does not take: {error}") from error
-        return streaming(self._exchanges, exchange, work)
+        with self._exchanges.begun(held.who, partial(told, request.scope)) as exchange:
+            return streaming(self._exchanges, exchange, held.call(verb, given, exchange))
 
     async def answer(self, request: Request, exchange: str, call: str) -> Response:
         """How a function of the caller ended."""

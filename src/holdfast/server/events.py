@@ -2,13 +2,13 @@
 
 Every event has an id that says how far the stream has come; a browser sends the last one back as Last-Event-ID, and the
 stream goes on from there. After a break an event may come a second time; its `id` inside the data tells. A caller whose
-token or session ends is sent no more.
+token or session ends is sent no more: that is looked at every heartbeat, however much there is to tell.
 """
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import suppress
 from typing import Annotated, Final
 
@@ -46,8 +46,8 @@ async def follow(
         raise ForbiddenError("this token has neither flows nor escalations")
     if state.metrics.streams >= state.settings.most_streams:
         raise RateLimitedError("too many streams are open", retry_after_s=state.settings.heartbeat_s)
-    place = await state.store.read(news.now) if not last_event_id else news.parse(last_event_id)
-    stream = _stream(request, state, caller, ns or caller.ns, place)
+    began = (news.parse(last_event_id), frozenset()) if last_event_id else await state.store.read(news.begin)
+    stream = _stream(request, state, caller, ns or caller.ns, began)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -58,8 +58,11 @@ def _kinds(caller: Caller) -> frozenset[str]:
     return frozenset(kind for kind, noun in _KINDS.items() if noun in caller.nouns)
 
 
-async def _stream(request: Request, state: State, caller: Caller, ns: str | None, place: Place) -> AsyncIterator[bytes]:
-    kinds, known, quiet = _kinds(caller), set[tuple[str, int]](), time.monotonic()
+async def _stream(
+    request: Request, state: State, caller: Caller, ns: str | None, began: tuple[Place, Set[tuple[str, int]]]
+) -> AsyncIterator[bytes]:
+    (place, known), kinds, quiet = began, _kinds(caller), time.monotonic()
+    checked = quiet
     state.metrics.streams += 1
     try:
         with state.pulse.felt() as felt:
@@ -70,25 +73,28 @@ async def _stream(request: Request, state: State, caller: Caller, ns: str | None
                     lambda tx: news.since(tx, place, agent_id=caller.agent_id, ns=ns)  # noqa: B023 (awaited here)
                 )
                 fresh = [each for each in found if each.kind in kinds and (each.kind, each.id) not in known]
-                known, place = {(each.kind, each.id) for each in found}, further
+                known, moved, place = {(each.kind, each.id) for each in found}, further != place, further
+                now = time.monotonic()
+                if now - checked >= state.settings.heartbeat_s:
+                    await recheck(request.scope)
+                    checked = now
                 if fresh:
                     yield b"".join(map(_frame, fresh)) + f"id: {place}\n\n".encode()
-                    quiet = time.monotonic()
-                elif time.monotonic() - quiet >= state.settings.heartbeat_s:
-                    await recheck(request.scope)
+                    quiet = now
+                elif now - quiet >= state.settings.heartbeat_s:
                     yield b": still here\n\n"
-                    quiet = time.monotonic()
-                await _rest(state, felt)
+                    quiet = now
+                await _rest(state, felt, briefly=moved)
     except HoldfastError:
         return  # the caller's right has ended, or the store cannot be read: they come back and are told why
     finally:
         state.metrics.streams -= 1
 
 
-async def _rest(state: State, felt: asyncio.Event) -> None:
-    """Until something was committed here, or it is time to look what others did."""
+async def _rest(state: State, felt: asyncio.Event, *, briefly: bool) -> None:
+    """Until something was committed here, or it is time to look what others did; a moment where there may be more."""
     await asyncio.sleep(_BREATH_S)
-    if not state.stopping.is_set():
+    if not state.stopping.is_set() and not briefly:
         with suppress(TimeoutError):
             await asyncio.wait_for(felt.wait(), state.settings.poll_s)
 

@@ -17,8 +17,8 @@ Rules:
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from holdfast.errors import HoldfastError, NotFoundError
@@ -146,6 +146,16 @@ class Exchanges:
         exchange = Exchange(who, problem)
         self._open[exchange.id] = exchange
         return exchange
+
+    @contextmanager
+    def begun(self, who: str, problem: Tell) -> Iterator[Exchange]:
+        """A new one, over at once if its answer cannot be begun."""
+        exchange = self.begin(who, problem)
+        try:
+            yield exchange
+        except BaseException:
+            self.end(exchange)
+            raise
 
     def end(self, exchange: Exchange) -> None:
         """It is over."""

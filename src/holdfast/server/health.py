@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from holdfast.errors import HoldfastError
+from holdfast.faces import whole
+from holdfast.model.flows import OPEN
 from holdfast.runtime import gauges
 from holdfast.server import metrics
 from holdfast.server.access import permit
@@ -49,8 +51,9 @@ async def readyz(request: Request) -> JSONResponse:
 @router.get("/metrics", summary="Numbers for Prometheus.", response_class=Response, responses=_TEXT)
 async def numbers(request: Request) -> Response:
     """Requests and latencies by route, sizes, queues, what waits, and whether anything is locked or degraded."""
-    state = state_of(request)
-    await permit(state.store, caller_of(request), "storage", "status", {}, reads=True)
+    state, caller = state_of(request), caller_of(request)
+    await permit(state.store, caller, "storage", "status", {}, reads=True)
+    whole(state.face(caller, "storage"))
     status, locked = await state.store.status(), await state.store.lockdown.status()
     counts = await state.store.read(gauges.read)
     facts = {**counts, "locked": int(locked is not None), "degraded": len(status.degraded)}
@@ -73,7 +76,7 @@ _ABOUT: Final = {
 
 
 def _standing(state: State, facts: dict[str, int]) -> Iterator[Gauge]:
-    for status in gauges.OPEN:
+    for status in OPEN:
         yield Gauge("holdfast_flows", "Open flows by status.", facts[f"flows.{status}"], {"status": status})
     for name, (metric, help) in _ABOUT.items():
         yield Gauge(metric, help, facts[name])

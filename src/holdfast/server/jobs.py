@@ -3,6 +3,7 @@
 Rules:
 - A job runs once, in this process; its end, good or bad, is kept until `KEPT` others have ended after it.
 - The server's end cancels what still runs: work of ours is made to be cut off at any moment.
+- Whoever is bound to a namespace knows of the jobs that were begun there, and of no others.
 """
 
 import asyncio
@@ -28,6 +29,8 @@ class Job:
     number: int
     kind: str
     by: str
+    ns: str | None
+    """The namespace that whoever began it is bound to; None for every one."""
     began_at: str
     stage: str = ""
     done: int = 0
@@ -57,11 +60,11 @@ class Jobs:
         self._jobs: dict[int, Job] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def start(self, kind: str, by: str, work: Callable[[Progress], Awaitable[Any]]) -> Job:
-        """Begin some work; RateLimitedError if too much is under way."""
+    def start(self, kind: str, by: str, ns: str | None, work: Callable[[Progress], Awaitable[Any]]) -> Job:
+        """Begin some work for somebody bound to a namespace, or to none; RateLimitedError if too much is under way."""
         if len(self._tasks) >= MOST:
             raise RateLimitedError("too much is under way already", retry_after_s=5.0)
-        job = Job(self._next, kind, by, self._now())
+        job = Job(self._next, kind, by, ns, self._now())
         self._next += 1
         self._jobs[job.number] = job
         ended = [each.number for each in self._jobs.values() if not each.running]
@@ -82,15 +85,16 @@ class Jobs:
             job.ended_at = self._now()
             self._tasks.pop(job.number, None)
 
-    def get(self, number: int) -> Job:
-        """A job that runs, or ended not long ago."""
-        if number not in self._jobs:
+    def get(self, number: int, ns: str | None = None) -> Job:
+        """A job that runs, or ended not long ago; of a namespace only, if one is given."""
+        job = self._jobs.get(number)
+        if job is None or ns not in (None, job.ns):
             raise NotFoundError("there is no such job; the server forgets the old ones", number=number)
-        return self._jobs[number]
+        return job
 
-    def list(self) -> tuple[Job, ...]:
-        """The jobs that are known, the newest first."""
-        return tuple(reversed(self._jobs.values()))
+    def list(self, ns: str | None = None) -> tuple[Job, ...]:
+        """The jobs that are known, the newest first; of a namespace only, if one is given."""
+        return tuple(each for each in reversed(self._jobs.values()) if ns in (None, each.ns))
 
     async def stop(self) -> None:
         """End what still runs."""

@@ -5,7 +5,9 @@ Rules:
   own names: `checkpoint_memory` and `restore_memory`.
 - Whoever calls may do what they may do at the server: the same decision, the same audit of refusals.
 - Read-only offers what reads, and verifies without locking.
-- What fails is a result that says so, with code and remedy: a model can read it and act.
+- What fails is a result that says so, with code and remedy: a model can read it and act. What fails in a way it should
+  not is a defect here as everywhere: its words are for the server's log.
+- Over HTTP nobody is answered whom the door does not know.
 """
 
 import json
@@ -13,6 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -22,6 +25,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.requests import Request
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
@@ -31,9 +35,10 @@ from holdfast.faces import wire
 from holdfast.faces.problems import problem
 from holdfast.faces.wire import Named, Schema
 from holdfast.ops.catalogue import Entry, entries
-from holdfast.server.access import Caller, may, permit
+from holdfast.server.access import Caller, may, permit, signed
 from holdfast.server.api import loaded
-from holdfast.server.state import caller_of, state_of
+from holdfast.server.problems import note, translated
+from holdfast.server.state import Faces, caller_of, state_of
 from holdfast.store import VERSION
 
 _log = logging.getLogger("holdfast.server")
@@ -65,8 +70,10 @@ _INSTRUCTIONS: Final = (
 
 Sees = Callable[[str], Holdfast]
 """The store as a caller may see it, for one noun."""
-Finds = Callable[[ServerRequestContext[Any, Any]], Awaitable[tuple[Caller, Sees]]]
-"""Who calls, and what they see."""
+Refuses = Callable[[HoldfastError], Awaitable[None]]
+"""Writes down that a caller was refused."""
+Finds = Callable[[ServerRequestContext[Any, Any]], Awaitable[tuple[Caller, Sees, Refuses]]]
+"""Who calls, what they see, and where it is written down what they may not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +129,24 @@ def server(finds: Finds, offer: Offer) -> Server[Any]:
         context: ServerRequestContext[Any, Any],
         params: types.PaginatedRequestParams | None,  # noqa: ARG001 (they fit one page)
     ) -> types.ListToolsResult:
-        caller, _ = await finds(context)
+        caller, _, _ = await finds(context)
         allowed = (each for each in tools.items() if may(caller, each[1].noun, each[1].verb, reads=each[1].reads))
         return types.ListToolsResult(tools=[_tool(name, entry) for name, entry in allowed])
 
     async def call_tool(
         context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        caller, sees = await finds(context)
+        caller, sees, refused = await finds(context)
         try:
             entry = tools.get(params.name)
             if entry is None:
                 raise NotFoundError(f"there is no tool {params.name}", tool=params.name)
             return _said(await _called(sees(entry.noun), caller, entry, params.arguments or {}, offer))
-        except HoldfastError as error:
+        except Exception as raised:
+            error = translated(raised)
             if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 _log.exception("tool %s failed", params.name)
+            await refused(error)
             return _said(problem(error, inside=caller.inside), failed=True)
 
     return Server(
@@ -152,7 +161,7 @@ async def _called(store: Holdfast, caller: Caller, entry: Entry, arguments: Mapp
     if (entry.noun, entry.verb) == ("escalations", "wait"):
         given.setdefault("timeout_s", _PATIENCE_S)
     await permit(store, caller, entry.noun, entry.verb, given, reads=entry.reads)
-    args, kwargs = entry.arguments(given)
+    args, kwargs = entry.arguments(given | signed(caller, entry, given))
     return wire.dump(await getattr(getattr(store, entry.noun), entry.verb)(*args, **kwargs))
 
 
@@ -171,14 +180,18 @@ def _said(answer: Any, *, failed: bool = False) -> types.CallToolResult:
 async def over_stdio(store: Holdfast, caller: Caller, offer: Offer) -> None:
     """Serve one client on standard input and output, until it goes away."""
 
-    async def finds(_: ServerRequestContext[Any, Any]) -> tuple[Caller, Sees]:
-        return caller, lambda _: seen
+    faces = Faces(store)
 
-    seen = store if caller.ns is None else Holdfast(store.core, caller.ns)
+    async def finds(_: ServerRequestContext[Any, Any]) -> tuple[Caller, Sees, Refuses]:
+        return caller, lambda noun: faces.of(caller, noun), _untold
 
     made = server(finds, offer)
     async with stdio_server() as (reading, writing):
         await made.run(reading, writing, made.create_initialization_options())
+
+
+async def _untold(_: HoldfastError) -> None:
+    """Nobody stands at a door here."""
 
 
 async def caller_for(store: Holdfast, token: str | None, agent_id: str | None, *, read_only: bool) -> Caller:
@@ -196,14 +209,15 @@ async def caller_for(store: Holdfast, token: str | None, agent_id: str | None, *
 def part(app: FastAPI, offer: Offer | None = None) -> None:
     """Add `/mcp` to a server: every request is one exchange, made by whoever the door knows."""
 
-    async def finds(context: ServerRequestContext[Any, Any]) -> tuple[Caller, Sees]:
+    async def finds(context: ServerRequestContext[Any, Any]) -> tuple[Caller, Sees, Refuses]:
         request: Any = context.request
         caller, state = caller_of(request), state_of(request)
-        return caller, lambda noun: state.face(caller, noun)
+        return caller, lambda noun: state.face(caller, noun), partial(note, request.scope)
 
     manager = StreamableHTTPSessionManager(server(finds, offer or Offer()), json_response=True, stateless=True)
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        caller_of(Request(scope))
         await manager.handle_request(scope, receive, send)
 
     app.router.routes.append(Mount("/mcp", app=handle))

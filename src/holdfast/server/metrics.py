@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+"""What is counted by its name: a caller may invent others without end."""
 _MOST_SERIES: Final = 5000
 
 
@@ -31,6 +33,7 @@ class Metrics:
 
     def seen(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request by its route's template."""
+        method = method if method in METHODS else "OTHER"
         if (method, route, status) not in self._counts and len(self._counts) >= _MOST_SERIES:
             method, route = "OTHER", "other"
         self._counts[method, route, status] += 1

@@ -94,8 +94,7 @@ async def answer(scope: Scope, raised: Exception) -> Response:
     number = scope.get("state", {}).get("request_id", "")
     if isinstance(error, DefectError) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("request %s failed: %s", number, error.message, exc_info=raised)
-    if isinstance(error, REFUSED) and not isinstance(error, MethodError):
-        await _refused(scope, error)
+    await note(scope, error)
     return _response(scope, error)
 
 
@@ -116,7 +115,10 @@ def translated(raised: Exception) -> HoldfastError:
     return DefectError("something failed that should not")
 
 
-async def _refused(scope: Scope, error: HoldfastError) -> None:
+async def note(scope: Scope, error: HoldfastError) -> None:
+    """Write into the book at the door that somebody was refused, if that is what an error says."""
+    if not isinstance(error, REFUSED) or isinstance(error, MethodError):
+        return
     state, caller = state_in(scope), caller_in(scope)
     address = scope["client"][0] if scope.get("client") else ""
     state.buckets.charge(f"address:{address}", state.settings.denied_cost)

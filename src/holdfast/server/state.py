@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
@@ -24,6 +24,26 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 
+_WITHOUT_NAMESPACE: Final = frozenset({"blobs", "relational", "sessions", "storage", "telemetry", "vectors"})
+
+
+class Faces:
+    """A store as callers may see it: open for their namespace only, but for nouns that know none and were granted."""
+
+    def __init__(self, store: Holdfast) -> None:
+        self._store = store
+        self._bound: dict[str, Holdfast] = {}
+
+    def of(self, caller: Caller, noun: str = "") -> Holdfast:
+        """The store for a caller and a noun."""
+        granted = caller.nouns is not None and noun in caller.nouns and noun in _WITHOUT_NAMESPACE
+        if caller.ns is None or granted:
+            return self._store
+        if caller.ns not in self._bound:
+            self._bound[caller.ns] = Holdfast(self._store.core, caller.ns)
+        return self._bound[caller.ns]
+
+
 @dataclass(slots=True)
 class State:
     """One server: its store, its settings, and what it remembers while it runs."""
@@ -35,12 +55,15 @@ class State:
     samples: Samples = field(default_factory=Samples)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end: streams that would go on for ever end with it."""
+    described: dict[str, bytes] = field(default_factory=dict)
+    """The description of the API, by its media type, once it was asked for."""
     doorbook: Doorbook = field(init=False)
     jobs: Jobs = field(init=False)
     buckets: Buckets = field(init=False)
-    _faces: dict[str, Holdfast] = field(default_factory=dict)
+    faces: Faces = field(init=False)
 
     def __post_init__(self) -> None:
+        self.faces = Faces(self.store)
         self.doorbook = Doorbook(self.store, self.now)
         self.jobs = Jobs(self.now)
         self.buckets = Buckets(self.settings.rate_s, self.settings.burst)
@@ -50,14 +73,8 @@ class State:
         return to_text(self.store.database.clock())
 
     def face(self, caller: Caller, noun: str = "") -> Holdfast:
-        """The store as a caller may see it: open for their namespace only, but for nouns that know none."""
-        granted = caller.nouns is not None and noun in caller.nouns and noun in _WITHOUT_NAMESPACE
-        if caller.ns is None or granted:
-            return self.store
-        return self._faces.setdefault(caller.ns, Holdfast(self.store.core, caller.ns))
-
-
-_WITHOUT_NAMESPACE = frozenset({"blobs", "relational", "sessions", "storage", "telemetry", "vectors"})
+        """The store as a caller may see it, for one noun."""
+        return self.faces.of(caller, noun)
 
 
 def state_of(connection: HTTPConnection) -> State:

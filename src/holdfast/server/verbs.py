@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 
 from holdfast.ops.catalogue import Entry
 from holdfast.server import api, blocks
-from holdfast.server.access import permit
+from holdfast.server.access import permit, signed
 from holdfast.server.exchange import Exchanges
 from holdfast.server.state import caller_of, state_of
 
@@ -26,7 +26,7 @@ async def guard(request: Request, entry: Entry, given: Mapping[str, Any]) -> api
     caller, state = caller_of(request), state_of(request)
     store = state.face(caller, entry.noun)
     await permit(store, caller, entry.noun, entry.verb, given, reads=entry.reads)
-    return api.Granted(store, await who(request))
+    return api.Granted(store, await who(request), signed(caller, entry, given), caller.agent_id)
 
 
 async def who(request: Request) -> str:

@@ -2,10 +2,12 @@
 
 Rules:
 - A script is one transaction. A parameter that is not given is NULL; a `:` in a string or a cast is none.
-- What SQL may do is bounded by the database (`Tx.ask`): it reaches neither the kernel nor any setting.
+- What SQL may do is bounded by the database (`Tx.ask`): it reaches neither the kernel nor any setting nor a secret, and
+  gives 64 MiB at most, on SQLite no value of more than 16.
 - A block is one transaction of its own: it sees what it wrote, and once a statement of it has failed, all of it has.
 - A block that could not begin says why at its first word.
-- A block holds the writer. One that says nothing for `IDLE_S` is rolled back, and says so at its next word.
+- A block holds the writer. One that says nothing for `IDLE_S` is rolled back, and says so at its next word. Nobody
+  gets longer than `MOST_IDLE_S`: services that write wait for it.
 """
 
 import threading
@@ -14,17 +16,19 @@ from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from holdfast.db import Answer, Call, Read, Tx, Work, Write, ask
 from holdfast.db.sql import kind_of, statements
 from holdfast.errors import ClosedError, HoldfastError, IdleTransactionError, InvalidInputError
 from holdfast.faces import AsyncFace, Face, Hears, Noun, Runs, RunsWith, SyncFace, Writes
+from holdfast.model import given
 
 Params = Mapping[str, Any]
 Record = dict[str, Any]
 
-IDLE_S = 5.0
+IDLE_S: Final = 5.0
+MOST_IDLE_S: Final = 300.0
 
 
 def execute(tx: Tx, query: str, params: Params | None = None) -> int:
@@ -84,7 +88,7 @@ class Relational(Noun[Face]):
 
     def transaction(self, *, idle_s: float = IDLE_S) -> "Transaction[Face]":
         """Several calls as one: committed at the end, rolled back by an exception."""
-        return Transaction(self._face, Feed(idle_s))
+        return Transaction(self._face, Feed(given.number("idle_s", idle_s, least=0.001, most=MOST_IDLE_S)))
 
 
 class _UndoneError(Exception):

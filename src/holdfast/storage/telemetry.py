@@ -356,7 +356,7 @@ class Telemetry(Noun[Face]):
     append = Runs(append)
     query = Reads(query)
     count = Reads(count)
-    export = StreamsWith(_export)
+    export = StreamsWith(_export, reads=True)
     prune = Runs(prune)
     retain = RunsWith(_retain)
     close = RunsWith(_close)

@@ -307,6 +307,16 @@ class RelationalSuite(StoreSuite):
 
         self.use(test)
 
+    def test_no_block_holds_up_the_others_for_as_long_as_it_likes(self) -> None:
+        async def test(store: Any) -> None:
+            for idle_s in (None, 0, -1, 301, float("inf"), float("nan"), "x", True):
+                with pytest.raises(errors.InvalidInputError):
+                    async with store.transaction(idle_s=idle_s):
+                        pass
+            assert await store.execute(_ADD, {"id": "a"}) == 1
+
+        self.use(test)
+
     def test_a_block_has_none_inside_and_is_not_closed(self) -> None:
         async def test(store: RelationalStore) -> None:
             async with store.transaction() as tx:

@@ -35,6 +35,7 @@ from holdfast.evidence.context import Context
 from holdfast.evidence.erasable import Removed
 from holdfast.evidence.lockdown import gate_of
 from holdfast.model.erasure import Erasure
+from holdfast.model.given import who as _who
 from holdfast.upkeep import persons
 from holdfast.upkeep.persons import Person
 
@@ -44,13 +45,13 @@ _FILE = "erasures.jsonl"
 _NS = "main"
 
 
-def subject(context: Context, name: str, *, who: str = "operator", ns: str = "main") -> Work[Erasure]:
+def subject(context: Context, name: str, *, who: str = "operator", ns: str | None = None) -> Work[Erasure]:
     """Erase a person: the key, every row and file labelled with it, and labelled blobs and sessions of services.
 
-    Services know no namespaces: they are looked at where none is given.
+    Services know no namespaces: they are looked at where none is given, and a store that is open for one always is.
     """
-    served = (yield from call(persons.find, context, name)) if ns == _NS else []
-    made = yield from ask(Write(lambda tx: _by_name(tx, name, served, who=who, ns=ns)))
+    served = (yield from call(persons.find, context, name)) if ns is None else []
+    made = yield from ask(Write(lambda tx: _by_name(tx, name, served, who=who, ns=_NS if ns is None else ns)))
     remains = yield from finish(context)
     went = {kind: sum(each.holds[kind] for each in served) for kind in (served[0].holds if served else ())}
     return replace(made, files=(), remains=remains, services=went)
@@ -111,12 +112,6 @@ def _one(tx: Tx, table: str, key: str, *, who: str) -> Erasure:
     if removed is None:
         raise NotFoundError(f"{table} has no record {key}", table=table, id=key)
     return erasures.record(tx, "record", table, who=_who(who), removed=[removed])
-
-
-def _who(who: str) -> str:
-    if not who.strip() or len(who) > 200:
-        raise InvalidInputError("who erases is a text that is not empty, 200 characters at most", who=who[:200])
-    return who
 
 
 # --- after the commit --------------------------------------------------------------------------------------------

@@ -89,11 +89,11 @@ def _refusal(skill: Skill, found: Examined) -> SkillLockedError:
     )
 
 
-def verify(context: Context, *paths: str, lock: bool = True, ns: str = MAIN) -> Work[SkillPage]:
+def verify(context: Context, *paths: str | os.PathLike[str], lock: bool = True, ns: str = MAIN) -> Work[SkillPage]:
     """Look at the files of these skills, or of all that are listed; with `lock` what is not approved is locked."""
     found = []
     for path in paths or (yield from _listed(ns)):
-        examined = yield from skillloads.examine(path, ns=ns)
+        examined = yield from skillloads.examine(os.fspath(path), ns=ns)
         found.append((yield from _respond(context, examined, ns=ns)) if lock else _as_is(examined))
     return SkillPage(tuple(found))
 

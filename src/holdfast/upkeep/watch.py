@@ -13,25 +13,21 @@ from holdfast.errors import InvalidInputError
 from holdfast.evidence import log
 from holdfast.evidence.context import Context
 from holdfast.memory import image
-from holdfast.model.flows import Flow
+from holdfast.model.flows import OPEN, Flow
 from holdfast.model.times import later
 from holdfast.model.watch import Frame
-from holdfast.runtime import inbox
+from holdfast.runtime import gauges, inbox
 from holdfast.runtime.rows import MAIN, limited
 from holdfast.storage import degraded
 from holdfast.upkeep import lockdown
 
-_COUNTS = sql(
-    "SELECT status, count(*) FROM decision_flows WHERE ns = :ns"
-    " AND status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPENSATING') GROUP BY status ORDER BY status"
-)
+_OPEN: Final = ", ".join(f"'{status}'" for status in OPEN)
 _COLUMNS: Final = (
     "dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, status, created_by_type, created_by_id,"
     " priority, started_at, completed_at, created_at, updated_at, ns"
 )
 _UNDER_WAY = sql(
-    f"SELECT {_COLUMNS} FROM decision_flows WHERE ns = :ns"  # noqa: S608 (ours)
-    " AND status IN ('CREATED', 'RUNNING', 'WAITING_ESCALATION', 'COMPENSATING')"
+    f"SELECT {_COLUMNS} FROM decision_flows WHERE ns = :ns AND status IN ({_OPEN})"  # noqa: S608 (ours)
     " ORDER BY updated_at DESC, dfid DESC LIMIT :limit"
 )
 _NEWEST = sql(f"SELECT {_COLUMNS} FROM decision_flows WHERE ns = :ns ORDER BY dfid DESC LIMIT :limit")  # noqa: S608
@@ -55,7 +51,7 @@ def look(context: Context, *, limit: int = 20, ns: str = MAIN) -> Work[Frame]:
             pending=log.pending(tx),
             locked=locked,
             degraded=tuple(settled),
-            counts=dict(tx.all(_COUNTS, ns=ns)),
+            counts=gauges.flows(tx, ns=ns),
             flows=tuple(Flow(*row) for row in tx.all(_UNDER_WAY, ns=ns, limit=limit)),
             ended=tuple(flow for flow in newest if flow.ended),
             escalations=tuple(inbox.pending(tx, limit=limit, ns=ns).escalations),

@@ -13,13 +13,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from holdfast.db.clock import Clock, Ids, Random
 from holdfast.db.postgres import asking
 from holdfast.db.postgres.wire import Wire
-from holdfast.db.sql import Dialect, Query, sql_postgres, statements
+from holdfast.db.sql import Dialect, Query, first_word, sql_postgres, statements
 from holdfast.db.topics import short
-from holdfast.db.tx import WAKE, Answer, Refusal, Row, Tx
+from holdfast.db.tx import HIDDEN, WAKE, Answer, Refusal, Row, Tx, weighed
 from holdfast.errors import (
     BusyError,
     ConfigError,
     ConnectionLostError,
+    ForbiddenSqlError,
     HoldfastError,
     OutcomeUnknownError,
     SerializationError,
@@ -83,9 +84,11 @@ class PostgresTx(Tx):
 
     def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
         """See Tx; the server counts the rows it reads as well."""
+        if any(name in statement.lower() for name in HIDDEN):  # our own statements come by the same login
+            raise ForbiddenSqlError("this speaks of a table that holds a secret", statement=first_word(statement))
         query = Query(statement, statement, "statement", -1)
         self.wire.ask(query, params)
-        rows = self.settle()
+        rows = weighed(self.settle())
         return Answer(self.wire.columns if rows else (), rows, 0 if query.kind == "read" else self.wire.touched)
 
     def settle(self) -> list[Row]:

@@ -134,7 +134,7 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL:
             raise DiskFullError(f"{path}: no room on the disk", path=str(path)) from error
         raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
 

@@ -11,8 +11,8 @@ import apsw.sqlite_extra
 
 from holdfast.db.clock import Clock, Random
 from holdfast.db.sql import Dialect, Query, kind_of, numbered, statements
-from holdfast.db.sqlite.guard import allows, lays_a_trap
-from holdfast.db.tx import Answer, Refusal, Row, Tx
+from holdfast.db.sqlite.guard import LONGEST_BYTES, allows, lays_a_trap
+from holdfast.db.tx import Answer, Refusal, Row, Tx, weighed
 from holdfast.errors import (
     BusyError,
     ConstraintError,
@@ -60,7 +60,7 @@ def typed(error: apsw.Error, where: object, connection: apsw.Connection | None =
     """
     if connection is not None and isinstance(error, apsw.IOError) and connection.system_errno in FULL:
         return DiskFullError(f"no room on the disk ({where})", sqlite=type(error).__name__)
-    if str(error).startswith("not authorized"):  # a function is refused as an error of the text
+    if str(error).startswith("not authorized") or str(error).endswith("is prohibited"):  # told as errors of the text
         return ForbiddenSqlError(f"{error} ({where})")
     tables = where.tables if isinstance(where, Query) else ()
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
@@ -168,10 +168,12 @@ class SqliteTx(Tx):
             self._connection.set_authorizer(self._decide)
             self._connection.set_progress_handler(self._overdue, 20_000, id="ask")
         self._until = time.monotonic() + _ASK_LIMIT_S
+        longest = self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_BYTES)
         try:
             return self._ask(statement, params)
         finally:
             self._until = inf
+            self._connection.limit(apsw.SQLITE_LIMIT_LENGTH, longest)
 
     def _decide(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         return apsw.SQLITE_OK if self._until == inf or allows(action, first, second) else apsw.SQLITE_DENY
@@ -186,9 +188,11 @@ class SqliteTx(Tx):
         try:
             cursor = self._run(statement, bound)
             columns = _columns(cursor)
-            rows = cursor.fetchall()
+            rows = weighed(cursor)
         except apsw.Error as error:
             raise self._break(typed(error, "statement", self._connection)) from error
+        except ReadLimitError as error:
+            raise self._break(error) from None
         except (*_UNFIT, KeyError) as error:
             raise self._break(unfit(error, "statement")) from error
         return Answer(columns, rows, 0 if self._connection.total_changes() == before else self._changes())

@@ -10,7 +10,7 @@ import hmac
 import inspect
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final, cast
 from urllib.parse import urlencode
@@ -21,8 +21,10 @@ from starlette.responses import RedirectResponse, Response
 from holdfast.client import Holdfast
 from holdfast.errors import ForbiddenError, HoldfastError
 from holdfast.faces import Bound
+from holdfast.model.progress import Progress
 from holdfast.runtime.rows import MAIN
 from holdfast.server.access import Caller, may, permit
+from holdfast.server.jobs import Job
 from holdfast.server.pages import page
 from holdfast.server.state import State, caller_of, state_of
 
@@ -60,6 +62,14 @@ class Desk:
         """ForbiddenError if the caller may not use a verb, for pages that show more than verbs give."""
         if not self.may(noun, verb):
             raise ForbiddenError(f"this page is not for this {self.caller.role}", noun=noun, verb=verb)
+
+    def start(self, kind: str, work: Callable[[Progress], Awaitable[Any]]) -> Job:
+        """Begin long work, in the caller's name and namespace."""
+        return self.state.jobs.start(kind, self.caller.who, self.caller.ns, work)
+
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs that the caller may know of, the newest first."""
+        return self.state.jobs.list(self.caller.ns)
 
     async def render(self, template: str, shown: Mapping[str, Any], *, status: int = 200) -> Response:
         """A page of the console, with what every page tells: the lockdown, what waits, and what just happened."""

@@ -31,7 +31,7 @@ async def show(request: Request, before: Number = None) -> Response:
         "level": await kindly(store.log.level()),
         "pending": await kindly(store.log.pending(), 0),
         "keys": await kindly(store.keys.list(), ()),
-        "jobs": [job for job in desk.state.jobs.list() if job.kind == "verification"][:5],
+        "jobs": [job for job in desk.jobs() if job.kind == "verification"][:5],
         "before": before,
     }
     return await desk.render("evidence.html", shown)
@@ -68,7 +68,5 @@ async def verify(request: Request) -> Response:
     desk, given = Desk(request), await form(request)
     full, lock = given.get("full") == "yes", desk.caller.role == "operator"
     run = desk.store.verify.run
-    job = desk.state.jobs.start(
-        "verification", desk.caller.who, lambda progress: run(full=full, lock=lock, progress=progress)
-    )
+    job = desk.start("verification", lambda progress: run(full=full, lock=lock, progress=progress))
     return desk.after(f"/jobs/{job.number}")

@@ -89,5 +89,5 @@ async def recover(request: Request) -> Response:
     if given.get("confirmed") != "yes":
         return await desk.render("confirm_recover.html", {"orphans": orphans})
     verb, worker = desk.store.flows.recover, f"console {desk.caller.who}"
-    job = desk.state.jobs.start("recovery", desk.caller.who, lambda _: verb(worker))
+    job = desk.start("recovery", lambda _: verb(worker))
     return desk.after(f"/jobs/{job.number}")

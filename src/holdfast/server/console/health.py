@@ -35,7 +35,7 @@ async def show(request: Request) -> Response:
         "latencies": latencies(state.metrics),
         "growth": growth([*state.samples.taken]),
         "services": await kindly(desk.store.storage.status()),
-        "jobs": state.jobs.list()[:5],
+        "jobs": desk.jobs()[:5],
     }
     return await desk.render("health.html", shown)
 

@@ -65,5 +65,5 @@ async def dump(request: Request) -> Response:
     """Write an image, watched on a page of its own."""
     desk = Desk(request)
     verb, by = desk.store.image.dump, desk.caller.who
-    job = desk.state.jobs.start("image", by, lambda progress: verb(author=by, progress=progress))
+    job = desk.start("image", lambda progress: verb(author=by, progress=progress))
     return desk.after(f"/jobs/{job.number}")

@@ -20,6 +20,6 @@ _SHOWN_TO: Final = {
 async def show(request: Request, number: Annotated[int, Path(ge=1, le=2**31)]) -> Response:
     """One job; the page renews itself as long as it runs."""
     desk = Desk(request)
-    job = desk.state.jobs.get(number)
+    job = desk.state.jobs.get(number, desk.caller.ns)
     desk.require(*_SHOWN_TO[job.kind])
     return await desk.render("job.html", {"job": job})

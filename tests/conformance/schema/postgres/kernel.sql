@@ -259,6 +259,7 @@ CREATE TABLE flow_calls (
   version text NOT NULL,
   arguments json NOT NULL,
   ns text NOT NULL DEFAULT 'main'::text,
+  agent_id text,
   CONSTRAINT flow_calls_dfid_fkey FOREIGN KEY (dfid) REFERENCES decision_flows(dfid) ON DELETE CASCADE,
   CONSTRAINT flow_calls_pkey PRIMARY KEY (dfid)
 );

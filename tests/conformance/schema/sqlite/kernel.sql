@@ -273,7 +273,7 @@ CREATE TABLE flow_calls (
   arguments TEXT NOT NULL CHECK (json_valid(arguments)),
 --postgres:  arguments JSON NOT NULL,
   ns TEXT NOT NULL DEFAULT 'main'
-);
+, agent_id TEXT);
 
 CREATE TABLE flow_context (
   dfid TEXT PRIMARY KEY REFERENCES decision_flows (dfid) ON DELETE CASCADE,
