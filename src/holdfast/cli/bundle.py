@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.call import Call, command, options
-from holdfast.errors import UnavailableError
+from holdfast.content import disk
 
 app = typer.Typer(
     help="Export a record with all that proves it.",
@@ -26,8 +26,6 @@ def export(
     """Write one zip that anybody can check: `holdfast verify FILE`, or openssl and the page of Python inside."""
     with call.open() as store:
         data = store.bundle.export(subject, kind=kind)
-    try:
-        out.write_bytes(data)
-    except OSError as error:
-        raise UnavailableError(f"{out}: {error.strerror}", path=str(out)) from error
+    with disk.translated(out):
+        disk.deliver(out, [data])
     return {"written": str(out), "bytes": len(data), "next": f"holdfast verify {out}"}

@@ -7,7 +7,7 @@ import typer
 
 from holdfast.cli.battles import BattleId, RowId
 from holdfast.cli.call import Call, Namespace, command, find_function, options
-from holdfast.errors import UnavailableError
+from holdfast.content import disk
 from holdfast.evidence.context import Embedder
 from holdfast.model.battles import Bom, DbomChecked, Repaired
 from holdfast.model.spread import Spread
@@ -99,8 +99,6 @@ def written(text: str, out: Path | None) -> Any:
     """Write a document to a file and say so; without a file the document itself."""
     if out is None:
         return text
-    try:
-        out.write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        raise UnavailableError(f"{out}: {error.strerror}", path=str(out)) from error
+    with disk.translated(out):
+        disk.deliver(out, [f"{text}\n".encode()])
     return {"written": str(out)}

@@ -1,7 +1,5 @@
 """`holdfast log`: the append-only log."""
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +7,9 @@ import typer
 
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, command, options
+from holdfast.content import disk
 from holdfast.crypto import b64, tlog_proof
 from holdfast.crypto.checkpoint import SignedCheckpoint
-from holdfast.errors import UnavailableError
 from holdfast.evidence.log import verifiers
 from holdfast.evidence.witness import Cosigned
 from holdfast.model.log import Audited, Level
@@ -96,11 +94,5 @@ def _plain(head: SignedCheckpoint) -> dict[str, Any]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except OSError as error:
-        raise UnavailableError(f"{path}: {error.strerror}", path=str(path)) from error
+    with disk.translated(path):
+        disk.deliver(path, [data])

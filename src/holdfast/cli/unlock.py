@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.call import Call, command, options
+from holdfast.content import disk
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.model.verify import Locked
 from holdfast.upkeep import unlock as statements
@@ -82,7 +83,5 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UnavailableError(f"{path}: {error.strerror}", path=str(path)) from error
+    with disk.translated(path):
+        disk.deliver(path, [f"{text}\n".encode()])

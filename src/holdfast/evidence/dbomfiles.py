@@ -28,6 +28,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from holdfast.content import disk
 from holdfast.db import Database, Query, Tx, sql
 from holdfast.db.tx import NOTHING
 from holdfast.errors import DiskFullError, InvalidInputError, UnavailableError
@@ -338,7 +339,7 @@ def _move(temporary: Path, path: Path) -> None:
     try:
         os.replace(temporary, path)
     except FileNotFoundError:
-        os.makedirs(path.parent, mode=0o700, exist_ok=True)
+        disk.make_folder(path.parent)
         os.replace(temporary, path)
 
 
@@ -347,7 +348,7 @@ def _open(path: str, flags: int) -> int:
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        disk.make_folder(Path(path).parent)
         return os.open(path, flags, 0o600)
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from holdfast.content import disk
 from holdfast.crypto import checkpoint
 from holdfast.crypto.canonical import sha256_hex
 from holdfast.crypto.checkpoint import SignedCheckpoint
@@ -55,7 +56,7 @@ class HighWater:
             return
         line = json.dumps({"head": self._waiting, "sha256": sha256_hex(self._waiting.encode())}) + "\n"
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            disk.make_folder(self.path.parent)
             with self._opened() as file:
                 end = os.fstat(file).st_size
                 if end and os.pread(file, 1, end - 1) != b"\n":
@@ -91,7 +92,7 @@ class HighWater:
         step = max(1, -(-len(older) // _OLDER))
         kept = [line for number, line in enumerate(older) if number % step == 0 or line in largest] + recent
         spare = self.path.with_name(f".{self.path.name}.new")  # one name: nobody else is here, and a crash leaves one
-        with open(spare, "w", encoding="utf-8", opener=_private) as file:
+        with open(spare, "w", encoding="utf-8", opener=disk.private) as file:
             file.write("".join(f"{line}\n" for line in kept))
             file.flush()
             os.fsync(file.fileno())
@@ -125,10 +126,6 @@ def _is_at(file: int, path: Path) -> bool:
         return os.fstat(file).st_ino == path.stat().st_ino
     except FileNotFoundError:
         return False
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
 
 
 def _write(file: int, data: bytes) -> None:

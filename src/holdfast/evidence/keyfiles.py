@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
+from holdfast.content import disk
 from holdfast.crypto import keys
 from holdfast.crypto.keys import ALGS, Alg, PrivateKey, Signer
 from holdfast.errors import BadKeyError, NotFoundError, ReadOnlyError, UnavailableError
@@ -184,7 +185,7 @@ class KeyFolder:
     def _put(self, key: PrivateKey, path: Path) -> None:
         """Write a key durably; one that is there already stays."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            disk.make_folder(self.folder)
             handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=self.folder)
             try:
                 with os.fdopen(handle, "wb") as file:

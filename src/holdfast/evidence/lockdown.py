@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.content import disk
 from holdfast.db import Database, Row, Tx, sql
 from holdfast.errors import ConfigError, LockedError, UnavailableError
 from holdfast.evidence import covered, leaves
@@ -108,7 +109,7 @@ def read_flag(path: Path) -> Locked | None:
 def write_flag(path: Path, locked: Locked) -> None:
     """Make a flag file: whole or not at all, and durable."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folder(path.parent)
         handle, name = tempfile.mkstemp(prefix=".lockdown-", dir=path.parent)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(locked.to_dict(), file, indent=2)

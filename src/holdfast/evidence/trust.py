@@ -8,12 +8,12 @@ Rules:
 """
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from holdfast.content import disk
 from holdfast.crypto import canonical, dsse, keys
 from holdfast.crypto.dsse import Envelope
 from holdfast.crypto.keys import PublicKey, Signer
@@ -205,9 +205,8 @@ def _keys(value: Any) -> dict[str, TrustedKey]:
 
 def _write_new(path: Path, text: str) -> None:
     """Write a secret to a file that is not there yet, durably."""
-    opener: Callable[[str, int], int] = lambda name, flags: os.open(name, flags, 0o600)  # noqa: E731
     try:
-        with open(path, "x", encoding="utf-8", opener=opener) as file:
+        with open(path, "x", encoding="utf-8", opener=disk.private) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -21,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.content import disk
 from holdfast.crypto import b64, vkey, witness
 from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.crypto.keys import Signer
@@ -48,7 +49,7 @@ class State:
         """The last head of each log; nobody else, in this process or another, may change it meanwhile."""
         with self._lock:
             try:
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                disk.make_folder(self.path.parent)
                 file = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
             except OSError as error:
                 raise UnavailableError(f"cannot open {self.path}: {error.strerror}") from error

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import Paths
+from holdfast.content import disk
 
 Periods = dict[str, dict[str, str]]
 
@@ -47,7 +48,7 @@ def write(paths: Paths, periods: Periods) -> bool:
 
 
 def _replace(place: Path, text: str) -> None:
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    disk.make_folder(place.parent)
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=".degraded-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config import Paths, Provider, Settings, redact
+from holdfast.content import disk
 from holdfast.content.kubo import Kubo
 from holdfast.db import MEMORY, Database, open_database
 from holdfast.errors import (
@@ -257,7 +258,7 @@ def _probe(name: str, place: str) -> None:
             node.close()
         return
     if name == "filesystem":
-        Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folder(Path(place))
     target = open_place(place)
     try:
         with suppress(FileNotFoundError):

@@ -13,13 +13,13 @@ Rules:
 import json
 import logging
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.config import Paths
+from holdfast.content import disk
 from holdfast.db import Call, Work, ask
 from holdfast.db.clock import Ids, system_clock, system_random
 from holdfast.errors import HoldfastError, NotFoundError
@@ -173,12 +173,12 @@ def keep(context: Context, locked: Locked, report: Report) -> str:
         return "not kept: the store is in memory"
     folder = context.paths.state / "lockdowns" / locked.id
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folder(folder)
         _put(folder / "lockdown.json", {**locked.to_dict(), "report": report.to_dict()})
         head = _read_head(context)
-        (folder / "head.note").write_text(head, encoding="utf-8")
+        disk.write(folder / "head.note", head.encode())
         with suppress(FileNotFoundError):
-            shutil.copyfile(context.paths.heads, folder / "heads.jsonl")
+            disk.write(folder / "heads.jsonl", context.paths.heads.read_bytes())
     except OSError as error:
         return f"not kept: {error.strerror}"
     return str(folder)

@@ -185,7 +185,7 @@ def _make_room(place: Path, aside: Path) -> None:
 def _place(staged: Path, home: Path) -> None:
     """Keys and configuration, where there are none; another file system, so copied and linked into place."""
     for file in disk.files(staged) if staged.is_dir() else ():
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folder(home)
         copied = home / f".{file.name}.restoring"
         copied.unlink(missing_ok=True)
         disk.copy(file, copied)
