@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check bench faults mutations docs site ipfs clean
+.PHONY: run test check bench faults mutations soak docs site ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -54,6 +54,9 @@ faults: $(VENV)/.dev        ## the long runs: 1,000 kills, 1,000 rounds of each 
 mutations: $(VENV)/.dev     ## a million mutated inputs for every decoder: values, nodes, lists, CARs, records, Lisp
 	@HOLDFAST_MUTATIONS=1000000 $(PYTEST) tests/unit/crypto tests/unit/test_records.py tests/unit/test_lisp.py \
 	  tests/unit/test_sexpr.py -k mutat --timeout=7200
+
+soak: $(VENV)/.dev          ## half an hour of mixed load: memory, files and times sampled, drawn and judged (MINUTES=30)
+	@$(BIN)/python -m proof soak --minutes $(or $(MINUTES),30)
 
 docs: $(VENV)/.dev          ## run every code block of README and docs
 	@$(BIN)/python -m pytest tests/unit/test_docs.py tests/unit/test_reference.py

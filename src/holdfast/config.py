@@ -236,9 +236,10 @@ class _Reading:
         for name, value in (("url", url), (_URL_VARIABLE, self.env.get(_URL_VARIABLE))):
             if value is None:
                 continue
-            if value == ":memory:" or "://" in value:
-                ours = value.startswith(_POSTGRES)
-                return value, replace(relational, type="postgres", connection=value) if ours else relational
+            if value == ":memory:":
+                return value, relational
+            if value.startswith(_POSTGRES):
+                return value, replace(relational, type="postgres", connection=value)
             problem = "is no URL like postgresql://…" if value.strip() else "is set but empty"
             self.refuse(f"{name} {problem}", variable=name)
         ours = (relational.connection or "").startswith(_POSTGRES)
