@@ -18,8 +18,9 @@ import apsw
 from holdfast import sync
 from holdfast.config import Paths
 
-_KEPT: Final = ("log_leaves", "log_tiles", "log_stems", "prunings", "battles")
-"""Tables of which nothing is ever removed: the log, what it says was let go, and signed evidence."""
+_KEPT: Final = ("log_leaves", "log_tiles", "log_stems", "prunings", "battles", "object_versions", "escalation_budget")
+"""Tables of which nothing is removed: the log, what was let go, signed evidence; that an object had a version which was
+pruned; and what agents spent, since a window may be of any length."""
 _TABLES: Final = (
     "SELECT s.tbl_name, sum(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name"
     " WHERE d.aggregate = TRUE GROUP BY s.tbl_name"
