@@ -7,5 +7,5 @@ did not hold. A proof is a module with two functions: `arguments(parser)` adds i
 
 from typing import Final
 
-PROOFS: Final[dict[str, str]] = {"soak": "proof.soak", "mutants": "proof.mutants"}
+PROOFS: Final[dict[str, str]] = {"soak": "proof.soak", "mutants": "proof.mutants", "audit": "proof.audit"}
 """Each proof and the module it lives in; `python -m proof` runs all of them in this order."""

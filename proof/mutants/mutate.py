@@ -2,9 +2,10 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 _FLIPS: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
@@ -54,19 +55,24 @@ _Found = tuple[str, tuple[ast.AST, ...], ast.AST]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change: where, what it was and is, and the whole source with it."""
+    """One change: where, and what it was and is."""
 
     file: str
     place: str
     line: int
     was: str
     now: str
-    source: str
+    _made: Callable[[], str] = field(repr=False, compare=False)
 
     @property
     def name(self) -> str:
         """What it is called, however lines move: the file, the function, the change."""
         return f"{self.file} {self.place}: {self.was} -> {self.now}"
+
+    @property
+    def source(self) -> str:
+        """The whole source with the change in it; made only now, since few of many are tried."""
+        return self._made()
 
 
 def mutants(file: str, source: str) -> list[Mutant]:
@@ -75,10 +81,10 @@ def mutants(file: str, source: str) -> list[Mutant]:
     found: dict[str, Mutant] = {}
     for place, parents, node in _nodes(tree):
         for changed in _changes(node, parents):
-            whole = _with(tree, node, changed)
-            mutant = Mutant(file, place, getattr(node, "lineno", 0), *_told(node, changed), whole)
+            made = partial(_with, tree, node, changed)
+            mutant = Mutant(file, place, getattr(node, "lineno", 0), *_told(node, changed), made)
             while mutant.name in found:  # the same change twice in one function: told apart by a count
-                mutant = Mutant(file, place, mutant.line, f"{mutant.was}'", mutant.now, whole)
+                mutant = Mutant(file, place, mutant.line, f"{mutant.was}'", mutant.now, made)
             found[mutant.name] = mutant
     return list(found.values())
 

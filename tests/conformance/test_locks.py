@@ -70,6 +70,7 @@ class Locks(OnStore):
             store.locks.try_acquire(one, {"r": 8}, capacity=10)
         store.locks.try_acquire(one, {"r": 7}, capacity=10)
         assert {lock.dfid: lock.amount for lock in store.locks.list()} == {one: 7.0, two: 3.0}
+        assert {(lock.capacity, lock.exclusive) for lock in store.locks.list()} == {(10.0, False)}
 
     def test_what_has_expired_is_free(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
