@@ -117,34 +117,34 @@ def _changes(node: ast.AST, parents: tuple[ast.AST, ...]) -> Iterator[ast.AST]:
     match node:
         case ast.Compare(ops=[op]):
             for other in _FLIPS.get(type(op), ()):
-                changed = deepcopy(node)
-                changed.ops = [other()]
-                yield changed
-        case ast.BoolOp():
-            changed = deepcopy(node)
-            changed.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-            yield changed
+                yield _altered(node, ops=[other()])
+        case ast.BoolOp(op=op):
+            yield _altered(node, op=ast.Or() if isinstance(op, ast.And) else ast.And())
         case ast.UnaryOp(op=ast.Not()):
             yield node.operand
         case ast.BinOp(op=op) if type(op) in _SUMS and not _made_of_text(node) and not _of_types(parents):
-            changed = deepcopy(node)
-            changed.op = _SUMS[type(op)]()
-            yield changed
+            yield _altered(node, op=_SUMS[type(op)]())
         case ast.If() | ast.IfExp():
-            for truth in (True, False):
-                changed = deepcopy(node)
-                changed.test = ast.Constant(truth)
-                yield changed
+            yield from (_altered(node, test=ast.Constant(truth)) for truth in (True, False))
         case ast.Raise() | ast.Expr(value=ast.Call()) if not _unheard(node):
             yield ast.Pass()
         case ast.Constant():
             yield from _constants(node, parents)
 
 
+def _altered(node: ast.AST, **parts: Any) -> ast.AST:
+    """A copy with other parts."""
+    changed = deepcopy(node)
+    for name, part in parts.items():
+        setattr(changed, name, part)
+    return changed
+
+
 def _constants(node: ast.Constant, parents: tuple[ast.AST, ...]) -> Iterator[ast.Constant]:
     value: Any = node.value
     if isinstance(value, bool):
-        yield ast.Constant(not value)
+        if not (isinstance(parents[-1], ast.keyword) and parents[-1].arg == "strict"):  # it says what cannot be
+            yield ast.Constant(not value)
     elif isinstance(value, int):
         yield ast.Constant(value + 1)
     elif isinstance(value, str) and _SQL.search(value) and not any(isinstance(each, ast.Raise) for each in parents):

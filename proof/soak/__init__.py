@@ -13,7 +13,7 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -60,7 +60,7 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
         "lines not flat": sum("not flat" in line for line in broken),
         "acts that failed": len(failures),
     }
-    return Proof("soak", CLAIM, given.seed, counts, tuple(broken), tuple(_thinned(samples)))
+    return Proof("soak", CLAIM, given.seed, counts, tuple(broken), tuple(summary(_thinned(samples))))
 
 
 def _live(given: argparse.Namespace, load: Load, meter: Meter, say: Say) -> tuple[Series, list[str]]:
@@ -125,6 +125,17 @@ def draw(samples: Series) -> str:
 def _thinned(samples: Series) -> list[dict[str, Any]]:
     """At most so many rows, each the median of its neighbours, all with the same keys."""
     return [{line: _middle(group, line) for line in samples.lines} for group in samples.groups(_ROWS)]
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each line that is judged: where its middle third lies, and its last."""
+    found = []
+    for line in rows[0] if rows else ():
+        values, allowed = [row[line] for row in rows if row[line] is not None], flat.rule(line)
+        if allowed is not None and len(values) >= flat.LEAST:
+            middle, last = flat.levels(values, allowed)
+            found.append({"line": line, "middle third": f"{middle:,.4g}", "last third": f"{last:,.4g}"})
+    return found
 
 
 def _middle(group: Sequence[Sample], line: str) -> float | None:

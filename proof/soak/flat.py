@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Final
 
-_LEAST: Final = 9
+LEAST: Final = 9
 """With fewer samples there is nothing to compare."""
 
 
@@ -58,19 +58,19 @@ def judge(line: str, values: Sequence[float], machine: Sequence[float] = ()) -> 
     A time may rise as much as what the machine itself (`machine`) took for the same thing all along.
     """
     allowed = rule(line)
-    if allowed is None or len(values) < _LEAST:
+    if allowed is None or len(values) < LEAST:
         return None
-    middle, last = _levels(values, allowed)
+    middle, last = levels(values, allowed)
     slower = 1.0
-    if allowed.quiet and len(machine) >= _LEAST:
-        before, after = _levels(machine, allowed)
+    if allowed.quiet and len(machine) >= LEAST:
+        before, after = levels(machine, allowed)
         slower = max(1.0, after / before)
     if last <= middle * (1 + allowed.share) * slower + allowed.besides:
         return None
     return f"{line} is not flat: {middle:g} in the middle third, {last:g} in the last"
 
 
-def _levels(values: Sequence[float], allowed: Flat) -> tuple[float, float]:
+def levels(values: Sequence[float], allowed: Flat) -> tuple[float, float]:
     """Where the middle third lies, and the last."""
     third = len(values) // 3
     level = (lambda part: quantiles(part, n=4)[0]) if allowed.quiet else median

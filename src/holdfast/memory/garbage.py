@@ -47,7 +47,7 @@ _SKEW_S: Final = 3_600.0
 # --- what is needed ----------------------------------------------------------------------------------------------
 
 _NAMED = sql("SELECT cid, note, root FROM snapshots")
-# A record has its id in it, so a CID stands for one key. A search for each would cost the square of an object's history.
+# A record has its id in it: a CID stands for one key. A search for each would cost the square of an object's history.
 _PRUNED = sql(
     "SELECT DISTINCT v.cid FROM object_versions v WHERE v.pruned_at IS NOT NULL AND v.cid NOT IN"
     " (SELECT o.cid FROM object_versions o WHERE o.pruned_at IS NULL AND o.cid IS NOT NULL)"
