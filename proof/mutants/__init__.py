@@ -9,6 +9,7 @@ test is missing or the change changes nothing. Those of the second kind are expl
 """
 
 import argparse
+import json
 import random
 import time
 from collections import Counter
@@ -17,9 +18,10 @@ from typing import Any, Final
 
 from proof.mutants import targets, trial
 from proof.mutants.mutate import Mutant, mutants
-from proof.report import Proof, Say
+from proof.report import FIGURES, Proof, Say
 
 CLAIM: Final = "Whoever weakens a guard fails a test."
+_FATES: Final = ("killed", "timed out", "explained", "survived")
 _EXPLAINED: Final = Path(__file__).with_name("explained.txt")
 
 
@@ -29,18 +31,26 @@ def arguments(parser: argparse._ArgumentGroup) -> None:
         "--files", nargs="*", default=[], metavar="PART", help="only files whose path holds one of these"
     )
     parser.add_argument("--budget-minutes", type=float, default=60.0, metavar="N", help="when to stop (default 60)")
+    parser.add_argument("--again", action="store_true", help="only what survived the last time; the rest stays counted")
     parser.add_argument("--at-once", type=int, default=2, metavar="N", help="how many at a time (default 2)")
     parser.add_argument("--most", type=int, default=0, metavar="N", help="at most so many mutants; 0 for all")
 
 
 def run(given: argparse.Namespace, say: Say) -> Proof:
-    """Try as many mutants as there is time for."""
+    """Try as many mutants as there is time for, or those that survived the last time."""
+    before = json.loads((FIGURES / "mutants.json").read_text()) if given.again else None
     chosen = [each for each in targets.TARGETS if not given.files or any(part in each.file for part in given.files)]
     crowd = [(target, mutant) for target in chosen for mutant in mutants(target.file, target.source())]
     random.Random(given.seed).shuffle(crowd)
+    fates: Counter[tuple[str, str]] = Counter()
+    there = len(crowd)
+    if before is not None:
+        left = {line.rpartition(" (line ")[0] for line in before["broken"]}
+        crowd, there = [each for each in crowd if each[1].name in left], before["counts"]["mutants"]
+        for row in before["rows"]:
+            fates.update({(row["file"], fate): row[fate] for fate in _FATES if fate != "survived"})
     crowd = crowd[: given.most or None]
     ends, known = time.monotonic() + 60 * given.budget_minutes, explained()
-    fates: Counter[tuple[str, str]] = Counter()
     broken: list[str] = []
     for target, mutant, found in trial.Court(given.at_once).fates(crowd, ends):
         fate = "explained" if found == "survived" and mutant.name in known else found
@@ -48,7 +58,7 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
         if fate == "survived":
             broken.append(f"{mutant.name} (line {mutant.line}) fails no test")
             say(f"{sum(fates.values())}/{len(crowd)} {fate}: {mutant.name} (line {mutant.line})")
-    return Proof("mutants", CLAIM, given.seed, _counts(fates, len(crowd)), tuple(sorted(broken)), _rows(fates))
+    return Proof("mutants", CLAIM, given.seed, _counts(fates, there), tuple(sorted(broken)), _rows(fates))
 
 
 def explained() -> frozenset[str]:
@@ -74,7 +84,7 @@ def _counts(fates: Counter[tuple[str, str]], there: int) -> dict[str, int]:
 
 def _rows(fates: Counter[tuple[str, str]]) -> tuple[dict[str, Any], ...]:
     def row(file: str) -> dict[str, Any]:
-        found = {fate: fates[file, fate] for fate in ("killed", "timed out", "explained", "survived")}
+        found = {fate: fates[file, fate] for fate in _FATES}
         return {"file": file, "tried": sum(found.values()), **found}
 
     return tuple(row(file) for file in sorted({file for file, _ in fates}))

@@ -52,7 +52,7 @@ def test_what_asks_for_more_is_not_acceptable_unless_explained() -> None:
 def test_an_audit_that_reached_nobody_does_not_say_that_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     for told in ("", '{"dependencies": [{"name": "httpx", "skip_reason": "not found"}]}'):
         done = subprocess.CompletedProcess([], 0, told, "cannot reach it")
-        monkeypatch.setattr(audit.subprocess, "run", lambda *_, done=done, **__: done)
+        monkeypatch.setattr("proof.audit.subprocess.run", lambda *_, done=done, **__: done)
         proof = audit.run(Namespace(seed=1, offline=False), lambda line: None)
         assert not proof.holds
         assert proof.counts["dependencies looked up"] == 0
@@ -61,7 +61,7 @@ def test_an_audit_that_reached_nobody_does_not_say_that_all_is_well(monkeypatch:
 
 def test_a_known_vulnerability_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told = '{"dependencies": [{"name": "x", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}]}'
-    monkeypatch.setattr(audit.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1, told, ""))
+    monkeypatch.setattr("proof.audit.subprocess.run", lambda *_, **__: subprocess.CompletedProcess([], 1, told, ""))
     proof = audit.run(Namespace(seed=1, offline=False), lambda line: None)
     assert proof.broken == ("x 1: CVE-1",)
 
