@@ -134,8 +134,12 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         values, allowed = [row[line] for row in rows if row[line] is not None], flat.rule(line)
         if allowed is not None and len(values) >= flat.LEAST:
             middle, last = flat.levels(values, allowed)
-            found.append({"line": line, "middle third": f"{middle:,.4g}", "last third": f"{last:,.4g}"})
+            found.append({"line": line, "middle third": _figure(middle), "last third": _figure(last)})
     return found
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _middle(group: Sequence[Sample], line: str) -> float | None:

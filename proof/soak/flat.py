@@ -47,9 +47,9 @@ TAIL_TIME: Final = Flat(2.0, 10.0, quiet=True)
 
 def rule(line: str) -> Flat | None:
     """How a line is judged; None for one that may rise."""
-    if line.endswith(" ms"):
-        return MEDIAN_TIME if line.endswith("p50 ms") else TAIL_TIME
-    return LINES.get(line)
+    if line.endswith("p50 ms"):
+        return MEDIAN_TIME
+    return TAIL_TIME if line.endswith("p99 ms") else LINES.get(line)
 
 
 def judge(line: str, values: Sequence[float], machine: Sequence[float] = ()) -> str | None:
