@@ -43,14 +43,16 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
     crowd = [(target, mutant) for target in chosen for mutant in mutants(target.file, target.source())]
     random.Random(given.seed).shuffle(crowd)
     fates: Counter[tuple[str, str]] = Counter()
-    there = len(crowd)
+    there, known = len(crowd), explained()
     if before is not None:
         left = {line.rpartition(" (line ")[0] for line in before["broken"]}
         crowd, there = [each for each in crowd if each[1].name in left], before["counts"]["mutants"]
         for row in before["rows"]:
             fates.update({(row["file"], fate): row[fate] for fate in _FATES if fate != "survived"})
+        fates.update((target.file, "explained") for target, mutant in crowd if mutant.name in known)
+        crowd = [each for each in crowd if each[1].name not in known]  # these are known to survive
     crowd = crowd[: given.most or None]
-    ends, known = time.monotonic() + 60 * given.budget_minutes, explained()
+    ends = time.monotonic() + 60 * given.budget_minutes
     broken: list[str] = []
     for target, mutant, found in trial.Court(given.at_once).fates(crowd, ends):
         fate = "explained" if found == "survived" and mutant.name in known else found

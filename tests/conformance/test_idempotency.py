@@ -142,7 +142,7 @@ class Idempotency(OnStore):
         assert store.write(lambda tx: idempotency.keep(tx, "k", "1", owner=owner))
         assert not store.write(lambda tx: idempotency.renew(tx, "k", owner, lease_s=10))
 
-    def test_whoever_waits_for_a_key_is_told_as_soon_as_its_result_is_kept(self, live: sync.Holdfast) -> None:
+    def test_whoever_waits_for_a_key_gets_the_result_that_is_kept(self, live: sync.Holdfast) -> None:
         owner = live.run(idempotency.claim("k", lease_s=25))
         assert isinstance(owner, str)
         with ThreadPoolExecutor(1) as pool:
