@@ -1,12 +1,13 @@
 # Every target sets up what it needs by itself: uv where present, plain venv + pip where not.
 PYTHON ?= python3
+comma := ,
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 # Many tests wait for other processes, so one worker more than there are cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check bench faults attacks fuzz simulation docs site ipfs clean
+.PHONY: run test check bench faults attacks fuzz simulation soak mutants audit lock docs site ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -25,8 +26,21 @@ endef
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 	$(call install,.[server])
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(call install,.[dev])
+# LOCKED=1: what the lock pins, by its hashes, and nothing else.
+define locked
+	@echo "setting up $(VENV) (requirements-dev.lock)"
+	@if command -v uv >/dev/null 2>&1; then uv pip install -q --python $(BIN)/python --require-hashes -r requirements-dev.lock \
+	   && uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .; \
+	 else $(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock \
+	   && $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .; fi
+	@touch $@
+endef
+
+$(VENV)/.dev: pyproject.toml $(if $(LOCKED),requirements-dev.lock) | $(VENV)/bin/python
+	$(if $(LOCKED),$(locked),$(call install,.[dev]))
+
+$(VENV)/.audit: pyproject.toml | $(VENV)/bin/python
+	$(call install,.[dev$(comma)audit])
 
 run: $(VENV)/.run           ## set up, serve a store in a scratch home, and play its story; without a terminal it ends then
 	@rm -rf .holdfast-run
@@ -61,6 +75,19 @@ fuzz: $(VENV)/.dev          ## damaged inputs for every decoder and every door, 
 
 simulation: $(VENV)/.dev    ## years of thousands of agents, with crashes, from one seed
 	@$(BIN)/python -m proof simulation
+
+soak: $(VENV)/.dev          ## half an hour of mixed load: memory, files and times sampled, drawn and judged (MINUTES=30)
+	@$(BIN)/python -m proof soak --minutes $(or $(MINUTES),30)
+
+mutants: $(VENV)/.dev       ## guards weakened one at a time, each against its tests (MINUTES=60, FILES="runtime/locks …")
+	@nice -n 10 $(BIN)/python -m proof mutants --budget-minutes $(or $(MINUTES),60) $(if $(FILES),--files $(FILES))
+
+audit: $(VENV)/.audit       ## licences and known vulnerabilities of what we depend on; needs the network
+	@$(BIN)/python -m proof audit
+
+lock:                       ## write requirements-dev.lock anew, for every platform; needs uv
+	@uv pip compile pyproject.toml --extra dev --universal --generate-hashes --python-version 3.11 --no-header \
+	  --no-annotate -q -o requirements-dev.lock
 
 docs: $(VENV)/.dev          ## run every code block of README and docs
 	@$(BIN)/python -m pytest tests/unit/test_docs.py tests/unit/test_reference.py

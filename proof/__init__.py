@@ -11,8 +11,11 @@ PROOFS: Final[dict[str, str]] = {
     "faults": "proof.faults",
     "servers": "proof.servers",
     "simulation": "proof.simulation",
-    "fuzz": "proof.fuzz",
     "attacks": "proof.attacks",
     "flips": "proof.flips",
+    "fuzz": "proof.fuzz",
+    "mutants": "proof.mutants",
+    "soak": "proof.soak",
+    "audit": "proof.audit",
 }
 """Each proof and the module it lives in; `python -m proof` runs all of them in this order."""

@@ -234,9 +234,10 @@ class _Reading:
         for name, value in (("url", url), (_URL_VARIABLE, self.env.get(_URL_VARIABLE))):
             if value is None:
                 continue
-            if value == ":memory:" or "://" in value:
-                ours = value.startswith(_POSTGRES)
-                return value, replace(relational, type="postgres", connection=value) if ours else relational
+            if value == ":memory:":
+                return value, relational
+            if value.startswith(_POSTGRES):
+                return value, replace(relational, type="postgres", connection=value)
             problem = "is no URL like postgresql://…" if value.strip() else "is set but empty"
             self.refuse(f"{name} {problem}", variable=name)
         ours = (relational.connection or "").startswith(_POSTGRES)
@@ -411,12 +412,18 @@ def init_project(folder: Path) -> list[Path]:
         # Filled aside, then moved: a rename onto a folder with content fails, so a race has one winner.
         with tempfile.TemporaryDirectory(prefix=".holdfast-", dir=target.parent) as aside:
             staged = Path(aside, "new")
-            staged.mkdir()
-            (staged / "config.yaml").write_text(_TEMPLATE)
-            (staged / "catalog.json").write_text('{"version": "1.0", "entries": []}\n')
+            staged.mkdir(mode=0o700)
+            _write(staged / "config.yaml", _TEMPLATE)
+            _write(staged / "catalog.json", '{"version": "1.0", "entries": []}\n')
             staged.rename(target)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise errors.AlreadyExistsError(f"{target}: exists already", path=str(target)) from error
         _raise_disk(error, target)
     return [target / "config.yaml", target / "catalog.json"]
+
+
+def _write(path: Path, text: str) -> None:
+    """A new file for the owner only: it may come to hold a password."""
+    with open(path, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)

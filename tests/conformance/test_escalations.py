@@ -146,6 +146,12 @@ class Escalations(OnStore):
         assert store.flows.get(dfid).status == onward
         assert store.write(lambda tx: escalations.sweep(tx)) == 0
 
+    def test_a_question_without_a_deadline_waits_for_ever(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        asked = store.escalations.request(running(store), reason="?")
+        clock.advance(1e8)
+        assert store.escalations.expire(asked.id).status == "PENDING"
+        assert store.write(lambda tx: escalations.sweep(tx)) == 0
+
     def test_an_answer_after_the_deadline_is_refused_and_the_default_stands(
         self, store: sync.Holdfast, clock: FrozenClock
     ) -> None:

@@ -1,13 +1,16 @@
 """Garbage of memory: what nothing leads to goes, what anything leads to stays, whoever writes meanwhile."""
 
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from holdfast import errors, sync
 from holdfast.db import sql
+from holdfast.memory import garbage
 from holdfast.model.verdicts import Verdict
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
@@ -117,6 +120,15 @@ class TestOnSqlite(OnSqlite, Garbage):
         before = size(store)
         store.retention.gc()
         assert size(store) < before * 0.8
+
+    def test_what_was_pruned_is_found_in_one_pass_however_long_the_history(self, store: sync.Holdfast) -> None:
+        # Rows of pruned versions stay for good: a search for each was the square of them, and past a few thousand
+        # versions of an object longer than any read may be.
+        asked = f"EXPLAIN QUERY PLAN {garbage._PRUNED.sqlite}"
+        with closing(apsw.Connection(str(self.home / "kernel.db"), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            plan = [row[3] for row in connection.execute(asked)]
+        assert plan
+        assert not [step for step in plan if "CORRELATED" in step]
 
 
 class TestInMemory(InMemory, Garbage):

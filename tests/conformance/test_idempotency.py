@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from holdfast import errors, sync
 from holdfast.client import Holdfast
+from holdfast.runtime import idempotency
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -127,6 +129,29 @@ class Idempotency(OnStore):
     def test_keys_of_two_namespaces_have_nothing_in_common(self, store: sync.Holdfast) -> None:
         assert store.idempotency.once("k", 1, Counted("a")) == "a"
         assert store.idempotency.once("k", 2, Counted("b"), ns="other") == "b"
+
+    def test_a_claim_is_renewed_by_its_owner_while_it_is_executed(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        owner = store.run(idempotency.claim("k", lease_s=10))
+        assert isinstance(owner, str)
+        clock.advance(9)
+        assert store.write(lambda tx: idempotency.renew(tx, "k", owner, lease_s=10))
+        assert not store.write(lambda tx: idempotency.renew(tx, "k", "somebody", lease_s=10))
+        clock.advance(9)
+        assert store.write(lambda tx: idempotency.keep(tx, "k", "1", owner=owner))
+        assert not store.write(lambda tx: idempotency.renew(tx, "k", owner, lease_s=10))
+
+    def test_whoever_waits_for_a_key_gets_the_result_that_is_kept(self, live: sync.Holdfast) -> None:
+        owner = live.run(idempotency.claim("k", lease_s=25))
+        assert isinstance(owner, str)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(live.run, idempotency.claim("k", lease_s=25))
+            time.sleep(0.2)  # for it to wait
+            assert live.write(lambda tx: idempotency.keep(tx, "k", '"done"', owner=owner))
+            found = waiting.result(20)
+        assert not isinstance(found, str)
+        assert found.result == "done"
 
     def test_exactly_one_of_many_threads_executes_and_all_get_its_result(self, live: sync.Holdfast) -> None:
         for number in range(5):

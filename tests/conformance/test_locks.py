@@ -70,6 +70,17 @@ class Locks(OnStore):
             store.locks.try_acquire(one, {"r": 8}, capacity=10)
         store.locks.try_acquire(one, {"r": 7}, capacity=10)
         assert {lock.dfid: lock.amount for lock in store.locks.list()} == {one: 7.0, two: 3.0}
+        assert {(lock.capacity, lock.exclusive) for lock in store.locks.list()} == {(10.0, False)}
+
+    def test_an_amount_is_reserved_only_while_others_hold_no_more_than_was_seen(self, store: sync.Holdfast) -> None:
+        one, two = running(store), running(store)
+        store.write(lambda tx: locks.reserve(tx, one, {"r": 3}, seen={}))
+        with pytest.raises(errors.ContentionTimeoutError, match=one):
+            store.write(lambda tx: locks.reserve(tx, two, {"r": 1}, seen={"r": 2}))
+        assert {lock.dfid: lock.amount for lock in store.locks.list()} == {one: 3.0}
+        store.write(lambda tx: locks.reserve(tx, two, {"r": 1}, seen={"r": 3}))
+        store.write(lambda tx: locks.reserve(tx, one, {"r": 0}, seen={}))
+        assert {lock.dfid: lock.amount for lock in store.locks.list()} == {two: 1.0}
 
     def test_what_has_expired_is_free(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         one, two = running(store), running(store)

@@ -470,7 +470,7 @@ def test_a_full_disk_leaves_no_half_project(tmp_path: Path, monkeypatch: pytest.
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(config, "open", full, raising=False)
     with pytest.raises(HoldfastError) as caught:
         config.init_project(tmp_path)
     assert caught.value.code == "database.disk_full"

@@ -8,7 +8,6 @@ import builtins
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -122,19 +121,7 @@ def delivered(given: Iterable[bytes], target: str, as_json: bool) -> int:
 def filed(given: Iterable[bytes], path: Path) -> int:
     """Bytes to a file that is whole or not there; how many."""
     with disk.translated(path):
-        if path.exists() and not path.is_file():  # a pipe or a device has no place that a file could take
-            with path.open("wb") as sink:
-                return sum(sink.write(piece) for piece in given)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}-", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                size = sum(file.write(piece) for piece in given)
-            Path(name).chmod(0o666 & ~_umask())
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    return size
+        return disk.deliver(path, given)
 
 
 def exported(what: str, found: Iterable[Any], target: str, *, total: int = 0, as_json: bool) -> dict[str, Any]:
@@ -159,9 +146,3 @@ def exported(what: str, found: Iterable[Any], target: str, *, total: int = 0, as
 def _poured(piece: bytes) -> int:
     render.pour(piece)
     return len(piece)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

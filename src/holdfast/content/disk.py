@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -87,6 +87,11 @@ def exchange(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def private(name: str, flags: int) -> int:
+    """An `opener`: what it makes is for the owner only."""
+    return os.open(name, flags, 0o600)
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Nobody else, thread or process, is past this point with the same lock file."""
@@ -112,6 +117,22 @@ def create(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def deliver(path: Path, pieces: Iterable[bytes]) -> int:
+    """Bytes to a file that is whole or not there, for the owner only; how many. A device or a pipe takes them as is."""
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            return sum(file.write(piece) for piece in pieces)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            size = sum(file.write(piece) for piece in pieces)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return size
 
 
 def copy(source: Path, target: Path) -> Entry:

@@ -4,6 +4,7 @@ Rules:
 - Every call ends: 2 s to connect, `idle_s` without a byte, `budget_s` altogether if there is one; then, and for an
   answer that is none or has no end, a typed error.
 - What an answer depends on (CID version, leaves, chunker, hash) is always said, never left to the node.
+- A name and a password in its URL open it, and are in no message.
 - What the node gives is not trusted: callers compare it with a hash they know.
 """
 
@@ -16,6 +17,7 @@ from typing import IO, Any, Final
 
 import httpx
 
+from holdfast.content.addresses import apart
 from holdfast.errors import UnreachableError
 
 _CONNECT_S: Final = 2.0
@@ -43,11 +45,12 @@ class Kubo:
         idle_s: float = 30.0,
         budget_s: float | None = None,
     ) -> None:
-        self.url, self._budget_s = url.rstrip("/"), budget_s
+        bare, opens = apart(url)
+        self.url, self._budget_s = bare.rstrip("/"), budget_s
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         patience = httpx.Timeout(idle_s, connect=_CONNECT_S)
         with self._translated():
-            self._client = httpx.Client(base_url=f"{self.url}/api/v0/", headers=headers, timeout=patience)
+            self._client = httpx.Client(base_url=f"{self.url}/api/v0/", headers=headers, auth=opens, timeout=patience)
 
     def version(self) -> str:
         """The version the node says it has."""

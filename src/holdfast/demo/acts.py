@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast import errors
 from holdfast.config import Paths
+from holdfast.content import disk
 from holdfast.demo import forgery, shipping
 from holdfast.demo.scene import Background, Scene
 from holdfast.model.flows import Flow
@@ -143,7 +144,7 @@ def proven(scene: Scene) -> None:
     checked = sum(report.checked.values())
     scene.say(act, f"verify: {report.verdict.word}, {checked} things checked", verdict=report.verdict.word)
     file = scene.folder / f"{scene.facts['battle']}.zip"
-    file.write_bytes(store.bundle.export(scene.facts["battle"]))
+    disk.deliver(file, [store.bundle.export(scene.facts["battle"])])
     scene.say(act, f"the evaluation with all that proves it: {file}", bundle=str(file))
     scene.facts["bundle"] = str(file)
 

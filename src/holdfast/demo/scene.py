@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast import sync
+from holdfast.content import disk
 from holdfast.demo import shipping
 from holdfast.errors import UnavailableError
 from holdfast.faces import SyncFace
@@ -56,7 +57,7 @@ class Scene:
     def __init__(self, store: sync.Holdfast, tell: Tell, *, folder: Path | None = None) -> None:
         self.store, self._tell = store, tell
         self.folder = folder or store.core.paths.cache / "demo"
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make_folder(self.folder)
         self.shop = shipping.Shop(self.folder / "carrier.txt")
         self.facts: dict[str, Any] = {}
         self.ship = shipping.register(store, self.shop)

@@ -25,7 +25,7 @@ class Shop:
 
     def __init__(self, book: Path, then: Callable[[], None] = lambda: None) -> None:
         self._book, self._then = book, then
-        book.touch()
+        book.touch(mode=0o600)
 
     @property
     def booked(self) -> list[str]:

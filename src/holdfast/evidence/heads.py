@@ -94,7 +94,7 @@ class HighWater:
         step = max(1, -(-len(older) // _OLDER))
         kept = [line for number, line in enumerate(older) if number % step == 0 or line in largest] + recent
         spare = self.path.with_name(f".{self.path.name}.new")  # one name: nobody else is here, and a crash leaves one
-        with open(spare, "w", encoding="utf-8", opener=_private) as file:
+        with open(spare, "w", encoding="utf-8", opener=disk.private) as file:
             file.write("".join(f"{line}\n" for line in kept))
             file.flush()
             os.fsync(file.fileno())
@@ -129,10 +129,6 @@ def _is_at(file: int, path: Path) -> bool:
         return os.fstat(file).st_ino == path.stat().st_ino
     except FileNotFoundError:
         return False
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
 
 
 def _write(file: int, data: bytes) -> None:

@@ -8,7 +8,6 @@ Rules:
 """
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,9 +206,8 @@ def _keys(value: Any) -> dict[str, TrustedKey]:
 
 def _write_new(path: Path, text: str) -> None:
     """Write a secret to a file that is not there yet, durably."""
-    opener: Callable[[str, int], int] = lambda name, flags: os.open(name, flags, 0o600)  # noqa: E731
     try:
-        with open(path, "x", encoding="utf-8", opener=opener) as file:
+        with open(path, "x", encoding="utf-8", opener=disk.private) as file:
             try:
                 file.write(text)
                 file.flush()

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from holdfast.content.addresses import Opens, apart
 from holdfast.crypto import checkpoint, vkey
 from holdfast.crypto import witness as protocol
 from holdfast.crypto.checkpoint import SignedCheckpoint
@@ -49,7 +50,8 @@ class Cosigned:
 def witness(context: Context, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> Work[Cosigned]:
     """Have the newest head cosigned by the witness at `url`; its verifier `key` is needed the first time."""
     del context
-    address = _address(url)
+    bare, opens = apart(url.strip())
+    address = _address(bare)
     if key is not None:
         given = _parse_key(key)
         yield from ask(Write(lambda tx: _register(tx, address, given)))
@@ -57,7 +59,7 @@ def witness(context: Context, url: str, *, key: str | None = None, timeout_s: fl
     size: int | None = None
     for _ in range(_TRIES):
         request = yield from ask(Read(lambda tx, at=size: _request(tx, address, at)))  # type: ignore[misc]
-        answer: _Reply = yield from ask(Call(lambda r=request: _post(address, r, timeout_s)))  # type: ignore[misc]
+        answer: _Reply = yield from ask(Call(lambda r=request: _post(address, r, timeout_s, opens)))  # type: ignore[misc]
         if answer.status == 200:
             head = protocol.accept(request.head, answer.body, [known])
             return (yield from ask(Write(lambda tx, h=head: _keep(tx, address, known, h))))  # type: ignore[misc]
@@ -123,12 +125,11 @@ class _Reply(NamedTuple):
     body: bytes
 
 
-def _post(url: str, request: AddCheckpoint, timeout_s: float) -> _Reply:
+def _post(url: str, request: AddCheckpoint, timeout_s: float, opens: Opens | None) -> _Reply:
     data, deadline = bytearray(), time.monotonic() + timeout_s
     try:
-        with httpx.stream(
-            "POST", f"{url}/add-checkpoint", content=protocol.encode_request(request), timeout=timeout_s
-        ) as answer:
+        body = protocol.encode_request(request)
+        with httpx.stream("POST", f"{url}/add-checkpoint", content=body, timeout=timeout_s, auth=opens) as answer:
             for part in answer.iter_bytes():
                 data += part
                 if len(data) > _MOST_BYTES:

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 import httpx
 
 from holdfast.content import disk
+from holdfast.content.addresses import Opens, apart
 from holdfast.content.kubo import Kubo
 from holdfast.crypto import car, dagcbor, didkey, mlist, sealed
 from holdfast.crypto import cid as cids
@@ -266,24 +267,26 @@ class _Wanted(NamedTuple):
 
 def _fetch(wanted: _Wanted) -> bytes:
     if wanted.gateway is not None:
-        return _from_gateway(wanted, wanted.gateway.rstrip("/"))
+        bare, opens = apart(wanted.gateway)
+        return _from_gateway(wanted, bare.rstrip("/"), opens)
     with closing(Kubo(wanted.node, token=wanted.token, idle_s=wanted.idle_s, budget_s=wanted.budget_s)) as kubo:
         ask_for = kubo.dag_export if wanted.cid.codec == cids.DAG_CBOR else kubo.cat
         try:
             source = ask_for(str(wanted.cid))
         except FileNotFoundError as error:
-            raise NotFoundError(f"{wanted.node} does not have it: {error}", cid=str(wanted.cid)) from error
+            raise NotFoundError(f"{kubo.url} does not have it: {error}", cid=str(wanted.cid)) from error
         with closing(source):
-            return _all(source.read, wanted, wanted.node)
+            return _all(source.read, wanted, kubo.url)
 
 
-def _from_gateway(wanted: _Wanted, gateway: str) -> bytes:
+def _from_gateway(wanted: _Wanted, gateway: str, opens: Opens | None) -> bytes:
     is_dag = wanted.cid.codec == cids.DAG_CBOR
     query = "?format=car&dag-scope=all" if is_dag else ""
     accepts = {"accept": "application/vnd.ipld.car"} if is_dag else {}
+    patience = httpx.Timeout(wanted.idle_s, connect=2.0)
     try:
         with (
-            httpx.Client(timeout=httpx.Timeout(wanted.idle_s, connect=2.0), follow_redirects=True) as client,
+            httpx.Client(auth=opens, timeout=patience, follow_redirects=True) as client,
             client.stream("GET", f"{gateway}/ipfs/{wanted.cid}{query}", headers=accepts) as answer,
         ):
             if answer.status_code == httpx.codes.NOT_FOUND:

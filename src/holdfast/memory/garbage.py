@@ -47,9 +47,10 @@ _SKEW_S: Final = 3_600.0
 # --- what is needed ----------------------------------------------------------------------------------------------
 
 _NAMED = sql("SELECT cid, note, root FROM snapshots")
+# A record has its id in it: a CID stands for one key. A search for each would cost the square of an object's history.
 _PRUNED = sql(
-    "SELECT DISTINCT v.cid FROM object_versions v WHERE v.pruned_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM refs r"
-    " JOIN object_versions o ON o.ns = r.ns AND o.key = v.key WHERE o.cid = v.cid AND o.pruned_at IS NULL)"
+    "SELECT DISTINCT v.cid FROM object_versions v WHERE v.pruned_at IS NOT NULL AND v.cid NOT IN"
+    " (SELECT o.cid FROM object_versions o WHERE o.pruned_at IS NULL AND o.cid IS NOT NULL)"
 )
 _WRITTEN = sql("SELECT DISTINCT cid FROM object_versions WHERE at >= :since AND cid IS NOT NULL AND pruned_at IS NULL")
 

@@ -1,6 +1,6 @@
 """Keys as the keyring holds them: public, by role, valid by position in the log."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Role = Literal["judge", "memory", "log", "root"]
@@ -39,7 +39,7 @@ class Root:
     """A root key that was just made: its recovery is shown once, and never stored by Holdfast."""
 
     keyid: str
-    recovery: str
+    recovery: str = field(repr=False)
     kept: bool
     """Whether the private key stays in the key folder; if not, only the recovery brings it back."""
 

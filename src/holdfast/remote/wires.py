@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import httpx
 
+from holdfast.content.addresses import apart
 from holdfast.errors import ConnectionLostError, HoldfastError, OutcomeUnknownError, UnreachableError
 from holdfast.faces import problems, refuse_running_loop
 from holdfast.remote.exchange import Act, Exchange, Give, Line, Local, Send
@@ -26,8 +27,9 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 def options(url: str, token: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """What the HTTP client is made with; `given` are further options of httpx, as `verify`."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return {"base_url": url, "headers": headers, "timeout": _TIMEOUT, "limits": _LIMITS, **given}
+    bare, opens = apart(url)
+    known: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"}} if token else {"auth": opens}
+    return {"base_url": bare, **known, "timeout": _TIMEOUT, "limits": _LIMITS, **given}
 
 
 def _encoded(body: dict[str, Any]) -> bytes:

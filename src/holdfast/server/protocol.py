@@ -17,7 +17,8 @@ class Impatient(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first head."""
+        """Wait for the first head; nothing is logged, whoever listens: addresses hold the codes of links."""
+        self.access_log = False
         super().connection_made(transport)
         self._wait()
 

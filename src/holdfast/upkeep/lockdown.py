@@ -13,7 +13,6 @@ Rules:
 import json
 import logging
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 from holdfast import folders
 from holdfast.config import Paths
+from holdfast.content import disk
 from holdfast.db import Call, Work, ask
 from holdfast.db.clock import Ids, system_clock, system_random
 from holdfast.errors import HoldfastError, NotFoundError
@@ -177,9 +177,9 @@ def keep(context: Context, locked: Locked, report: Report) -> str:
         folders.make(folder)
         _put(folder / "lockdown.json", {**locked.to_dict(), "report": report.to_dict()})
         head = _read_head(context)
-        (folder / "head.note").write_text(head, encoding="utf-8")
+        disk.write(folder / "head.note", head.encode())
         with suppress(FileNotFoundError):
-            shutil.copyfile(context.paths.heads, folder / "heads.jsonl")
+            disk.write(folder / "heads.jsonl", context.paths.heads.read_bytes())
     except OSError as error:
         return f"not kept: {error.strerror}"
     return str(folder)

@@ -151,6 +151,12 @@ def test_every_mutated_inclusion_proof_fails(place: tuple[int, int], how: int, a
     assert not holds(merkle.verify_inclusion, LEAVES[index], index, size, bad, merkle.root(LEAVES[:size]))
 
 
+@pytest.mark.parametrize("old", [3, 4, 5, 6])
+def test_an_empty_proof_proves_no_growth(old: int) -> None:
+    with pytest.raises(ProofError, match="too few hashes"):
+        merkle.verify_consistency(old, 7, merkle.root(LEAVES[:old]), merkle.root(LEAVES[:7]), [])
+
+
 @given(GROWTH, st.integers(0, 5), st.integers(0, 20), DIGESTS)
 def test_every_mutated_consistency_proof_fails(sizes: tuple[int, int], how: int, at: int, junk: bytes) -> None:
     old, new = sizes

@@ -174,6 +174,7 @@ HASH = b"PlRNCrwHpqhGrupue0L7gxbjbMiKA9temvuZZDDpkaw=\n"
     "top",
     [
         b"",
+        b"1\n",
         b"old\n",
         b"old 01\n",
         b"old -1\n",

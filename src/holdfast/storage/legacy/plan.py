@@ -210,7 +210,7 @@ def _cache(found: Found, folder: Path) -> None:
             return
         disk.make_folder(folder)
         aside = target.with_name(f".{target.name}.new")
-        with aside.open("wb") as file:
+        with open(aside, "wb", opener=disk.private) as file:
             for piece in files.pieces(found.path):
                 file.write(piece)
             file.flush()

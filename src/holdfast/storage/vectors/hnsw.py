@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from holdfast.content import disk
 from holdfast.db import Call, Work, ask
 from holdfast.errors import MissingExtraError
 from holdfast.storage.vectors import scan, sidecar
@@ -91,9 +92,9 @@ class GraphFinder(ScanFinder):
             aside = Path(folder, "graph")
             self._graph.index.save(aside)
             head = {"count": view.count, "ids": _ids(view, view.count), "sum": sidecar.file_sum(aside)}
+            aside.chmod(0o600)
             aside.replace(path.with_suffix(".hnsw"))
-            aside.write_text(json.dumps(head))
-            aside.replace(path.with_suffix(".hnsw.json"))
+            disk.write(path.with_suffix(".hnsw.json"), json.dumps(head).encode())
 
     def _load(self, view: View) -> None:
         """Take the graph from the cache if it belongs to the rows of this epoch; asked once an epoch."""
