@@ -61,11 +61,13 @@ class Stage:
 
 
 @contextmanager
-def staged() -> Iterator[Stage]:
-    """A server, as long as it is needed."""
+def staged(*layers: Any) -> Iterator[Stage]:
+    """A server, as long as it is needed, with layers around it."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     stage = Stage(f"http://127.0.0.1:{listening.getsockname()[1]}")
+    for layer in layers:
+        stage.app.add_middleware(layer)
     server = uvicorn.Server(uvicorn.Config(stage.app, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
     thread.start()
