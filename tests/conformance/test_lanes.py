@@ -86,9 +86,7 @@ def test_more_callers_than_connections_wait_their_turn(stage: Stage, token: str)
     assert len(Counting.ports) <= 4
 
 
-def test_whoever_finds_no_connection_in_time_is_told(
-    stage: Stage, token: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_finds_no_connection_in_time_is_told(stage: Stage, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wires, "TIMEOUT", httpx.Timeout(0.05))
     with connect_sync(stage.url, token, limits=httpx.Limits(max_connections=1)) as store:
         with store.flows.run("bot") as flow, pytest.raises(UnreachableError, match="all 1 connections are in use"):
