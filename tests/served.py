@@ -88,21 +88,3 @@ def staged(*layers: Any) -> Iterator[Stage]:
         server.should_exit = True
         thread.join()
         listening.close()
-
-
-@contextmanager
-def running(app: FastAPI) -> Iterator[str]:
-    """The address of a whole server, its lifespan included."""
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
-    thread.start()
-    try:
-        while not server.started and thread.is_alive():
-            thread.join(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
