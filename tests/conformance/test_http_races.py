@@ -92,13 +92,12 @@ def test_of_those_who_recover_an_orphan_one_runs_it(web: Web, callers: list[Sync
     done: list[str] = []
 
     def register(store: Any, *, dies: bool = False) -> Any:
-        @store.decision(flow_type="order", agent="trader", lease_s=0.2)
         def order(flow: Any, what: str) -> None:
             if dies:
                 raise CrashError
             flow.step("place", done.append, what)
 
-        return order
+        return store.decision(flow_type="order", agent="trader", lease_s=0.2)(order)
 
     with pytest.raises(CrashError):
         register(web.store, dies=True)("x")
