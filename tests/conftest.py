@@ -73,6 +73,19 @@ def postgres_store(postgres: Postgres, template: tuple[str, Path], tmp_path: Pat
     postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def anywhere(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, str | None]]:
+    """A home, alone or with a database on a real server, for the tests of one module."""
+    home = tmp_path_factory.mktemp(request.param) / "home"
+    if request.param == "sqlite":
+        yield home, None
+        return
+    for url in _database(request.getfixturevalue("postgres")):
+        yield home, url
+
+
 @pytest.fixture(scope="session")
 def seaweed() -> Iterator[Seaweed]:
     server = Seaweed()

@@ -10,6 +10,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import holdfast
 from holdfast.errors import HoldfastError
@@ -19,6 +20,20 @@ from holdfast.server import api, blocks
 from holdfast.server.access import Caller
 from holdfast.server.exchange import Exchanges
 from holdfast.store import Store
+
+
+class Refusing:
+    """Errors of ours as answers, nothing written down."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except HoldfastError as error:
+            told = JSONResponse(problems.problem(error), error.status, media_type=problems.MEDIA_TYPE)
+            await told(scope, receive, send)
 
 
 class Stage:
@@ -50,45 +65,25 @@ class Stage:
             token = await who(request)
             return api.Granted(self._stores[token], token)
 
-        async def refused(request: Request, error: Exception) -> JSONResponse:
-            assert isinstance(error, HoldfastError)
-            return JSONResponse(problems.problem(error), error.status, media_type=problems.MEDIA_TYPE)
-
-        app.add_exception_handler(HoldfastError, refused)
+        app.add_middleware(api.Verbs, guard, exchanges)
+        app.add_middleware(Refusing)
         app.include_router(blocks.router(guard, who, exchanges))
-        app.router.routes.insert(0, api.Verbs(guard, exchanges))
         return app
 
 
 @contextmanager
-def staged() -> Iterator[Stage]:
-    """A server, as long as it is needed."""
+def staged(*layers: Any) -> Iterator[Stage]:
+    """A server, as long as it is needed, with layers around it."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     stage = Stage(f"http://127.0.0.1:{listening.getsockname()[1]}")
+    for layer in layers:
+        stage.app.add_middleware(layer)
     server = uvicorn.Server(uvicorn.Config(stage.app, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
     thread.start()
     try:
         yield stage
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
-
-
-@contextmanager
-def running(app: FastAPI) -> Iterator[str]:
-    """The address of a whole server, its lifespan included."""
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
-    thread.start()
-    try:
-        while not server.started and thread.is_alive():
-            thread.join(0.01)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()

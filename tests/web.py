@@ -77,6 +77,7 @@ def running(
     home: Path,
     settings: Settings | None = None,
     *,
+    url: str | None = None,
     place: Place | None = None,
     parts: tuple[Part, ...] = (),
     verify: ssl.SSLContext | bool = True,
@@ -97,7 +98,7 @@ def running(
         begun.set()
 
     async def main() -> None:
-        async with holdfast.open(home) as store:
+        async with holdfast.open(home, url) as store:
             where = place or Place(port=0)
             whole = (*serve.parts(console=True), *parts)
             await serve.serve(store, where, settings, ready=ready, parts=whole, beside=[watch])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,22 +12,17 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-import holdfast
-from holdfast import errors, sync
+from holdfast import errors
 from holdfast.ops.catalogue import entries
 from holdfast.remote import connect_sync
-from holdfast.server import create_app, otlp
-from holdfast.server import mcp as tools
-from holdfast.server.verbs import part
-from holdfast.store import Store, open_store
-from tests.served import running
+from tests.web import Web, running
 
 
 class Place:
     """A whole server over one store, and those who call it."""
 
-    def __init__(self, core: Store, url: str) -> None:
-        self.core, self.url, self.near = core, url, sync.Holdfast(core)
+    def __init__(self, web: Web) -> None:
+        self.url, self.near = web.listening.address, web.store
         self.agent = self.near.agents.register("bot", version="1.0").token
         self.near.agents.register("other", version="1.0")
         self.operator = self.near.tokens.create("op", role="operator").secret
@@ -34,18 +30,14 @@ class Place:
 
     def http(self, token: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.operator if token is None else token}"}
-        return httpx.Client(base_url=self.url, headers=headers)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    core = open_store(tmp_path_factory.mktemp("served"))
-    app = create_app(holdfast.Holdfast(core), parts=[part, otlp.part, tools.part])
-    try:
-        with running(app) as url:
-            yield Place(core, url)
-    finally:
-        core.close()
+def place(anywhere: tuple[Path, str | None]) -> Iterator[Place]:
+    home, url = anywhere
+    with running(home, url=url) as web:
+        yield Place(web)
 
 
 def test_every_verb_has_a_route_and_a_description(place: Place) -> None:

@@ -196,7 +196,7 @@ def test_the_commands_lead_from_tampering_to_unlock(home: Path, tmp_path: Path) 
 
 def test_a_bundle_goes_out_and_is_checked_by_command(home: Path, tmp_path: Path) -> None:
     file = str(tmp_path / "b3.zip")
-    assert run("bundle", "export", "b3", "--out", file, "--home", str(home)).exit_code == 0
+    assert run("export", "bundle", "b3", "--out", file, "--home", str(home)).exit_code == 0
     told = run("verify", file, "--json", "--home", "/nowhere")
     assert (told.exit_code, json.loads(told.stdout)["verdict"]) == (0, "VALID")
     pem = tmp_path / "root.pem"

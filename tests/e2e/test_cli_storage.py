@@ -122,12 +122,12 @@ def test_vectors_are_added_found_exported_and_imported(home: Path) -> None:
     [found] = told("vectors", "search", "[0.9, 0.1]", "--k", "1")["results"]
     assert (found["id"], found["metadata"]) == ("east", {"kind": "wind"})
     assert told("vectors", "search", "[0, 1]", "--filter", '{"kind": "wind"}')["results"][0]["id"] == "east"
-    lines = run("vectors", "export").stdout
+    lines = run("export", "vectors").stdout
     assert [json.loads(line)["id"] for line in lines.splitlines()] == ["east", "north"]
     assert told("vectors", "delete", "east") == {"deleted": True}
     assert told("vectors", "delete", "east", code=3) == {"deleted": False}
-    assert told("vectors", "import", "-", given=lines) == {"imported": 2}
-    assert told("vectors", "export", "all.jsonl") == {"exported": 2, "file": "all.jsonl"}
+    assert told("import", "vectors", "-", given=lines) == {"imported": 2}
+    assert told("export", "vectors", "all.jsonl") == {"exported": 2, "file": "all.jsonl"}
     assert Path("all.jsonl").read_bytes() == lines
     assert told("vectors", "count") == {"count": 2, "dimensions": 2}
 

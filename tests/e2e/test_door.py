@@ -20,8 +20,9 @@ from tests.web import Web, broken, problem, running
 
 
 @pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    with running(tmp_path_factory.mktemp("door") / "home", parts=(broken("secret words"),)) as web:
+def web(anywhere: tuple[Path, str | None]) -> Iterator[Web]:
+    home, url = anywhere
+    with running(home, url=url, parts=(broken("secret words"),)) as web:
         for name in ("trader", "other"):
             web.store.agents.register(name, version="1.0.0")
         yield web

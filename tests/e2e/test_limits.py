@@ -1,7 +1,9 @@
 """Too much and too slow: what the server does not wait for and does not take, on a real port."""
 
+import select
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,48 @@ def test_a_head_that_does_not_end_is_not_waited_for(strict: Web) -> None:
             wire.sendall(begun)
             assert wire.recv(1000).startswith(b"HTTP/1.1 408 ")
             assert wire.recv(1000) == b""
+
+
+CHUNKED = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+CHUNKED += b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def test_what_leads_to_nothing_is_not_taken_without_end(tmp_path: Path) -> None:
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "
+    with running(tmp_path / "home") as web:
+        for begun in (head, CHUNKED + b"1\r\na\r\n0\r\nX: ", CHUNKED + b"1;x="):
+            with socket.create_connection(("127.0.0.1", web.port), timeout=10) as wire:
+                wire.sendall(begun)
+                assert _flood(wire) < 100 * Impatient.most, begun
+
+
+def _flood(wire: socket.socket) -> int:
+    """How much can be sent until the server has had enough."""
+    sent = 0
+    with suppress(ConnectionError):  # what it has not read when it hangs up resets the connection
+        while not select.select([wire], [], [], 0)[0] and sent < 100 * Impatient.most:
+            sent += wire.send(b"a" * 4096)
+        assert wire.recv(1000).startswith(b"HTTP/1.1 431 ")
+    return sent
+
+
+def test_requests_that_come_together_are_answered_one_after_another(strict: Web) -> None:
+    one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+    with socket.create_connection(("127.0.0.1", strict.port), timeout=10) as wire:
+        wire.sendall((one + b"\r\n") * 2 + one + b"Connection: close\r\n\r\n")
+        answers = b""
+        while part := wire.recv(65_536):
+            answers += part
+    assert answers.count(b"HTTP/1.1 200 OK\r\n") == 3
+
+
+def test_a_caller_who_asks_first_is_told_to_go_on(strict: Web) -> None:
+    head = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    with socket.create_connection(("127.0.0.1", strict.port), timeout=10) as wire:
+        wire.sendall(head + b"Content-Length: 6\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n")
+        assert wire.recv(1000).startswith(b"HTTP/1.1 100 ")
+        wire.sendall(b"code=x")
+        assert wire.recv(1000).startswith(b"HTTP/1.1 4")
 
 
 def test_whoever_asks_too_often_is_told_when_to_come_back(strict: Web) -> None:

@@ -85,13 +85,13 @@ def test_a_tampered_dbom_ends_with_20_and_repair_mends_it(home: Path) -> None:
 
 def test_an_envelope_is_exported(tmp_path: Path) -> None:
     submit()
-    run("dbom", "export", "b-1", "--out", "b-1.dsse.json")
+    run("export", "dbom", "b-1", "--out", "b-1.dsse.json")
     envelope = json.loads((tmp_path / "b-1.dsse.json").read_text())
     assert envelope["payloadType"] == "application/vnd.in-toto+json"
-    assert json.loads(run("dbom", "export", "b-1").stdout) == envelope
-    bundle = json.loads(run("dbom", "export", "b-1", "--format", "sigstore").stdout)
+    assert json.loads(run("export", "dbom", "b-1").stdout) == envelope
+    bundle = json.loads(run("export", "dbom", "b-1", "--format", "sigstore").stdout)
     assert (bundle["dsseEnvelope"], bundle["verificationMaterial"]["publicKey"]) == (envelope, {"hint": judge()})
-    run("dbom", "export", "b-1", "--format", "pdf", code=2)
+    run("export", "dbom", "b-1", "--format", "pdf", code=2)
 
 
 def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: Path) -> None:

@@ -129,11 +129,11 @@ def test_an_image_is_dumped_and_loaded() -> None:
 def test_an_archive_is_exported_and_imported() -> None:
     run("objects", "put", "a", "--type", "t")
     first = answer("snapshots", "create")
-    assert answer("archive", "export", "a.car", "--encrypt", "secret")["encrypted"]
-    run("--home", "other", "archive", "import", "a.car", "--did", first["did"], code=2)
-    done = answer("--home", "other", "archive", "import", "a.car", "--did", first["did"], "--passphrase", "secret")
+    assert answer("export", "car", "a.car", "--encrypt", "secret")["encrypted"]
+    run("--home", "other", "import", "car", "a.car", "--did", first["did"], code=2)
+    done = answer("--home", "other", "import", "car", "a.car", "--did", first["did"], "--passphrase", "secret")
     assert done["how"] == "forward"
-    run("archive", "import", "none.car", code=3)
+    run("import", "car", "none.car", code=3)
     run("archive", "restore", first["cid"], "--node", "http://127.0.0.1:9", code=6)
 
 
@@ -160,7 +160,7 @@ def test_a_lisp_memory_comes_in_and_goes_out() -> None:
     assert answer("import", "lisp", "in.sexp")["hashes"] == {"DIFFERS": 1}
     assert answer("import", "lisp", "in.sexp")["changed"] == 0
     assert answer("objects", "get", "a")["type"] == ":NOTE"
-    assert answer("objects", "export", "out.sexp", "--format", "lisp")["objects"] == 1
+    assert answer("export", "lisp", "out.sexp")["objects"] == 1
     assert ':ID "a"' in Path("out.sexp").read_text()
     Path("bad.sexp").write_text("#.(quit)")
     assert "column" in run("import", "lisp", "bad.sexp", code=2).output

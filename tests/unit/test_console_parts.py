@@ -266,3 +266,8 @@ def test_the_longer_a_store_is_watched_the_further_apart_it_is_looked_at() -> No
         samples.keep(Sample(str(number), number, 0, 0))
     assert len(samples.taken) <= MOST_SAMPLES // 2 + 1
     assert samples.taken[0].at == "0"
+
+
+def test_a_size_that_stands_still_is_drawn_above_nothing() -> None:
+    made = charts.line("x", [("a", 0.004), ("b", 0.004)])
+    assert [float(tick.says) >= 0 for tick in made.ticks] == [True] * 3

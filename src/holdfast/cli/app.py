@@ -25,8 +25,8 @@ from holdfast.cli import (
     backup,
     battles,
     blobs,
-    bundle,
     call,
+    contexts,
     copy,
     db,
     dbom,
@@ -35,6 +35,7 @@ from holdfast.cli import (
     erase,
     escalations,
     exports,
+    feedback,
     flows,
     image,
     imports,
@@ -53,6 +54,7 @@ from holdfast.cli import (
     sessions,
     skills,
     snapshots,
+    state,
     status,
     sweep,
     telemetry,
@@ -168,6 +170,9 @@ app.add_typer(tokens.app, name="tokens")
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")
 app.add_typer(escalations.app, name="escalations")
+app.add_typer(contexts.app, name="contexts")
+app.add_typer(state.app, name="state")
+app.add_typer(feedback.app, name="feedback")
 app.add_typer(audit.app, name="audit")
 app.add_typer(locks.app, name="locks")
 app.add_typer(sagas.app, name="sagas")
@@ -194,7 +199,6 @@ app.add_typer(exports.app, name="export")
 app.add_typer(backup.app, name="backup")
 app.add_typer(erase.app, name="erase")
 app.add_typer(retention.app, name="retention")
-app.add_typer(bundle.app, name="bundle", hidden=True)
 app.add_typer(skills.app, name="skills")
 app.add_typer(unlock.lockdown, name="lockdown")
 

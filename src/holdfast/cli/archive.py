@@ -45,7 +45,6 @@ class How(StrEnum):
     file = "file"
 
 
-@command(app, example="holdfast archive export memory.car --snapshot head", hidden=True)
 def export(
     call: Call,
     *,
@@ -64,7 +63,6 @@ def export(
         )
 
 
-@command(app, example="holdfast archive import memory.car", hidden=True)
 def import_(
     call: Call,
     *,

@@ -37,6 +37,8 @@ Namespace = Annotated[str, typer.Option("--ns", help="The namespace.")]
 Limit = Annotated[int, typer.Option("--limit", help="How many, at most.")]
 After = Annotated[str, typer.Option("--after", help="The `next` of the page before.")]
 AfterNumber = Annotated[int, typer.Option("--after", help="The `next` of the page before.")]
+Before = Annotated[str, typer.Option("--before", help="The `next` of the page before.")]
+BeforeNumber = Annotated[int | None, typer.Option("--before", help="The `next` of the page before.")]
 Since = Annotated[str | None, typer.Option("--since", help="From this time on.")]
 
 
@@ -73,14 +75,10 @@ def command(
     *,
     example: str,
     name: str | None = None,
-    hidden: bool = False,
     exit_code: Callable[[Any], int] = lambda _: 0,
     draw: render.Draw | None = None,
 ) -> Callable[[Callable[Concatenate[Call, P], R]], Callable[Concatenate[Call, P], R]]:
-    """Register a handler under its own name, or another; `exit_code` is read off its value, `draw` shows it to people.
-
-    A `hidden` one is an older name: it works, and no help lists it.
-    """
+    """Register a handler under its own name, or another; `exit_code` is read off its value, `draw` shows it."""
 
     def register(handler: Callable[Concatenate[Call, P], R]) -> Callable[Concatenate[Call, P], R]:
         shared = inspect.signature(options).parameters
@@ -103,7 +101,7 @@ def command(
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         called = name or handler.__name__.rstrip("_").replace("_", "-")
-        app.command(called, help=handler.__doc__, epilog=f"Example: {example}", hidden=hidden)(run)
+        app.command(called, help=handler.__doc__, epilog=f"Example: {example}")(run)
         return handler
 
     return register

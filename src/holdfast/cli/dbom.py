@@ -37,7 +37,6 @@ def verify(
         return store.dbom.verify(file, ns=ns)
 
 
-@command(app, example="holdfast dbom export b-1 --out b-1.dsse.json", hidden=True)
 def export(
     call: Call,
     battle_id: BattleId,

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import complete, draw
+from holdfast.cli.agents import AgentId
 from holdfast.cli.battles import load
-from holdfast.cli.call import AfterNumber, Call, Limit, Namespace, command, options
-from holdfast.model.guards import Escalation, EscalationPage
+from holdfast.cli.call import AfterNumber, BeforeNumber, Call, Limit, Namespace, command, options
+from holdfast.model.guards import Budget, Escalation, EscalationPage
 
 app = typer.Typer(
     help="Answer what agents ask of people.", epilog="Example: holdfast escalations list", no_args_is_help=True
@@ -47,6 +48,36 @@ def list(
     """List the questions that wait for an answer, oldest first."""
     with call.open() as store:
         return store.escalations.pending(agent_id=agent, after=after, limit=limit, ns=ns)
+
+
+@command(
+    app,
+    example="holdfast escalations history --agent trader",
+    draw=draw.rows("escalations", "id", "status", "impact", "agent_id", "dfid", "created_at", "resolved_at", "reason"),
+)
+def history(
+    call: Call,
+    *,
+    status: Annotated[str | None, typer.Option("--status", help="Only questions with this status.")] = None,
+    settled: Annotated[bool, typer.Option("--settled", help="Only those that were answered.")] = False,
+    agent: Annotated[str | None, typer.Option("--agent", help="Only questions of this agent.")] = None,
+    dfid: Annotated[str | None, typer.Option("--dfid", help="Only questions of this flow.")] = None,
+    before: BeforeNumber = None,
+    limit: Limit = 100,
+    ns: Namespace = "main",
+) -> EscalationPage:
+    """List questions and their answers, newest first, a page at a time."""
+    with call.open() as store:
+        return store.escalations.list(
+            status=status, settled=settled, agent_id=agent, dfid=dfid, before=before, limit=limit, ns=ns
+        )
+
+
+@command(app, example="holdfast escalations budget trader")
+def budget(call: Call, agent_id: AgentId, ns: Namespace = "main") -> Budget:
+    """Show what an agent has spent of its budget of questions by now."""
+    with call.open() as store:
+        return store.escalations.budget(agent_id, ns=ns)
 
 
 @command(app, example="holdfast escalations show 17")

@@ -1,8 +1,7 @@
 """`holdfast export`: everything that leaves a store as a file, in one place.
 
 What is written for others (a record with its proof, a snapshot, rows as JSON lines) is `export WHAT`; what is taken in
-is `import WHAT`. Older names of the same commands (`bundle export`, `archive export`, `objects export`, `dbom export`,
-`vectors export`) still work, and no help lists them.
+is `import WHAT`.
 """
 
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli import archive, bundle, dbom, storage, vectors
+from holdfast.cli import archive, dbom, storage, vectors
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, Namespace, Since, command, options
 from holdfast.cli.storage import Target
+from holdfast.errors import UnavailableError
 from holdfast.model.lisp import LispExported
 from holdfast.runtime.rows import BEGINNING
 
@@ -24,10 +24,26 @@ app = typer.Typer(
 )
 app.callback()(options)
 
-command(app, name="bundle", example="holdfast export bundle battle-1 --out battle-1.zip")(bundle.export)
 command(app, name="dbom", example="holdfast export dbom battle-1 --format sigstore --out b.json")(dbom.export)
 command(app, name="car", example="holdfast export car memory.car --snapshot head")(archive.export)
 command(app, name="vectors", example="holdfast export vectors vectors.jsonl")(vectors.export)
+
+
+@command(app, example="holdfast export bundle battle-1 --out battle-1.zip")
+def bundle(
+    call: Call,
+    subject: Annotated[str, typer.Argument(help="The battle_id, or the id of a flow.")],
+    out: Annotated[Path, typer.Option("--out", help="Where to write the zip.")],
+    kind: Annotated[str, typer.Option("--kind", help="battle or flow.")] = "battle",
+) -> dict[str, object]:
+    """Write one zip that anybody can check: `holdfast verify FILE`, or openssl and the page of Python inside."""
+    with call.open() as store:
+        data = store.bundle.export(subject, kind=kind)
+    try:
+        out.write_bytes(data)
+    except OSError as error:
+        raise UnavailableError(f"{out}: {error.strerror}", path=str(out)) from error
+    return {"written": str(out), "bytes": len(data), "next": f"holdfast verify {out}"}
 
 
 @command(app, example="holdfast export lisp memory.sexp --at head")

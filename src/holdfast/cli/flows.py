@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import complete, draw
-from holdfast.cli.call import After, Call, Limit, Namespace, Since, command, find_function, options
+from holdfast.cli.call import After, Before, Call, Limit, Namespace, Since, command, find_function, options
 from holdfast.model.flows import Flow, FlowPage, Recovered
 from holdfast.model.timelines import Timeline
 from holdfast.runtime.rows import BEGINNING
@@ -46,6 +46,29 @@ def list(
             after=after,
             limit=limit,
             ns=ns,
+        )
+
+
+@command(
+    app,
+    example="holdfast flows search trade --status FAILED",
+    draw=draw.rows("flows", "dfid", "status", "flow_type", "agent_id", "created_at", "updated_at"),
+)
+def search(
+    call: Call,
+    *,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of the id, the agent's name or the type.")] = "",
+    status: Annotated[str | None, typer.Option("--status", help="Only flows with this status.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="Only flows of this agent.")] = None,
+    flow_type: Annotated[str | None, typer.Option("--type", help="Only flows of this type.")] = None,
+    before: Before = "",
+    limit: Limit = 100,
+    ns: Namespace = "main",
+) -> FlowPage:
+    """Find flows by a part of their id, agent or type, the newest first."""
+    with call.open() as store:
+        return store.flows.search(
+            text, status=status, agent_id=agent, flow_type=flow_type, before=before, limit=limit, ns=ns
         )
 
 
@@ -93,6 +116,18 @@ def recover(
     with call.open() as store:
         registering(store)
         return store.flows.recover(worker, limit=limit, ns=ns)
+
+
+@command(app, example="holdfast flows cancel 0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --reason 'no longer needed'")
+def cancel(
+    call: Call,
+    dfid: FlowId,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the transition.")],
+    ns: Namespace = "main",
+) -> Flow:
+    """Cancel a flow; one with steps to undo goes on to that."""
+    with call.open() as store:
+        return store.flows.cancel(dfid, reason=reason, ns=ns)
 
 
 @command(app, example="holdfast flows transition 0198a7c2-9c1e-7a3b-8d4e-5f6071829304 CANCELLED --reason stuck")

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli import draw
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, Namespace, command, options
 from holdfast.model.memory import Dumped, Loaded
@@ -34,6 +35,17 @@ def dump(
     """Write what changed since the last image; takes a snapshot first if anything is in none."""
     with call.open() as store, bar() as tell:
         return store.image.dump(path, keep=keep, ns=ns, progress=tell)
+
+
+@command(
+    app,
+    example="holdfast image list",
+    draw=draw.rows("images", "name", "made_at", "files", "bytes", "rev", "damage"),
+)
+def list(call: Call, ns: Namespace = "main") -> dict[str, Any]:
+    """List the images of a namespace as they lie there, the newest first; what is in them is not looked at."""
+    with call.open() as store:
+        return {"images": [each.to_dict() for each in store.image.list(ns=ns)]}
 
 
 @command(app, example="holdfast image beat")

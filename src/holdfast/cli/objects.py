@@ -2,7 +2,6 @@
 
 import builtins
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +9,10 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import draw, draw_memory
-from holdfast.cli.bar import bar, pulse
+from holdfast.cli.bar import pulse
 from holdfast.cli.call import After, Call, Limit, Namespace, command, find_function, options
 from holdfast.cli.storage import parsed
 from holdfast.errors import InvalidInputError
-from holdfast.model.lisp import LispExported
 from holdfast.model.memory import Object, ObjectPage
 
 app = typer.Typer(
@@ -82,6 +80,18 @@ def get(call: Call, id: ObjectId, at: At = None, ns: Namespace = "main") -> Obje
     """Show an object as it is now, or as it was in a snapshot."""
     with call.open() as store:
         return store.objects.get(id, at=at, ns=ns)
+
+
+@command(app, example="holdfast objects version note-1 2")
+def version(
+    call: Call,
+    id: ObjectId,
+    n: Annotated[int, typer.Argument(metavar="N", help="Which write: the `n` of its history.")],
+    ns: Namespace = "main",
+) -> Object:
+    """Show an object as it was after its n-th write."""
+    with call.open() as store:
+        return store.objects.version(id, n, ns=ns)
 
 
 @command(app, example="holdfast objects delete note-1")
@@ -190,22 +200,3 @@ def reindex(call: Call, ns: Namespace = "main") -> dict[str, int]:
     """Write anew what `search` looks in: for a store whose objects are older than that."""
     with call.open() as store, pulse("reindexing"):
         return {"objects": store.objects.reindex(ns=ns)}
-
-
-class Format(StrEnum):
-    """As what objects are written for other programs."""
-
-    lisp = "lisp"
-
-
-@command(app, example="holdfast objects export memory.sexp --format lisp", hidden=True)
-def export(
-    call: Call,
-    path: Annotated[Path, typer.Argument(help="The file to write.")],
-    format: Annotated[Format, typer.Option("--format", help="What for.")] = Format.lisp,
-    at: At = None,
-    ns: Namespace = "main",
-) -> LispExported:
-    """Write the objects for another program: as the archive of a Lisp memory. `export car` writes a CAR file."""
-    with call.open() as store, bar() as tell:
-        return {Format.lisp: store.archive.export_lisp}[format](path, at=at, ns=ns, progress=tell)

@@ -78,10 +78,6 @@ def import_(call: Call, source: Source) -> dict[str, int]:
         return {"imported": vectors.add_many(_items(source))}
 
 
-import_.__name__ = "import"
-command(app, example="holdfast vectors import vectors.jsonl", hidden=True)(import_)
-
-
 def _items(source: str) -> Iterator[tuple[str, Any, Any]]:
     for number, found in storage.documents(source):
         if not found.keys() <= _FIELDS or not found.keys() >= {"id", "vector"}:
@@ -89,7 +85,6 @@ def _items(source: str) -> Iterator[tuple[str, Any, Any]]:
         yield found["id"], found["vector"], found.get("metadata")
 
 
-@command(app, example="holdfast vectors export vectors.jsonl", hidden=True)
 def export(call: Call, target: Target = STDIO) -> dict[str, Any]:
     """Write every vector as a line of JSON (id, vector, metadata), by id."""
     with storage.opened(call, "vectors") as vectors:

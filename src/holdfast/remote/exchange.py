@@ -5,7 +5,7 @@ Two drivers perform it (wires.py). The lines are those of server/exchange.py.
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from holdfast.errors import InvalidInputError, RemoteError, UnreachableError
 from holdfast.faces import problems, wire
@@ -16,6 +16,8 @@ T = TypeVar("T")
 Functions = Mapping[str, Callable[..., Any]]
 """Functions of the caller, by the name the server calls them."""
 Loads = Callable[[Any], Any]
+LAST: Final = frozenset({"done", "raised", "failed"})
+"""What the last line of an answer says."""
 
 
 @dataclass(frozen=True, slots=True)

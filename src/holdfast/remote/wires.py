@@ -1,35 +1,27 @@
 """The two ways to perform an exchange: for coroutines and for threads.
 
-Both speak HTTP/1.1 over a pool of connections that are kept. A connection that breaks before the answer has come says
+Both speak HTTP/1.1 over connections that are kept (lanes.py). A connection that breaks before the answer has come says
 so: what only reads can be asked again, of a change nobody knows whether it happened.
 """
 
+import asyncio
 import inspect
 import json
+import threading
 from collections.abc import AsyncGenerator, Generator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import httpx
 
-from holdfast.content.addresses import apart
 from holdfast.errors import ConnectionLostError, HoldfastError, OutcomeUnknownError, UnreachableError
 from holdfast.faces import problems, refuse_running_loop
-from holdfast.remote.exchange import Act, Exchange, Give, Line, Local, Send
+from holdfast.remote.exchange import LAST, Act, Exchange, Give, Line, Local, Send
+from holdfast.remote.lanes import TIMEOUT, C, Lanes
 
 T = TypeVar("T")
 
-_TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0, read=None)
-"""An answer may take as long as its work: a lock, a person. A server that is gone breaks the connection."""
-_LIMITS: Final = httpx.Limits(max_connections=256, max_keepalive_connections=64)
 _BAD: Final = 400
 _JSON: Final = {"Content-Type": "application/json"}
-
-
-def options(url: str, token: str | None, given: dict[str, Any]) -> dict[str, Any]:
-    """What the HTTP client is made with; `given` are further options of httpx, as `verify`."""
-    bare, opens = apart(url)
-    known: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"}} if token else {"auth": opens}
-    return {"base_url": bare, **known, "timeout": _TIMEOUT, "limits": _LIMITS, **given}
 
 
 def _encoded(body: dict[str, Any]) -> bytes:
@@ -61,12 +53,17 @@ def _answered(response: httpx.Response) -> Any:
         raise UnreachableError("that is no Holdfast server: its answer is not JSON") from error
 
 
-class _Talk:
-    """One exchange under way: what comes next, and the answer that is read line by line."""
+def _crowded(most: int) -> UnreachableError:
+    return UnreachableError(f"all {most} connections are in use", connections=most)
+
+
+class _Talk(Generic[C]):
+    """One exchange under way: what comes next, and the answer that is read line by line, with its connection."""
 
     def __init__(self, exchange: Exchange[Any]) -> None:
         self._exchange = exchange
         self.asked: Send | None = None
+        self.lane: C | None = None
         self.response: httpx.Response | None = None
         self.lines: Any = None
         self.result: Any = None
@@ -79,9 +76,9 @@ class _Talk:
             self.result = stop.value
             return None
 
-    def opened(self, send: Send, response: httpx.Response, lines: Any) -> None:
+    def opened(self, send: Send, lane: C, response: httpx.Response, lines: Any) -> None:
         """The answer comes line by line."""
-        self.asked, self.response, self.lines = send, response, lines
+        self.asked, self.lane, self.response, self.lines = send, lane, response, lines
 
     def close(self) -> None:
         """Nothing more is asked."""
@@ -92,11 +89,12 @@ class AsyncWire:
     """Exchanges for coroutines."""
 
     def __init__(self, url: str, token: str | None, **given: Any) -> None:
-        self._http = httpx.AsyncClient(**options(url, token, given))
+        self._lanes = Lanes(httpx.AsyncClient, url, token, given)
+        self._room = asyncio.Semaphore(self._lanes.most)
 
     async def run(self, exchange: Exchange[T]) -> T:
         """Perform an exchange to its end."""
-        talk = _Talk(exchange)
+        talk = _Talk[httpx.AsyncClient](exchange)
         try:
             act = talk.next(None, None)
             while act is not None:
@@ -107,7 +105,7 @@ class AsyncWire:
 
     async def stream(self, exchange: Exchange[Any]) -> AsyncGenerator[Any, None]:
         """Perform an exchange that gives many answers."""
-        talk = _Talk(exchange)
+        talk = _Talk[httpx.AsyncClient](exchange)
         try:
             act = talk.next(None, None)
             while act is not None:
@@ -119,14 +117,14 @@ class AsyncWire:
         finally:
             await self._end(talk)
 
-    async def _step(self, act: Act, talk: _Talk) -> Act | None:
+    async def _step(self, act: Act, talk: _Talk[httpx.AsyncClient]) -> Act | None:
         try:
             answer = await self._perform(act, talk)
         except Exception as raised:
             return talk.next(None, raised)
         return talk.next(answer, None)
 
-    async def _perform(self, act: Act, talk: _Talk) -> Any:
+    async def _perform(self, act: Act, talk: _Talk[httpx.AsyncClient]) -> Any:
         match act:
             case Local(fn, args, kwargs):
                 answer = fn(*args, **kwargs)
@@ -136,47 +134,79 @@ class AsyncWire:
             case Send():
                 return await self._send(act, talk)
 
-    async def _send(self, send: Send, talk: _Talk) -> Any:
-        request = self._http.build_request("POST", send.path, content=_encoded(send.body), headers=_JSON)
+    async def _send(self, send: Send, talk: _Talk[httpx.AsyncClient]) -> Any:
+        if send.lines:
+            await self._hang_up(talk)
+        lane = await self._take()
         try:
-            response = await self._http.send(request, stream=send.lines)
+            request = lane.build_request("POST", send.path, content=_encoded(send.body), headers=_JSON)
+            response = await lane.send(request, stream=send.lines)
             if send.lines and response.status_code < _BAD:
-                return talk.opened(send, response, response.aiter_lines())
+                talk.opened(send, lane, response, response.aiter_lines())
+                return None
             await response.aread()
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(error, send) from error
+        finally:
+            if talk.lane is not lane:
+                await self._give(lane)
         return _answered(response)
 
-    async def _line(self, talk: _Talk) -> Any:
+    async def _line(self, talk: _Talk[httpx.AsyncClient]) -> Any:
         assert talk.asked is not None, "a line comes after a request for lines"
+        found = None
         try:
             async for line in talk.lines:
                 if line:
-                    return json.loads(line)
+                    found = json.loads(line)
+                    if not found.keys() & LAST:
+                        break  # else read on to the end, so that the connection can be used again
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(error, talk.asked) from error
-        return None
+        return found
 
-    async def _end(self, talk: _Talk) -> None:
+    async def _end(self, talk: _Talk[httpx.AsyncClient]) -> None:
         talk.close()
-        if talk.response is not None:
-            await talk.response.aclose()
+        await self._hang_up(talk)
+
+    async def _hang_up(self, talk: _Talk[httpx.AsyncClient]) -> None:
+        if talk.lane is not None and talk.response is not None:
+            lane, talk.lane = talk.lane, None
+            try:
+                await talk.response.aclose()
+            finally:
+                await self._give(lane)
+
+    async def _take(self) -> httpx.AsyncClient:
+        try:
+            async with asyncio.timeout(TIMEOUT.pool):
+                await self._room.acquire()
+        except TimeoutError as error:
+            raise _crowded(self._lanes.most) from error
+        return self._lanes.take()
+
+    async def _give(self, lane: httpx.AsyncClient) -> None:
+        self._room.release()
+        if (spare := self._lanes.give(lane)) is not None:
+            await spare.aclose()
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        for lane in self._lanes.end():
+            await lane.aclose()
 
 
 class SyncWire:
     """Exchanges for threads."""
 
     def __init__(self, url: str, token: str | None, **given: Any) -> None:
-        self._http = httpx.Client(**options(url, token, given))
+        self._lanes = Lanes(httpx.Client, url, token, given)
+        self._room = threading.Semaphore(self._lanes.most)
 
     def run(self, exchange: Exchange[T]) -> T:
         """Perform an exchange to its end."""
         refuse_running_loop()
-        talk = _Talk(exchange)
+        talk = _Talk[httpx.Client](exchange)
         try:
             act = talk.next(None, None)
             while act is not None:
@@ -188,7 +218,7 @@ class SyncWire:
     def stream(self, exchange: Exchange[Any]) -> Generator[Any, None, None]:
         """Perform an exchange that gives many answers."""
         refuse_running_loop()
-        talk = _Talk(exchange)
+        talk = _Talk[httpx.Client](exchange)
         try:
             act = talk.next(None, None)
             while act is not None:
@@ -200,14 +230,14 @@ class SyncWire:
         finally:
             self._end(talk)
 
-    def _step(self, act: Act, talk: _Talk) -> Act | None:
+    def _step(self, act: Act, talk: _Talk[httpx.Client]) -> Act | None:
         try:
             answer = self._perform(act, talk)
         except Exception as raised:
             return talk.next(None, raised)
         return talk.next(answer, None)
 
-    def _perform(self, act: Act, talk: _Talk) -> Any:
+    def _perform(self, act: Act, talk: _Talk[httpx.Client]) -> Any:
         match act:
             case Local(fn, args, kwargs):
                 return fn(*args, **kwargs)
@@ -216,32 +246,60 @@ class SyncWire:
             case Send():
                 return self._send(act, talk)
 
-    def _send(self, send: Send, talk: _Talk) -> Any:
-        request = self._http.build_request("POST", send.path, content=_encoded(send.body), headers=_JSON)
+    def _send(self, send: Send, talk: _Talk[httpx.Client]) -> Any:
+        if send.lines:
+            self._hang_up(talk)
+        lane = self._take()
         try:
-            response = self._http.send(request, stream=send.lines)
+            request = lane.build_request("POST", send.path, content=_encoded(send.body), headers=_JSON)
+            response = lane.send(request, stream=send.lines)
             if send.lines and response.status_code < _BAD:
-                return talk.opened(send, response, response.iter_lines())
+                talk.opened(send, lane, response, response.iter_lines())
+                return None
             response.read()
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(error, send) from error
+        finally:
+            if talk.lane is not lane:
+                self._give(lane)
         return _answered(response)
 
-    def _line(self, talk: _Talk) -> Any:
+    def _line(self, talk: _Talk[httpx.Client]) -> Any:
         assert talk.asked is not None, "a line comes after a request for lines"
+        found = None
         try:
             for line in talk.lines:
                 if line:
-                    return json.loads(line)
+                    found = json.loads(line)
+                    if not found.keys() & LAST:
+                        break
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise _lost(error, talk.asked) from error
-        return None
+        return found
 
-    def _end(self, talk: _Talk) -> None:
+    def _end(self, talk: _Talk[httpx.Client]) -> None:
         talk.close()
-        if talk.response is not None:
-            talk.response.close()
+        self._hang_up(talk)
+
+    def _hang_up(self, talk: _Talk[httpx.Client]) -> None:
+        if talk.lane is not None and talk.response is not None:
+            lane, talk.lane = talk.lane, None
+            try:
+                talk.response.close()
+            finally:
+                self._give(lane)
+
+    def _take(self) -> httpx.Client:
+        if not self._room.acquire(timeout=TIMEOUT.pool):
+            raise _crowded(self._lanes.most)
+        return self._lanes.take()
+
+    def _give(self, lane: httpx.Client) -> None:
+        self._room.release()
+        if (spare := self._lanes.give(lane)) is not None:
+            spare.close()
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        for lane in self._lanes.end():
+            lane.close()

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Match
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.client import Holdfast
 from holdfast.errors import InvalidInputError, MethodError, StaleVersionError
@@ -51,22 +50,23 @@ Guard = Callable[[Request, Entry, Mapping[str, Any]], Awaitable[Granted]]
 """Lets a caller do something, or raises."""
 
 
-class Verbs(BaseRoute):
-    """All verbs as one route: found by their address at once, however many there are."""
+class Verbs:
+    """All verbs, before any other route: found by their address at once, however many there are."""
 
-    def __init__(self, guard: Guard, exchanges: Exchanges) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, exchanges: Exchanges) -> None:
+        self._app = app
         found: list[_Endpoint | _Whole] = [_Endpoint(entry, guard, exchanges) for entry in entries().values()]
         found += [_Whole(name, guard) for name in ("status", "check")]
         self._known = {each.path: each for each in found}
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """See BaseRoute."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer for a verb; leave all else to the routes."""
         found = self._known.get(scope["path"]) if scope["type"] == "http" else None
-        return (Match.NONE, {}) if found is None else (Match.FULL, {"route": found, "endpoint": found.answer})
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See BaseRoute."""
-        answer = await scope["endpoint"](Request(scope, receive, send))
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        scope["route"] = found
+        answer = await found.answer(Request(scope, receive, send))
         await answer(scope, receive, send)
 
 
@@ -174,7 +174,7 @@ async def body(request: Request) -> dict[str, Any]:
     if not raw:
         return {}
     try:
-        given = json.loads(raw, parse_constant=_refuse_constant)
+        given = _READS.decode(raw.decode())
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"the body is not JSON: {error}") from error
     if not isinstance(given, dict):
@@ -184,6 +184,10 @@ async def body(request: Request) -> dict[str, Any]:
 
 def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
+
+
+_READS: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+_WRITES: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 def loaded(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,7 +250,7 @@ def _shown(request: Request, value: Any) -> Response:
     headers = {"ETag": f'"{version}"'} if type(version) is int else {}
     if headers and request.method != "POST" and request.headers.get("If-None-Match") == headers["ETag"]:
         return Response(status_code=_NOT_MODIFIED, headers=headers)
-    return Response(json.dumps(wire.dump(value), separators=(",", ":")), media_type="application/json", headers=headers)
+    return Response(_WRITES.encode(wire.dump(value)), media_type="application/json", headers=headers)
 
 
 # --- the document ------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable
 from typing import Final, TypeVar
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.errors import (
@@ -42,7 +41,10 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-_TRANSPORT: Final = "max-age=31536000"
+_RAW: Final = [
+    (name.lower().encode(), value.encode()) for name, value in {**HEADERS, "Cache-Control": "no-store"}.items()
+]
+_SECURE: Final = [*_RAW, (b"strict-transport-security", b"max-age=31536000")]
 _MOST_HEADERS: Final = 100
 
 
@@ -77,7 +79,7 @@ class Counted(Layer):
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = number
+                message["headers"] = [*message["headers"], (b"x-request-id", number.encode())]
             await send(message)
 
         metrics.under_way += 1
@@ -102,12 +104,9 @@ class Sealed(Layer):
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", "no-store")
-                if secure:
-                    headers.setdefault("Strict-Transport-Security", _TRANSPORT)
+                brought = {name.lower() for name, _ in message["headers"]}
+                missing = [each for each in (_SECURE if secure else _RAW) if each[0] not in brought]
+                message["headers"] = [*message["headers"], *missing]
             await send(message)
 
         await self.app(scope, receive, sending)
@@ -175,7 +174,8 @@ def _watched(receive: Receive, settings: Settings) -> Receive:
 
 async def _within(waiting: Awaitable[T], seconds: float) -> T:
     try:
-        return await asyncio.wait_for(waiting, max(seconds, 0.0))
+        async with asyncio.timeout(max(seconds, 0.0)):
+            return await waiting
     except TimeoutError as error:
         raise SlowRequestError("the body came too slowly") from error
 

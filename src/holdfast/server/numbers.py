@@ -1,13 +1,17 @@
-"""Names that nobody can guess, of requests, blocks and exchanges: no record has one, they end with the server."""
+"""Names of what lives only as long as the server: of requests, and of blocks and exchanges, which nobody can guess."""
 
 import secrets
+from itertools import count
+
+_START = secrets.token_hex(4)
+_NEXT = count()
 
 
-def unguessable(count: int) -> str:
+def unguessable(length: int) -> str:
     """So many random bytes, as a text that fits an address."""
-    return secrets.token_urlsafe(count)
+    return secrets.token_urlsafe(length)
 
 
 def short() -> str:
-    """The number of a request."""
-    return secrets.token_hex(8)
+    """The number of a request: this server's own, and counted."""
+    return f"{_START}{next(_NEXT):08x}"

@@ -1,34 +1,98 @@
-"""HTTP on the wire, less patient than uvicorn's own: a head that does not come to its end is not waited for."""
+"""HTTP on the wire, less patient than uvicorn's own: a head that does not come to its end is not waited for.
+
+Rules:
+- A head takes at most `head_s`; a connection on which nothing is under way is closed by uvicorn itself.
+- What leads to nothing, a head without an end, trailers or the small print of a chunk, is read up to `most` bytes.
+"""
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 HEAD_S: Final = 10.0
+MOST: Final = 64 * 1024
 _LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_LARGE_BYTES: Final = 16 * 1024
+_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-class Impatient(H11Protocol):
-    """A connection that is closed if the head of a request takes longer than `head_s`."""
+class Joined:
+    """A transport that sends what is written in one turn of the loop in one go: a head with its body."""
 
-    head_s = HEAD_S
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._held: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        """Send with what comes next in this turn; what is large at once."""
+        if not self._held:
+            self._loop.call_soon(self._send)
+        self._held.append(data)
+        if len(data) > _LARGE_BYTES:
+            self._send()
+
+    def _send(self) -> None:
+        if self._held:
+            held, self._held = self._held, []
+            self._transport.write(b"".join(held))
+
+    def close(self) -> None:
+        """Close after what was written."""
+        self._send()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        """As the transport itself."""
+        return getattr(self._transport, name)
+
+
+class Impatient(HttpToolsProtocol):
+    """A connection that is closed if the head of a request is too long in coming, or too long."""
+
+    head_s, most = HEAD_S, MOST
     _timer: asyncio.TimerHandle | None = None
+    _in_head = True
+    _fruitless = 0
+    """Bytes that came since something was made of any."""
 
     def connection_made(self, transport: Any) -> None:
         """Wait for the first head; nothing is logged, whoever listens: addresses hold the codes of links."""
         self.access_log = False
         super().connection_made(transport)
+        self.transport = cast("asyncio.Transport", Joined(transport, self.loop))
         self._wait()
 
     def data_received(self, data: bytes) -> None:
         """Wait on while a head has begun and not ended."""
+        self._fruitless += len(data)
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE:
+        if self._fruitless > self.most:
+            self._refuse(_LARGE)
+        elif self._in_head:
             self._wait()
         else:
             self._rest()
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """A head has come to its end."""
+        self._in_head, self._fruitless = False, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body."""
+        self._fruitless = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of a request is there."""
+        self._fruitless = 0
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
@@ -37,14 +101,17 @@ class Impatient(H11Protocol):
 
     def _wait(self) -> None:
         if self._timer is None:
-            self._timer = self.loop.call_later(self.head_s, self._give_up)
+            self._timer = self.loop.call_later(self.head_s, self._refuse, _LATE)
 
     def _rest(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _give_up(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.write(_LATE)
-            self.transport.close()
+    def _refuse(self, answer: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        cycle: RequestResponseCycle | None = self.cycle  # none before the first request
+        if cycle is None or not cycle.response_started or cycle.response_complete:
+            self.transport.write(answer)
+        self.transport.close()

@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
+from starlette.middleware import Middleware
 
 from holdfast.ops.catalogue import Entry
 from holdfast.server import api, blocks
@@ -17,7 +18,7 @@ def part(app: FastAPI) -> None:
     """Add the routes of all verbs to a server."""
     exchanges = Exchanges()
     app.include_router(blocks.router(guard, who, exchanges))
-    app.router.routes.insert(0, api.Verbs(guard, exchanges))
+    app.user_middleware.append(Middleware(api.Verbs, guard, exchanges))  # inside all layers, before the router
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
 
 

@@ -95,7 +95,8 @@ def columns(title: str, points: Sequence[tuple[str, float]], *, height: float = 
 def _bounds(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values, default=0.0), max(values, default=1.0)
     if low == high:
-        low, high = low - max(abs(low) * 0.01, 0.5), high + max(abs(high) * 0.01, 0.5)
+        around = max(abs(low) * 0.01, 0.5)
+        return (max(low - around, 0.0) if low >= 0 else low - around), high + around  # no size is less than nothing
     return low, high
 
 

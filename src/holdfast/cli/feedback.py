@@ -1,0 +1,45 @@
+"""`holdfast feedback`: what became of decisions."""
+
+from typing import Any
+
+import typer
+
+from holdfast.cli import draw
+from holdfast.cli.agents import AgentId
+from holdfast.cli.call import AfterNumber, BeforeNumber, Call, Limit, Namespace, Since, command, options
+from holdfast.runtime.rows import BEGINNING
+
+app = typer.Typer(
+    help="Show how an agent's decisions turned out.",
+    epilog="Example: holdfast feedback recent trader",
+    no_args_is_help=True,
+)
+app.callback()(options)
+
+_DRAWN = draw.rows("feedback", "id", "created_at", "status", "score", "source", "dfid", "reason")
+
+
+@command(app, example="holdfast feedback recent trader --limit 20", draw=_DRAWN)
+def recent(
+    call: Call, agent_id: AgentId, before: BeforeNumber = None, limit: Limit = 100, ns: Namespace = "main"
+) -> dict[str, Any]:
+    """List what became of an agent's decisions, newest first; `--before` is the `id` of the last one of a page."""
+    with call.open() as store:
+        found = store.feedback.recent(agent_id, before=before, limit=limit, ns=ns)
+        return {"feedback": [each.to_dict() for each in found]}
+
+
+@command(app, example="holdfast feedback trajectory trader --since 2026-01-01T00:00:00Z", draw=_DRAWN)
+def trajectory(
+    call: Call,
+    *,
+    agent_id: AgentId,
+    since: Since = None,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+    ns: Namespace = "main",
+) -> dict[str, Any]:
+    """List what became of an agent's decisions, oldest first; `--after` is the `id` of the last one of a page."""
+    with call.open() as store:
+        found = store.feedback.trajectory(agent_id, since=since or BEGINNING, after=after, limit=limit, ns=ns)
+        return {"feedback": [each.to_dict() for each in found]}
