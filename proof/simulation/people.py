@@ -43,7 +43,7 @@ def client(scene: Scene, agent: str, every_s: float, worker: str) -> Script:
 def keeper(scene: Scene, worker: str) -> Script:
     """Take up flows whose worker is gone, and those that were submitted and never begun; two may do so at once."""
     engine = scene.engine
-    kind = Kind(*FUNCTION, 0.5 * HOUR)
+    kind = Kind(*FUNCTION, lease_s=0.5 * HOUR, agent_id=None)
     while True:
         yield engine.sleep(engine.rng.uniform(1, 12) * HOUR)
         for orphan in (yield from ask(Read(lambda tx: leases.orphans(tx, limit=20)))):

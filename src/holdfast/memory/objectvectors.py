@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
-from holdfast.db import sql
+from holdfast.db.sql import sql
 
 FIELD: Final = "vector"
 MADE_OF: Final = "vector_of"

@@ -248,7 +248,7 @@ def _flow(members: Mapping[str, bytes], subject: str, records: list[Record], tru
 
 def _check_moves(moves: list[Mapping[str, Any]], dfid: str) -> None:
     """Refuse transitions with a gap; words of another kernel are believed where they say they come from."""
-    numbers = [each.get("id") for each in moves]
+    numbers: list[Any] = [each.get("id") for each in moves]
     if not all(type(number) is int for number in numbers) or numbers != sorted(set(numbers)):
         raise ProofError("the transitions are not in their order", dfid=dfid)
     status = "CREATED"
