@@ -1,9 +1,11 @@
 """States and references of threads: put together by hand, and still the one DAG-CBOR there is."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.crypto import dagcbor
+from holdfast.errors import FormatError
 from holdfast.memory import threadstates
 from holdfast.memory.threadstates import State
 from holdfast.memory.threadvalues import Block, InPlace, Listed, Ref
@@ -54,3 +56,11 @@ def test_a_reference_is_strict_dag_cbor_and_comes_back_as_it_was(ref: Ref) -> No
     data = threadstates.encode_ref(ref)
     assert data == dagcbor.encode(plain(ref))
     assert threadstates.decode_ref(data) == ref
+
+
+def test_a_state_whose_needs_are_out_of_order_or_no_texts_is_refused() -> None:
+    wrong: list[list[dagcbor.Value]] = [["b", "a"], ["a", 1]]
+    for needs in wrong:
+        with pytest.raises(FormatError):
+            threadstates.decode(dagcbor.encode({"c": {}, "n": needs, "p": None, "s": b""}))
+    assert threadstates.decode(dagcbor.encode({"c": {}, "n": ["a", "b"], "p": None, "s": b""})).needs == ("a", "b")

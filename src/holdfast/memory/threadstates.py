@@ -44,10 +44,14 @@ def encode(state: State) -> bytes:
 def decode(blob: bytes) -> State:
     """The state in a checkpoint's row; FormatError where it is none."""
     match dagcbor_fast.decode(blob, max_size=_MOST):
-        case {"c": dict(refs), "n": list(needs), "p": (bytes() | None) as parent_h, "s": bytes(own)}:
+        case {"c": dict(refs), "n": list(needs), "p": (bytes() | None) as parent_h, "s": bytes(own)} if _sorted(needs):
             found = {channel: threadvalues.decode(ref) for channel, ref in refs.items()}
-            return State(found, own, tuple(str(each) for each in needs), parent_h)
+            return State(found, own, tuple(needs), parent_h)
     raise FormatError("the state of a checkpoint is malformed")
+
+
+def _sorted(needs: list[Any]) -> bool:
+    return all(isinstance(each, str) for each in needs) and needs == sorted(needs)
 
 
 def encode_ref(ref: Ref) -> bytes:
