@@ -77,9 +77,10 @@ class World:
     skill: str
     snapshot: str
     key: str
-    """The id of a token of theirs, its secret, and the code of a link."""
+    """The id of a token of theirs, its secret, the code of a link, and the link's id."""
     secret: str
     code: str
+    login: str
 
 
 def theirs(store: sync.Holdfast, folder: Path) -> World:
@@ -117,7 +118,7 @@ def theirs(store: sync.Holdfast, folder: Path) -> World:
     own = ours.flows.start("our-agent").dfid
     ours.flows.transition(own, "RUNNING")
     skill = skill_of(there, folder)
-    keys = (access.token.token_id, access.secret, link.secret)
+    keys = (access.token.token_id, access.secret, link.secret, link.login.login_id)
     return World(dfid, clean, asked.id, event.id, token, lease.token, own, skill, snapshot, *keys)
 
 
@@ -162,9 +163,11 @@ TRIES: Final[dict[str, list[Try]]] = {
     "tokens.agent": [lambda s, w: s.tokens.agent("their-agent", w.token)],
     "tokens.authenticate": [lambda s, w: s.tokens.authenticate(w.secret)],
     "tokens.create": [lambda s, w: s.tokens.create("ours", role="agent", agent_id="their-agent")],
+    "tokens.end": [lambda s, w: s.tokens.end(w.login)],
     "tokens.get": [lambda s, w: s.tokens.get(w.key)],
     "tokens.link": [lambda s, w: s.tokens.link(token_id=w.key)],
     "tokens.list": [lambda s, w: s.tokens.list(all=True)],
+    "tokens.logins": [lambda s, w: s.tokens.logins(all=True)],
     "tokens.login": [lambda s, w: s.tokens.login(w.code)],
     "tokens.revoke": [lambda s, w: s.tokens.revoke(w.key)],
     "tokens.session": [lambda s, w: s.tokens.session(w.code)],
