@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check bench faults attacks fuzz simulation soak mutants audit lock docs site ipfs clean
+.PHONY: run test check bench faults servers attacks fuzz simulation soak mutants audit lock docs site ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -65,6 +65,9 @@ faults: $(VENV)/.dev        ## every fault of a whole scenario; then 1,000 kills
 	@HOLDFAST_KILLS=1000 HOLDFAST_RACES=1000 HOLDFAST_WALKS=20 HOLDFAST_MUTATIONS=1000000 $(PYTEST) \
 	  tests/unit/test_lisp.py tests/unit/test_sexpr.py tests/faults \
 	  tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200
+
+servers: $(VENV)/.dev       ## PostgreSQL, S3 and IPFS that die, cut, stall and lose answers, and disks that fill up
+	@$(BIN)/python -m proof servers
 
 attacks: $(VENV)/.dev       ## every tampering on both databases, and 10,000 random flips over every file of a store
 	@$(BIN)/python -m proof attacks
