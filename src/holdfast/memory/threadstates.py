@@ -46,7 +46,7 @@ def decode(blob: bytes) -> State:
     match dagcbor_fast.decode(blob, max_size=_MOST):
         case {"c": dict(refs), "n": list(needs), "p": (bytes() | None) as parent_h, "s": bytes(own)} if _sorted(needs):
             found = {channel: threadvalues.decode(ref) for channel, ref in refs.items()}
-            return State(found, own, tuple(needs), parent_h)
+            return State(found, own, tuple(map(str, needs)), parent_h)
     raise FormatError("the state of a checkpoint is malformed")
 
 
