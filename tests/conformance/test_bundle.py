@@ -8,13 +8,14 @@ import subprocess
 import sys
 import zipfile
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import errors, sync
-from holdfast.crypto import keys
+from holdfast.crypto import keys, tlog_proof
 from holdfast.evidence import keys as ring
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.verdicts import Verdict
@@ -171,6 +172,15 @@ def test_a_forged_bundle_of_a_flow_is_refused(home: Path, flow: bytes, name: str
     {**FLOWS, **FORGED}[name](found)
     with suppress(errors.FormatError):
         assert offline.check(bundle.pack(found), root=root_of(home)).verdict is Verdict.TAMPERED
+
+
+def test_a_proof_that_carries_another_leaf_is_refused(flow: bytes) -> None:
+    found = members(flow)
+    name = next(each for each in found if each.endswith(".tlog-proof"))
+    proof = tlog_proof.parse(found[name])
+    assert proof.extra == found[name.replace(".tlog-proof", ".leaf.json")]
+    found[name] = tlog_proof.encode(replace(proof, extra=proof.extra.replace(b'"ns":"main"', b'"ns":"mine"')))
+    assert offline.check(bundle.pack(found)).verdict is Verdict.TAMPERED
 
 
 @pytest.mark.parametrize("name", ["an answer edited", "an entry of the ledger twice"])

@@ -271,6 +271,7 @@ def test_every_command_prints_one_json_document_even_when_it_fails(noun: str) ->
             "resolve": ["--by", "a"],
             "clear": ["--by", "a"],
             "recover": ["--register", "a"],
+            "cancel": ["--reason", "over"],
         }.get(name, [])
         given = {"resolve": ["1", "approve"], "prune": ["flows"]}.get(name, given)
         done = parsed(noun, name, *given, *options, code=_CODES.get(f"{noun} {name}", 0))
@@ -282,6 +283,7 @@ _CODES = {
     "agents register": 4,
     "agents set-status": 2,
     "flows show": 3,
+    "flows cancel": 3,
     "flows recover": 2,
     "flows transition": 2,
     "locks release": 3,

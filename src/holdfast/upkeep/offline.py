@@ -187,6 +187,8 @@ def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust
     proof = tlog_proof.parse(members[f"{name}.tlog-proof"])
     if proof.head.encode() != members["head.note"]:
         raise ProofError(f"{name}: its proof leads to another head")
+    if proof.extra not in (b"", leaf):  # it is not under the head, but whoever reads the proof alone reads it
+        raise ProofError(f"{name}: its proof carries another leaf")
     origin = head.checkpoint.origin
     log_keys = [VerifierKey(origin, ED25519, key) for key in trust.of("log")]
     tlog_proof.verify(proof, merkle.leaf_hash(leaf), origin=origin, log_keys=log_keys)
