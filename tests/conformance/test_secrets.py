@@ -174,7 +174,7 @@ def test_keys_of_s3_are_never_told(ear: Ear, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("AWS_REGION", "here")
     from holdfast.storage.blobs import s3  # noqa: PLC0415 (an optional extra)
 
-    monkeypatch.setattr(s3, "_PATIENCE", timedelta(seconds=0.5))
+    monkeypatch.setattr(s3, "PATIENCE", timedelta(seconds=0.5))
     place = open_place("s3://bucket/prefix")
     ear.hear(place, place.where("x"))
     ear.refused(lambda: place.open("ab" * 32))
