@@ -114,7 +114,7 @@ def test_the_completion_script_prints(shell: str) -> None:
 
 def test_completion_knows_commands_and_shared_options() -> None:
     ask = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": "holdfast st", "COMP_CWORD": "1"}
-    assert process(env=ask).stdout.split() == ["status"]
+    assert process(env=ask).stdout.split() == ["status", "state"]
     ask |= {"COMP_WORDS": "holdfast db check --js", "COMP_CWORD": "3"}
     assert process(env=ask).stdout.split() == ["--json"]
 
