@@ -12,8 +12,7 @@ import typer
 from holdfast.cli import archive, dbom, storage, vectors
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, Namespace, Since, command, options
-from holdfast.cli.storage import Target
-from holdfast.errors import UnavailableError
+from holdfast.cli.storage import Target, filed
 from holdfast.model.lisp import LispExported
 from holdfast.runtime.rows import BEGINNING
 
@@ -39,10 +38,7 @@ def bundle(
     """Write one zip that anybody can check: `holdfast verify FILE`, or openssl and the page of Python inside."""
     with call.open() as store:
         data = store.bundle.export(subject, kind=kind)
-    try:
-        out.write_bytes(data)
-    except OSError as error:
-        raise UnavailableError(f"{out}: {error.strerror}", path=str(out)) from error
+    filed([data], out)
     return {"written": str(out), "bytes": len(data), "next": f"holdfast verify {out}"}
 
 
