@@ -9,8 +9,11 @@ import apsw
 import pytest
 
 from holdfast import errors, sync
-from holdfast.db import sql
-from holdfast.memory import garbage
+from holdfast.content import blocks
+from holdfast.crypto import cid as cids
+from holdfast.crypto.cid import CID
+from holdfast.db import Tx, sql
+from holdfast.memory import checks, garbage
 from holdfast.model.verdicts import Verdict
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
@@ -35,6 +38,16 @@ def fill(store: sync.Holdfast) -> None:
     store.values.put([{"n": number} for number in range(300)])
     store.values.put("x" * 300_000)
     store.objects.put("long", type="t", content="y" * 600_000)
+
+
+def lacking(store: sync.Holdfast) -> list[CID]:
+    """What any block needs and is not there."""
+
+    def look(tx: Tx) -> list[CID]:
+        every = blocks.page(tx, limit=1000).blocks
+        return blocks.missing(tx, [link for raw, data in every for link in checks.needs(cids.parse(raw), data)])
+
+    return store.read(look)
 
 
 def everything(store: sync.Holdfast) -> Any:
@@ -101,6 +114,32 @@ class Garbage(OnMemory):
         for thread in threads:
             thread.join()
         assert failed == []
+
+    def test_a_tree_that_came_back_and_went_between_two_looks_is_not_called_damaged(
+        self, store: sync.Holdfast, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def put(seen: int) -> None:
+            store.objects.put("o", type="t", content=1, version=1, meta={"seen": seen})
+
+        def meanwhile(dead: Any) -> Any:
+            for at, each in enumerate(ordered(dead)):
+                yield each
+                if at == 0:
+                    put(0)
+                    put(1)
+
+        put(0)
+        put(1)
+        ordered = garbage._ordered
+        monkeypatch.setattr(garbage, "_ordered", meanwhile)
+        monkeypatch.setattr(garbage, "_BATCH", 1)
+        assert store.retention.gc().blocks == 2
+        assert len(lacking(store)) == 1, "the test made no such node"
+        self.proven(store)
+        assert store.verify.run(full=True).verdict is Verdict.VALID
+        monkeypatch.undo()
+        store.retention.gc()
+        assert lacking(store) == []
 
     def proven(self, store: sync.Holdfast) -> None:
         assert flaws(store) == []

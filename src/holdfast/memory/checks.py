@@ -6,7 +6,7 @@ records, which may lead anywhere, are needed by nobody.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ from holdfast.crypto.cid import CID
 from holdfast.db import Tx, sql
 from holdfast.errors import FormatError, HoldfastError, NotFoundError
 from holdfast.evidence import keys
-from holdfast.memory import commits, edits, objectvectors, records, refs, texts
+from holdfast.memory import commits, edits, objectvectors, reach, records, refs, texts
 from holdfast.memory.edits import View
 from holdfast.memory.records import META, OBJECT
 from holdfast.model.keys import Key
@@ -52,17 +52,32 @@ def content(tx: Tx, after: int | bytes | None) -> Checked:
     """One page of blocks: each is what its CID names, and has what it needs."""
     page = blocks.page(tx, after, _PAGE)
     flaws: list[Flaw] = []
-    needed: dict[CID, CID] = {}
+    needed: dict[CID, list[CID]] = {}
     for raw, data in page.blocks:
         try:
             cid = cids.parse(raw)
             cids.verify(cid, data)
-            needed.update((link, cid) for link in needs(cid, data))
+            for link in needs(cid, data):
+                needed.setdefault(link, []).append(cid)
         except (HoldfastError, TypeError) as error:
             flaws.append(Flaw("objects", _shown(raw), f"a block is damaged or was exchanged: {error}"))
-    for link in blocks.missing(tx, needed):
-        flaws.append(Flaw("objects", str(link), f"a block is missing that {needed[link]} needs"))
+    lacking = {link: needed[link] for link in blocks.missing(tx, needed)}
+    for link, cid in _missed(tx, lacking) if lacking else ():
+        flaws.append(Flaw("objects", str(link), f"a block is missing that {cid} needs"))
     return Checked(len(page.blocks), flaws, page.last)
+
+
+def _missed(tx: Tx, lacking: Mapping[CID, Sequence[CID]]) -> Iterator[tuple[CID, CID]]:
+    """Of what is missing, what is missed: a node that no tree has any more may lack something (see garbage.py)."""
+    try:
+        trees = reach.nodes(tx)
+    except HoldfastError:  # a tree lacks one of its nodes
+        trees = {cid for above in lacking.values() for cid in above}
+    for link, above in lacking.items():
+        for cid in above:
+            if cid in trees or not blocks.get(tx, cid).startswith(_NODE):
+                yield link, cid
+                break
 
 
 def _shown(raw: Any) -> str:
@@ -147,18 +162,16 @@ def _wrong(tx: Tx, row: tuple[Any, ...], ring: dict[str, Key]) -> str:
 
 def names(tx: Tx) -> tuple[list[str], list[Flaw]]:
     """The namespaces that have objects, and refs that lead nowhere."""
-    found, flaws, after = [], [], ""
-    while page := refs.page(tx, after):
-        after = page[-1].name
-        for ref in page:
-            try:
-                if ref.name == edits.ref_name(ref.ns):
-                    found.append(ref.ns)
-                    mst.fetch_root(edits.view(tx, ref.cid).get, ref.cid)
-                else:
-                    commits.get(tx, str(ref.cid), ns=ref.ns)
-            except (HoldfastError, NotFoundError) as error:
-                flaws.append(Flaw("refs", ref.name, f"the ref leads nowhere: {error}"))
+    found, flaws = [], []
+    for ref in refs.every(tx):
+        try:
+            if ref.name == edits.ref_name(ref.ns):
+                found.append(ref.ns)
+                mst.fetch_root(edits.view(tx, ref.cid).get, ref.cid)
+            else:
+                commits.get(tx, str(ref.cid), ns=ref.ns)
+        except (HoldfastError, NotFoundError) as error:
+            flaws.append(Flaw("refs", ref.name, f"the ref leads nowhere: {error}"))
     return found, flaws
 
 

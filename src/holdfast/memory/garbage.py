@@ -8,7 +8,9 @@ Rules:
 - Blocks of threads are none of this: each thread has its own, and they go with it (threadremoval.py).
 - Nobody writes between the last look and a removal: on PostgreSQL writers of memory share a lock that a removal holds
   alone, SQLite has one writer anyway. What came to be needed meanwhile stays.
-- A block goes before those below it, so that whoever verifies meanwhile never meets one that lacks something.
+- A block goes before those below it, so that whoever verifies meanwhile never meets one that lacks something. But a
+  tree may come back after it was looked at and go again before the next look; its nodes are garbage that may lack what
+  was below them, until the next time. Whoever verifies asks which nodes the trees have (reach.py).
 - It may stop at any point, by itself or by a kill: what is left is garbage for the next time.
 - Words that objects no longer have leave the search index for good, not with some later merge of its own.
 """
@@ -70,7 +72,7 @@ class _Live:
         for cid, note, root in tx.all(_NAMED):
             self.blocks |= {commits.parse(cid), commits.parse(note)}
             found[commits.parse(root)] = None
-        return [*found, *(ref.cid for ref in _refs(tx) if ref.name.startswith("work/"))]
+        return [*found, *(ref.cid for ref in refs.every(tx) if ref.name.startswith("work/"))]
 
     def walk(self, get: Get, roots: list[CID]) -> Iterator[None]:
         """Mark what roots lead to; what the last one had too is not looked at again."""
@@ -110,16 +112,9 @@ class _Live:
                 self.blocks.update(_raw(data))
 
 
-def _refs(tx: Tx) -> Iterator[refs.Ref]:
-    after = ""
-    while page := refs.page(tx, after):
-        after = page[-1].name
-        yield from page
-
-
 def _moves(tx: Tx) -> int:
     """How often any ref was moved: nothing is written to memory without that."""
-    return sum(ref.rev for ref in _refs(tx))
+    return sum(ref.rev for ref in refs.every(tx))
 
 
 def _raw(data: bytes) -> Iterator[CID]:

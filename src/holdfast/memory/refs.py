@@ -6,6 +6,7 @@ Rules:
   an advisory lock. So nobody loses what another wrote meanwhile.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from holdfast import db
@@ -79,3 +80,11 @@ _LIST = sql("SELECT name, cid, rev, ns, leaf_id, leaf_ver FROM refs WHERE name >
 def page(tx: Tx, after: str = "", limit: int = 200) -> list[Ref]:
     """Some refs, by name."""
     return [Ref(row[0], cids.parse_text(row[1]), *row[2:]) for row in tx.all(_LIST, after=after, limit=limit)]
+
+
+def every(tx: Tx) -> Iterator[Ref]:
+    """Every ref, by name."""
+    after = ""
+    while found := page(tx, after):
+        after = found[-1].name
+        yield from found
