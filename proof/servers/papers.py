@@ -225,7 +225,7 @@ class Command(Act):
     def do(self) -> None:
         """See Act."""
         done = CliRunner().invoke(
-            app, ["--home", str(self.home), "bundle", "export", "b-1", "--out", str(self.folder / "b.zip"), "--json"]
+            app, ["--home", str(self.home), "export", "bundle", "b-1", "--out", str(self.folder / "b.zip"), "--json"]
         )
         if done.exit_code:
             full = errors.DiskFullError.code in done.output

@@ -30,7 +30,7 @@ def test_simulated_weeks_break_no_rule_in_a_file(tmp_path: Path) -> None:
 
 
 def test_simulated_weeks_break_no_rule_on_a_server(tmp_path: Path, postgres_url: str) -> None:
-    outcome = run(tmp_path / "home", postgres_url, size=Size(agents=6, steps=300, days=9))
+    outcome = run(tmp_path / "home", postgres_url, size=Size(agents=6, steps=800, days=9))
     assert outcome.broken == []
     assert outcome.counts["flows"] > 2
 
