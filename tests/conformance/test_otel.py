@@ -20,7 +20,7 @@ adapter: Any = pytest.importorskip("holdfast.adapters.otel")
 
 
 def provider(exporter: Any) -> Any:
-    made = trace.TracerProvider(resource=resources.Resource({"service.name": "shop", "odd": (1, 2.5)}))
+    made = trace.TracerProvider(resource=resources.Resource({"service.name": "shop", "odd": (1.5, 2.5)}))
     made.add_span_processor(export.SimpleSpanProcessor(exporter))
     return made
 
@@ -38,7 +38,7 @@ class Otel(OnStore):
         assert found["turn"].data["events"][0]["attributes"] == {"words": ["a", "b"]}
         assert found["turn"].data["kind"] == "SERVER"
         assert found["turn"].instance_id == "shop"
-        assert found["turn"].data["resource"]["odd"] == [1, 2.5]
+        assert found["turn"].data["resource"]["odd"] == [1.5, 2.5]
         assert found["tool"].data["parent_span_id"] == span_id
         assert found["tool"].data["status"]["code"] == "ERROR"
         assert found["tool"].span_id == f"{tool.get_span_context().span_id:016x}"
