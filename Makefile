@@ -50,7 +50,7 @@ run: $(VENV)/.run           ## set up, serve a store in a scratch home, and play
 test: $(VENV)/.dev          ## every test, on every backend
 	@$(PYTEST)
 
-check: $(VENV)/.dev         ## lint, types, layers, unit tests: under a minute
+check: $(VENV)/.dev         ## lint, types, layers, unit tests: a minute or two
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

@@ -57,7 +57,16 @@ def read(path: Path, most: int, *, regular: bool = False) -> bytes:
 def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """A new file, durable; an existing one is replaced as a whole or not at all, and nothing else is left behind."""
     aside = path.with_name(f".{path.name}.new")
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    _placed(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), str(aside), path, data)
+
+
+def exchange(path: Path, data: bytes) -> None:
+    """The same where several may do so at once; for the owner only."""
+    _placed(*tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent), path, data)
+
+
+def _placed(handle: int, aside: str, path: Path, data: bytes) -> None:
+    """Fill a file that lies aside, and let it take its place; both durable, or neither is there."""
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -66,23 +75,7 @@ def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         os.replace(aside, path)
     except BaseException:
         with suppress(OSError):
-            aside.unlink()
-        raise
-    sync_folder(path.parent)
-
-
-def exchange(path: Path, data: bytes) -> None:
-    """The same where several may do so at once; for the owner only."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
+            os.unlink(aside)
         raise
     sync_folder(path.parent)
 
