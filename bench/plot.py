@@ -32,29 +32,28 @@ def lines(
     up: str,
     series: Mapping[str, Sequence[Point]],
     *,
-    logarithmic: bool = True,
     reach: float | None = None,
 ) -> str:
-    """A line for each of a few series over the same axes, and what each is called; the plot reaches up to `reach`."""
+    """A line for each of a few series, both axes logarithmic, and what each is called; it reaches up to `reach`."""
     left, right, top, bottom, height = 60, 20, 40, 50, 360
     known = [point for points in series.values() for point in points]
     heights = [y for _, y in known] + ([] if reach is None else [reach])
-    xs, ys = [_at(x, logarithmic) for x, _ in known], [_at(y, logarithmic) for y in heights]
+    xs, ys = [_at(x) for x, _ in known], [_at(y) for y in heights]
     low_x, wide = min(xs), (max(xs) - min(xs)) or 1.0
     low_y = min([*ys, 0.0])
     tall = (max(ys) - low_y) * 1.05 or 1.0
 
     def place(point: Point) -> Point:
-        x = left + (_at(point[0], logarithmic) - low_x) / wide * (_WIDTH - left - right)
-        y = height - bottom - (_at(point[1], logarithmic) - low_y) / tall * (height - top - bottom)
+        x = left + (_at(point[0]) - low_x) / wide * (_WIDTH - left - right)
+        y = height - bottom - (_at(point[1]) - low_y) / tall * (height - top - bottom)
         return round(x, 1), round(y, 1)
 
     parts = [_text(_WIDTH / 2, 22, title, size=15), _text(_WIDTH / 2, height - 10, across)]
     parts.append(_text(left, top - 6, up, anchor="start"))
-    for tick in _ticks(heights, logarithmic=logarithmic):
+    for tick in _ticks(heights):
         _, y = place((known[0][0], tick))
         parts += [_line(left, y, _WIDTH - right, y), _text(left - 6, y + 4, _short(tick), anchor="end")]
-    for tick in _ticks([x for x, _ in known], logarithmic=logarithmic):
+    for tick in _ticks([x for x, _ in known]):
         x, _ = place((tick, known[0][1]))
         parts.append(_text(x, height - bottom + 18, _short(tick)))
     for at, (name, points) in enumerate(series.items()):
@@ -67,22 +66,18 @@ def lines(
     return _svg(height + 10 + len(series) * 18, parts)
 
 
-def _at(value: float, logarithmic: bool) -> float:
-    return math.log10(max(value, 1e-9)) if logarithmic else value
+def _at(value: float) -> float:
+    return math.log10(max(value, 1e-9))
 
 
-def _ticks(values: Sequence[float], *, logarithmic: bool) -> list[float]:
+def _ticks(values: Sequence[float]) -> list[float]:
     """A few round numbers among these values."""
     low, high = min(values), max(values)
-    if logarithmic:
-        first, last = math.floor(math.log10(max(low, 1e-9))), math.ceil(math.log10(max(high, 1e-9)))
-        steps = [base * 10.0**power for power in range(first, last + 1) for base in (1, 2, 5)]
-        fine = [step for step in steps if low <= step <= high]
-        return fine if len(fine) <= 9 else [step for step in fine if math.log10(step).is_integer()]
-    step = 10.0 ** math.floor(math.log10(high or 1.0))
-    while high / step < 4:
-        step /= 2
-    return [step * count for count in range(int(high / step) + 1)]
+    steps = [
+        base * 10.0**power for power in range(math.floor(_at(low)), math.ceil(_at(high)) + 1) for base in (1, 2, 5)
+    ]
+    fine = [step for step in steps if low <= step <= high]
+    return fine if len(fine) <= 9 else [step for step in fine if math.log10(step).is_integer()]
 
 
 def _short(value: float) -> str:
