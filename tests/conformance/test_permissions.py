@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import config, sync
+from holdfast import config, folders, sync
 from holdfast.cli.app import app
 from holdfast.content import disk
 from holdfast.demo import play
@@ -77,8 +77,8 @@ SETTINGS = "providers: {vector: {type: %s, dimensions: 3}}\n"
 @pytest.mark.parametrize("kind", ["numpy", "quantised", "hnsw"])
 def test_a_store_in_use_leaves_nothing_to_others(tmp_path: Path, kind: str) -> None:
     home, out = tmp_path / "deep" / "home", tmp_path / "out"
-    disk.make_folder(out)
-    disk.make_folder(home / "config")
+    folders.make(out)
+    folders.make(home / "config")
     settings = home / "config" / "config.yaml"
     settings.write_text(SETTINGS % kind)
     with sync.open(home) as store:
@@ -93,8 +93,8 @@ def test_a_store_in_use_leaves_nothing_to_others(tmp_path: Path, kind: str) -> N
 
 def test_a_store_on_a_server_leaves_nothing_to_others(postgres_url: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    disk.make_folder(out)
-    disk.make_folder(tmp_path / "home" / "config")
+    folders.make(out)
+    folders.make(tmp_path / "home" / "config")
     settings = tmp_path / "home" / "config" / "config.yaml"
     settings.write_text(SETTINGS % "numpy")
     with sync.open(tmp_path / "home", postgres_url) as store:
@@ -125,7 +125,7 @@ def test_folders_that_were_lost_come_back_for_the_owner_only(tmp_path: Path) -> 
 
 def test_what_the_command_line_writes_is_for_the_owner_only(tmp_path: Path) -> None:
     work = tmp_path / "work"
-    disk.make_folder(work)
+    folders.make(work)
     home = str(tmp_path / "home")
     given = work / "result.json"
     given.write_text('{"task": "x"}')

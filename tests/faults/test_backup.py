@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import errors
+from holdfast import errors, folders
 from holdfast.content import disk
 from holdfast.upkeep import catalogue as backups
 from holdfast.upkeep import swap
@@ -140,7 +140,7 @@ def _bomb(patch: pytest.MonkeyPatch, after: int) -> list[int]:
 
     ticking(Path, "rename")
     ticking(Path, "unlink")
-    ticking(disk, "sync_folder")
+    ticking(folders, "sync")
     ticking(disk, "write")
     real = swap.commit
 

@@ -77,7 +77,7 @@ def _placed(handle: int, aside: str, path: Path, data: bytes) -> None:
         with suppress(OSError):
             os.unlink(aside)
         raise
-    sync_folder(path.parent)
+    folders.sync(path.parent)
 
 
 def private(name: str, flags: int) -> int:
@@ -88,7 +88,7 @@ def private(name: str, flags: int) -> int:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Nobody else, thread or process, is past this point with the same lock file."""
-    make_folder(path.parent)
+    folders.make(path.parent)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -97,14 +97,9 @@ def locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def make_folder(folder: Path) -> None:
-    """A folder and those above it, where they are missing, for the owner only; durable when it returns."""
-    folders.make(folder)
-
-
 def create(path: Path, data: bytes) -> None:
     """A new file, synced; its folder is left to the caller."""
-    make_folder(path.parent)
+    folders.make(path.parent)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
@@ -130,7 +125,7 @@ def deliver(path: Path, pieces: Iterable[bytes]) -> int:
 
 def copy(source: Path, target: Path) -> Entry:
     """Copy a file durably; hash and length are those of the bytes written."""
-    make_folder(target.parent)
+    folders.make(target.parent)
     digest, size = sha256(), 0
     with source.open("rb") as reading:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -162,15 +157,10 @@ def files(folder: Path, *, hidden: bool = False) -> list[Path]:
     return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
-def sync_folder(folder: Path | str) -> None:
-    """Make renames in a folder durable."""
-    folders.sync(folder)
-
-
 def sync_tree(folder: Path) -> None:
     """Make every folder below this one durable."""
     for path, _, _ in os.walk(folder):
-        sync_folder(Path(path))
+        folders.sync(Path(path))
 
 
 def remove_tree(folder: Path) -> None:
@@ -192,6 +182,6 @@ def shred(path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         path.unlink()
-        sync_folder(path.parent)
+        folders.sync(path.parent)
     except FileNotFoundError:
         return

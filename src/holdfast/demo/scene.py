@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast import sync
-from holdfast.content import disk
+from holdfast import folders, sync
 from holdfast.demo import shipping
 from holdfast.errors import UnavailableError
 from holdfast.faces import SyncFace
@@ -57,7 +56,7 @@ class Scene:
     def __init__(self, store: sync.Holdfast, tell: Tell, *, folder: Path | None = None) -> None:
         self.store, self._tell = store, tell
         self.folder = folder or store.core.paths.cache / "demo"
-        disk.make_folder(self.folder)
+        folders.make(self.folder)
         self.shop = shipping.Shop(self.folder / "carrier.txt")
         self.facts: dict[str, Any] = {}
         self.ship = shipping.register(store, self.shop)

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import httpx
 
+from holdfast import folders
 from holdfast.content import disk
 from holdfast.content.addresses import Opens, apart
 from holdfast.content.kubo import Kubo
@@ -68,7 +69,7 @@ def export_car(
 
     def keep() -> None:
         with disk.translated(target):
-            disk.make_folder(target.absolute().parent)
+            folders.make(target.absolute().parent)
             disk.write(target, made.data)
 
     yield Call(keep)

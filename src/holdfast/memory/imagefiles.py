@@ -25,6 +25,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from holdfast import folders
 from holdfast.content import disk
 from holdfast.crypto import canonical, car, didkey, dsse, varint
 from holdfast.crypto import cid as cids
@@ -155,7 +156,7 @@ class Writer:
 
     def __init__(self, path: Path, root: CID) -> None:
         self.path, self._aside = path, path.with_name(f".{path.name}.new")
-        disk.make_folder(path.parent)
+        folders.make(path.parent)
         handle = os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(handle, "wb", buffering=1 << 20)
         self._digest, self._at = sha256(), 0
@@ -181,7 +182,7 @@ class Writer:
             file.flush()
             os.fsync(file.fileno())
         os.replace(self._aside, self.path)
-        disk.sync_folder(self.path.parent)
+        folders.sync(self.path.parent)
         _write_index(self.path, self._places, self._at)
         return Part(self.path.name, self._at, self._digest.hexdigest(), str(head))
 
@@ -381,7 +382,7 @@ def tidy(folder: Path, keep: int, newest: Manifest) -> list[str]:
     for path in sorted(gone, key=lambda path: not path.name.endswith(MANIFEST)):  # a manifest goes before its files
         with suppress(FileNotFoundError):
             path.unlink()
-    disk.sync_folder(folder)
+    folders.sync(folder)
     return [path.name for path in gone]
 
 
@@ -395,5 +396,5 @@ def put_aside(path: Path, at: str) -> Path:
     target = path.with_name(f"{path.name}.corrupt-{re.sub('[^0-9TZ]', '', at)}")
     with suppress(FileNotFoundError):
         os.replace(path, target)
-        disk.sync_folder(path.parent)
+        folders.sync(path.parent)
     return target

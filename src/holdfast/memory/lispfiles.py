@@ -16,6 +16,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from holdfast import folders
 from holdfast.content import disk
 from holdfast.crypto import mst
 from holdfast.crypto.keys import Signer
@@ -208,7 +209,7 @@ def export_lisp(
     def keep(found: list[ForeignObject]) -> LispExported:
         target, data = Path(path), sexpr.write(found).encode()
         with disk.translated(target):
-            disk.make_folder(target.absolute().parent)
+            folders.make(target.absolute().parent)
             disk.write(target, data)
         return LispExported(str(target), len(found), len(data))
 

@@ -22,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast import folders
 from holdfast.content import disk, sealing
 from holdfast.crypto import checkpoint
 from holdfast.db import Call, Tx, Work, ask, migrate, sql
@@ -74,7 +75,7 @@ def _create(context: Context, dest: Path, *, keys: bool, tell: Progress) -> Back
         disk.write(folder / manifest.SIGNATURE, manifest.sign(data, made.store_id, signer))
         disk.sync_tree(folder)
         folder.rename(target)
-        disk.sync_folder(target.parent)
+        folders.sync(target.parent)
     return catalogue.backup_of(target, made, signer=signer.keyid, trust="made here")
 
 
@@ -82,7 +83,7 @@ def _create(context: Context, dest: Path, *, keys: bool, tell: Progress) -> Back
 def _growing(target: Path) -> Iterator[Path]:
     """An empty folder beside the target, ours alone; gone if anything fails."""
     partial = target.with_name(f"{target.name}.partial")
-    disk.make_folder(partial)
+    folders.make(partial)
     handle = os.open(partial, os.O_RDONLY)
     try:
         try:

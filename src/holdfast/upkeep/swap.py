@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
+from holdfast import folders
 from holdfast.config import Paths
 from holdfast.content import disk
 from holdfast.errors import BusyError
@@ -102,7 +103,7 @@ def settle(paths: Paths, origin: str, url: str) -> None:
         plan = json.load(file)
         if plan["origin"] == origin:
             pending.rename(paths.data / JOURNAL)
-            disk.sync_folder(paths.data)
+            folders.sync(paths.data)
             _carry_out(paths)
         elif plan["database"] == _named(url):
             pending.unlink()
@@ -165,15 +166,15 @@ def _carry_out(paths: Paths) -> None:
             if not os.path.lexists(aside / name):
                 with suppress(FileNotFoundError):
                     (paths.data / name).rename(aside / name)
-        disk.sync_folder(aside)
+        folders.sync(aside)
         for place, home in (("keys", paths.keys), ("config", paths.config)):
             _place(staged / place, home)
         for found in sorted(staged.iterdir()) if staged.is_dir() else ():
             _make_room(paths.data / found.name, aside)
             found.rename(paths.data / found.name)
-        disk.sync_folder(paths.data)
+        folders.sync(paths.data)
         (paths.data / JOURNAL).unlink()
-        disk.sync_folder(paths.data)
+        folders.sync(paths.data)
     disk.remove_tree(staged)
 
 
@@ -187,12 +188,12 @@ def _make_room(place: Path, aside: Path) -> None:
 def _place(staged: Path, home: Path) -> None:
     """Keys and configuration, where there are none; another file system, so copied and linked into place."""
     for file in disk.files(staged) if staged.is_dir() else ():
-        disk.make_folder(home)
+        folders.make(home)
         copied = home / f".{file.name}.restoring"
         copied.unlink(missing_ok=True)
         disk.copy(file, copied)
         with suppress(FileExistsError):
             os.link(copied, home / file.name)
         copied.unlink()
-        disk.sync_folder(home)
+        folders.sync(home)
     disk.remove_tree(staged)

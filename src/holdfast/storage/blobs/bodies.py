@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final
 
+from holdfast import folders
 from holdfast.content import disk
 from holdfast.db.clock import system_clock, system_random
 from holdfast.errors import InvalidInputError
@@ -67,7 +68,7 @@ class Spool:
             spool = self
             while not spool._rename(target):
                 spool = self._copy()
-            disk.sync_folder(os.path.dirname(target))
+            folders.sync(os.path.dirname(target))
 
     def _rename(self, target: str) -> bool:
         self._sync()
@@ -106,7 +107,7 @@ def _temporary(folder: str) -> tuple[int, str]:
     try:
         return os.open(path, _NEW, 0o600), path
     except FileNotFoundError:
-        disk.make_folder(Path(folder))
+        folders.make(Path(folder))
         return os.open(path, _NEW, 0o600), path
 
 

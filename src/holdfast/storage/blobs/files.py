@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from holdfast import folders
 from holdfast.content import disk
 from holdfast.errors import FormatError
 from holdfast.storage.blobs.bodies import Body, Data, Spool, older, remove_spools
@@ -60,10 +61,10 @@ class Files:
     def _make_buckets(self) -> None:
         """All of them at once: one sync is cheaper than 256."""
         with disk.translated(self.root):
-            disk.make_folder(self.root)
+            folders.make(self.root)
             for number in range(256):
                 (self.root / f"{number:02x}").mkdir(mode=0o700, exist_ok=True)
-            disk.sync_folder(self.root)
+            folders.sync(self.root)
 
     def pin(self, address: str) -> None:
         """See Place. A file stays."""

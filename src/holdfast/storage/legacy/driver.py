@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from holdfast import folders
 from holdfast.content import disk
 from holdfast.db import MEMORY, Tx
 from holdfast.errors import (
@@ -265,7 +266,7 @@ def _move(source: Source, target: Path, tell: Tell) -> None:
             os.rename(beside, Path(f"{target}{end}"))
     tell("rename", 0, 1)
     os.rename(source.path, target)
-    disk.sync_folder(target.parent)
+    folders.sync(target.parent)
     source.path = target
 
 

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast import folders
 from holdfast.content import disk
 from holdfast.db import Tx
 from holdfast.errors import BusyError, ConflictError, FormatError
@@ -208,7 +209,7 @@ def _cache(found: Found, folder: Path) -> None:
             if disk.entry(target).sha256 != found.sha256:
                 raise ConflictError(f"{target} is there already, with other bytes", path=str(target))
             return
-        disk.make_folder(folder)
+        folders.make(folder)
         aside = target.with_name(f".{target.name}.new")
         with open(aside, "wb", opener=disk.private) as file:
             for piece in files.pieces(found.path):
@@ -216,4 +217,4 @@ def _cache(found: Found, folder: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(target)
-        disk.sync_folder(folder)
+        folders.sync(folder)

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.content import disk
+from holdfast import folders
 from holdfast.storage.vectors.matrix import Matrix, View
 
 _MAGIC: Final = "holdfast-vectors/1"
@@ -55,7 +55,7 @@ def save(path: Path, matrix: Matrix) -> None:
         view, mark, key = matrix.view(), matrix.mark, matrix.key
         view = replace(view, kept={**view.kept, "stamps": view.kept["stamps"].copy()})
     with suppress(OSError):
-        disk.make_folder(path.parent)
+        folders.make(path.parent)
         handle, aside = tempfile.mkstemp(prefix=".vectors-", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
