@@ -27,7 +27,9 @@ def sources(package: str, folder: Path) -> Path:
         _download(f"{package}=={version}", kept)
     [archive] = kept.glob(pattern)
     with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):  # 3.11.4 and newer
+            opened.extraction_filter = tarfile.data_filter
+        opened.extractall(folder)
     return folder / archive.name.removesuffix(".tar.gz")
 
 
