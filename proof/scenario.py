@@ -31,6 +31,8 @@ LARGE = 150_000
 """Bytes of a blob that goes into a file of its own."""
 _DIMENSIONS = 384
 _LONG_S = 1e8
+_LEASE_S = 2.0
+"""Whoever could not write how its deed ended is waited for as long as that."""
 
 Tell = Callable[[dict[str, Any]], None]
 """Hears what is begun, done and failed, line by line."""
@@ -198,7 +200,7 @@ def _guards(name: str) -> Iterator[Operation]:
             world.deeds.append(key)
             return {"paid": 5}
 
-        assert world.store.idempotency.once(key, {"pay": 5}, pay, ttl_s=_LONG_S) == {"paid": 5}
+        assert world.store.idempotency.once(key, {"pay": 5}, pay, ttl_s=_LONG_S, lease_s=_LEASE_S) == {"paid": 5}
 
     facts = Fact("once", key, ["DONE", {"paid": 5}], (["RUNNING", None], ["UNKNOWN", None]))
     yield Operation(f"{name} once", once, (facts,))

@@ -16,7 +16,7 @@ from tests.servers import IpfsNode, Postgres, Seaweed
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    server = Postgres()
+    server = Postgres(syncs=False)
     yield server
     server.stop()
 
@@ -37,7 +37,7 @@ def _database(server: Postgres) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def pgvector() -> Iterator[Postgres]:
     """A server of its own: its build of the extension may be for another processor, and take the server down."""
-    server = Postgres()
+    server = Postgres(syncs=False)
     try:
         server.sql("CREATE EXTENSION vector")
         server.sql("SELECT '[1,2]'::vector <=> '[2,1]'::vector")

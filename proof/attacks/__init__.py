@@ -95,7 +95,7 @@ def catalogue(lab: Lab) -> Iterator[Attack]:
 def on(database: str, only: str = "", every: int = 1, keep: Path | None = None, *, apart: bool = False) -> list[Row]:
     """The attacks that are asked for, on one database; those whose row is kept are not tried again."""
     found = {_where(row): row for row in kept(keep) if row.database == database}
-    server = Postgres() if database == "postgres" else None
+    server = Postgres(syncs=False) if database == "postgres" else None
     try:
         if server is not None:  # a database is made for each attack; none of them has to survive a power cut
             server.sql("ALTER SYSTEM SET fsync = off")

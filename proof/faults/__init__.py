@@ -111,6 +111,8 @@ class _Kind:
         """Count, and note what did not hold, with how to repeat it."""
         for task, answer in answers:
             self.counts["tried"] += 1
+            if self.counts["tried"] % 100 == 0:
+                print(f"faults: {self.kind}: {self.counts['tried']:,} tried", file=sys.stderr, flush=True)
             for flaw in self._flaws(answer):
                 at = task if isinstance(task, int) else task.at
                 self.broken.append(f"{flaw} (python -m proof faults --only {self.kind} --at {at} --seed {self._seed})")

@@ -34,7 +34,7 @@ def opening(seed: int, home: Path, url: str | None = None) -> tuple[Opening, Fro
 @contextmanager
 def somewhere(place: str, seed: int) -> Iterator[tuple[Opening, FrozenClock]]:
     """A store in memory, in a file or on a server, gone afterwards."""
-    server = Postgres() if place == "postgres" else None
+    server = Postgres(syncs=False) if place == "postgres" else None
     with tempfile.TemporaryDirectory(prefix="holdfast-simulation-") as folder:
         url = server.url() if server else MEMORY if place == "memory" else None
         try:

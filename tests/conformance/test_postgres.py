@@ -249,6 +249,16 @@ def test_a_topic_of_any_shape_wakes_a_waiter_elsewhere(db: Database, postgres_ur
         pytest.fail("never woken")
 
 
+def test_a_closed_database_leaves_nobody_listening(postgres_url: str) -> None:
+    def listeners() -> set[int | None]:
+        return {each.ident for each in threading.enumerate() if each.name == "holdfast-listener"}
+
+    before = listeners()
+    with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=1, readers=1)):
+        assert len(listeners() - before) == 1
+    assert not listeners() - before
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -1,13 +1,12 @@
 """Hearing the notifications of other processes."""
 
+import socket
 import threading
 
 from holdfast.db.postgres.link import Connector
 from holdfast.db.postgres.wire import Wire
 from holdfast.db.topics import Topics
-from holdfast.errors import (
-    HoldfastError,
-)
+from holdfast.errors import HoldfastError
 
 
 class Listener:
@@ -15,6 +14,7 @@ class Listener:
 
     def __init__(self, connector: Connector, topics: Topics) -> None:
         self._connector, self._topics, self._closing = connector, topics, threading.Event()
+        self._bell, self._rope = socket.socketpair()
         self._thread = threading.Thread(target=self._listen, name="holdfast-listener", daemon=True)
         self._thread.start()
 
@@ -26,7 +26,7 @@ class Listener:
                     wire = self._connector.wire("holdfast-listener", patience_s=1)
                     wire.text(f"LISTEN {self._connector.channel}")
                     wire.sync()
-                for payload in wire.heard(0.2):
+                for payload in wire.heard(self._bell.fileno()):
                     self._topics.signal(payload.split("\n"))
             except HoldfastError:
                 wire = None
@@ -37,4 +37,8 @@ class Listener:
     def close(self) -> None:
         """Stop listening."""
         self._closing.set()
+        self._rope.send(b"!")
         self._thread.join(5)
+        self._rope.close()
+        if not self._thread.is_alive():
+            self._bell.close()

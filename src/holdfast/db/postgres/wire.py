@@ -190,11 +190,14 @@ class Wire:
         with suppress(HoldfastError):
             self.sync()
 
-    def heard(self, seconds: float) -> list[str]:
-        """The notifications of the next while."""
+    def heard(self, bell: int) -> list[str]:
+        """The next notifications; none if the bell, a file, rings first."""
+        poll = select.poll()
+        poll.register(self._pg.socket, select.POLLIN)
+        poll.register(bell, select.POLLIN)
         try:
-            if self._poll.poll(seconds * 1000):
-                self._pg.consume_input()
+            poll.poll()
+            self._pg.consume_input()
             payloads = []
             while (note := self._pg.notifies()) is not None:
                 payloads.append(note.extra.decode())
