@@ -5,6 +5,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # Many tests wait for other processes, so one worker more than there are cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Tests start a thousand interpreters: let the first keep what it compiled, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: run test check bench faults servers attacks fuzz simulation soak mutants audit lock docs site ipfs clean
