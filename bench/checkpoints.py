@@ -12,7 +12,7 @@ from functools import cache, partial
 from itertools import count
 from typing import Any
 
-from bench import chats, savers
+from bench import chats, kept, savers
 from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, run_race
 
@@ -22,14 +22,17 @@ _ASYNC: dict[str, Callable[[str], Any]] = {"AsyncSqliteSaver": savers.official_a
 
 
 def run(options: Options) -> list[Result]:
-    """The chats, then the crowd."""
-    if importlib.util.find_spec("langgraph") is None:
-        return []
-    results = [] if options.race in CROWD and options.race else chats.run(options)
-    if not options.wants("sqlite"):
-        return results
-    crowd = [Contestant(name, CALLERS, _crowd(opened)) for name, opened in _ASYNC.items()]
-    return results + run_race(Race(CROWD, crowd, (f"AsyncSqliteSaver @{CALLERS}",)), options)
+    """The chats, then the crowd, then a store that keeps many."""
+    results: list[Result] = []
+    if importlib.util.find_spec("langgraph") is not None:
+        results += chats.run(options) if not options.race or options.race in chats.PUT else []
+        crowd = [Contestant(name, CALLERS, _crowd(opened)) for name, opened in _ASYNC.items()]
+        races = [Race(CROWD, crowd, (f"AsyncSqliteSaver @{CALLERS}",))] if options.wants("sqlite") else []
+        results += [each for race in races for each in run_race(race, options)]
+    if options.wants("sqlite") and options.race in kept.TITLE:
+        with kept.race() as race:
+            results += run_race(race, options)
+    return results
 
 
 def goals(options: Options) -> list[Goal]:
@@ -39,6 +42,8 @@ def goals(options: Options) -> list[Goal]:
         *(goal for turns in chats.LENGTHS for goal in _goals(turns, options.disk)),
         Goal(f"aput, {CALLERS} threads: {times:g} x AsyncSqliteSaver{options.disk}", CROWD, f"holdfast @{CALLERS}",
              f"AsyncSqliteSaver @{CALLERS}", times),
+        Goal(f"a put among {kept.SIZES[-1]:,} checkpoints: 0.80 x the rate among 1,000{options.disk}", kept.TITLE,
+             f"{kept.name(kept.SIZES[-1])} @1", f"{kept.name(1_000)} @1", 0.80),
     ]  # fmt: skip
 
 

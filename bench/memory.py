@@ -1,7 +1,7 @@
 """Memory: built, loaded, opened, changed, compared, and its image brought up to date; with 10,000 objects and more.
 
-Stores of 10,000, 100,000 and 1,000,000 objects, up to `HOLDFAST_BENCH_OBJECTS` (100,000 unless told), are built once
-and used by every round; a million take some minutes. Beside them are pickle, JSON, rows of SQLite and `dulwich`;
+Stores of 1,000, 10,000, 100,000 and 1,000,000 objects, up to `HOLDFAST_BENCH_OBJECTS` (100,000 unless told), are built
+once and used by every round; a million take some minutes. Beside them are pickle, JSON, rows of SQLite and `dulwich`;
 `floor` reads the image and hashes it once, the least that anybody pays who wants to verify. What changes objects is not
 part of the dump that follows it.
 """
@@ -28,7 +28,7 @@ from holdfast import sync
 
 FEW = 10_000
 _MOST = int(os.environ.get("HOLDFAST_BENCH_OBJECTS", "100000"))
-SIZES = (FEW, *(size for size in (100_000, 1_000_000) if size <= _MOST))
+SIZES = (1_000, FEW, *(size for size in (100_000, 1_000_000) if size <= _MOST))
 MANY = SIZES[-1]
 CHANGED = 100
 BUILD, LOAD, OPEN = f"build, sign and image of {FEW:,} objects", f"load {FEW:,} objects", "lazy open and one object"

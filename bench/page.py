@@ -41,6 +41,7 @@ _GROWTH: Final = (
     ("ten nearest vectors, by vectors", "vectors", r"ten nearest of ([\d,]+): holdfast"),
     ("inclusion proof, by leaves", "log", r"inclusion proof of ([\d,]+): holdfast"),
     ("putting a checkpoint, by turns", "checkpoints", r"one put: holdfast, turn ([\d,]+)"),
+    ("putting a checkpoint, by checkpoints", "checkpoints", r"a put among others: ([\d,]+) checkpoints"),
 )
 """What grows: its name, its benchmark, and where the size stands in `race: contestant`."""
 

@@ -32,7 +32,7 @@ from holdfast.storage.vectors import open_vectors
 from holdfast.storage.vectors.store import Vectors
 
 MOST = int(os.environ.get("HOLDFAST_BENCH_VECTORS", "100000"))
-SIZES = (10_000, 100_000, 1_000_000)
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
 WIDTH, K, QUERIES, CALLERS = 384, 10, 64, 64
 ADD, OPEN = f"add, {CALLERS} callers", "open and find"
 PEER = "sqlite-vec @1"
