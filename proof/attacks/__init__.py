@@ -86,7 +86,7 @@ def catalogue(lab: Lab) -> Iterator[Attack]:
     """Every attack that is possible on the lab's database."""
     yield from rows.attacks(lab.template.past)
     yield from history.attacks(lab)
-    yield from files.attacks()
+    yield from files.attacks(lab.template.database)
     yield from memory.attacks()
     yield from skills.attacks()
     yield from bundles.attacks()

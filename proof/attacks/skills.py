@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -123,7 +124,13 @@ def _signed(signer: Callable[[Place], keypairs.PrivateKey], place: Place, path: 
     with place.open() as store:
         origin = store.log.head().checkpoint.origin
     row |= {"keyid": key.keyid}
-    _put(place, row | {"statement": skillproofs.sign(row, origin, key)})
+    said = {name: _said(value) for name, value in row.items()}
+    _put(place, row | {"statement": skillproofs.sign(said, origin, key)})
+
+
+def _said(value: Any) -> Any:
+    """A value as a statement has it: PostgreSQL's driver gives moments a type of their own."""
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if isinstance(value, datetime) else value
 
 
 def _stranger(_: Place) -> keypairs.PrivateKey:

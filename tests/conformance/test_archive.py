@@ -14,7 +14,6 @@ import pytest
 from holdfast import errors, sync
 from holdfast.crypto import car, sealed
 from holdfast.crypto import cid as cids
-from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
 from tests.receiver import Receiver
@@ -39,14 +38,6 @@ def fill(store: sync.Holdfast, rounds: int = 2) -> None:
 def everything(store: sync.Holdfast) -> Any:
     snapshots = [(each.cid, each.message, each.author) for each in store.snapshots.list().snapshots]
     return store.objects.list(limit=1000).objects, snapshots
-
-
-@pytest.fixture
-def other() -> Iterator[sync.Holdfast]:
-    """Another store, empty."""
-    with sync.open(url=":memory:", clock=FrozenClock()) as store:
-        yield store
-        assert flaws(store) == []
 
 
 class Archives(OnMemory):

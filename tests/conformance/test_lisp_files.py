@@ -1,6 +1,5 @@
 """Lisp memories: what is imported is there with its history, and comes out as it was; on every backend."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,9 +7,8 @@ import pytest
 from holdfast import errors, sync
 from holdfast.memory import sexpr
 from holdfast.model.lisp import ForeignObject
-from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
-from tests.conformance.memories import OnMemory, flaws
+from tests.conformance.memories import OnMemory
 from tests.conformance.test_objects import leaves, root
 from tests.fixtures import fixture
 
@@ -31,21 +29,6 @@ HEAD = "(in-package :org-agent)\n"
 HISTORY = version("a", "two", 2) + version("a", "one", 1, VECTOR="#(0.5)") + version("b", "gone", 1)
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "memory.lisp"
-    path.write_text(HEAD + HISTORY + current("a", 2))
-    return path
-
-
-@pytest.fixture
-def other() -> Iterator[sync.Holdfast]:
-    """Another store, empty."""
-    with sync.open(url=":memory:", clock=FrozenClock()) as store:
-        yield store
-        assert flaws(store) == []
-
-
 def exported(store: sync.Holdfast, folder: Path) -> dict[str, ForeignObject]:
     path = folder / "deep" / "out.sexp"
     made = store.archive.export_lisp(path)
@@ -55,6 +38,12 @@ def exported(store: sync.Holdfast, folder: Path) -> dict[str, ForeignObject]:
 
 
 class LispFiles(OnMemory):
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        path = tmp_path / "memory.lisp"
+        path.write_text(HEAD + HISTORY + current("a", 2))
+        return path
+
     def test_every_version_is_in_the_history_in_its_order(self, store: sync.Holdfast, file: Path) -> None:
         done = store.archive.import_lisp(file)
         assert (done.objects, done.versions, done.taken, done.known, done.changed) == (1, 3, 3, 0, 2)

@@ -107,6 +107,14 @@ def test_a_salt_of_another_type_is_named_with_its_row(home: Path) -> None:
     assert (finding.table, finding.row) == ("battles", "3")
 
 
+@pytest.mark.parametrize("change", ["role = 'judge'", "public = 'nobody'"])
+def test_a_keyring_without_the_key_that_signed_the_log_is_named(home: Path, change: str) -> None:
+    attack(home, f"UPDATE keyring SET {change} WHERE role = 'log'")
+    report = verify(home)
+    assert report.verdict is Verdict.TAMPERED
+    assert "keyring" in {finding.table for finding in report.findings}
+
+
 def test_a_row_written_past_holdfast_without_a_leaf_is_unlogged(home: Path) -> None:
     attack(home, "INSERT INTO subjects (handle, ns, created_at) VALUES ('ab', 'main', '2026-01-01T00:00:00.000000Z')")
     report = verify(home)

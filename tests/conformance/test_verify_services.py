@@ -3,12 +3,14 @@
 import os
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from holdfast import sync
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Report
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled
+from tests.conformance.stores import behind
 from tests.places import submit
 
 LARGE = bytes(range(256)) * 1000
@@ -21,6 +23,10 @@ class Services(StoreOnSqlite):
             store.blobs.put("small", b"small")
             store.blobs.put("large", LARGE)
             settled(store)
+
+    def attack(self, statement: str) -> None:
+        with behind(self.home, "membrane.db") as connection:
+            connection.execute(statement)
 
     def verify(self) -> Report:
         return sync.verify(self.home, self.url)
@@ -52,6 +58,12 @@ class Services(StoreOnSqlite):
         self.fill()
         self.file.unlink()
         assert [(each.verdict, each.row) for each in self.verify().findings] == [(Verdict.TAMPERED, "large")]
+
+    def test_a_blob_whose_row_names_an_address_that_is_none_is_found(self) -> None:
+        self.fill()
+        self.attack("UPDATE blobs SET address = address || 'x' WHERE key = 'large'")
+        findings = self.verify().findings
+        assert {(each.verdict, each.row) for each in findings if each.row} == {(Verdict.TAMPERED, "large")}
 
     def test_tampering_with_the_kernel_locks_however_much_is_wrong_outside(self) -> None:
         self.fill()
@@ -86,7 +98,10 @@ class TestOnSqlite(Services):
 
 
 class TestOnPostgres(Services, StoreOnPostgres):
-    pass
+    def attack(self, statement: str) -> None:
+        with psycopg.connect(str(self.url), autocommit=True, options="-c search_path=membrane") as server:
+            server.execute("SET session_replication_role = replica")
+            server.execute(statement.encode())
 
 
 class TestInMemory(StoreInMemory):

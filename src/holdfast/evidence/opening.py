@@ -7,7 +7,7 @@ from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.crypto.keys import PublicKey
 from holdfast.db import Database, Tx, sql
 from holdfast.db.migrate import TOPIC as MIGRATED
-from holdfast.errors import CorruptError
+from holdfast.errors import CorruptError, FormatError
 from holdfast.evidence import covered, erasures, leaves, tree
 from holdfast.evidence.keyfiles import Keys
 from holdfast.evidence.leaves import Projection
@@ -69,6 +69,8 @@ def _begin(tx: Tx, log: Log, key: PublicKey, origin: str) -> None:
     tree.begin(tx, origin)
     tree.lock(tx)  # of two processes that begin at once, the second sees what the first has done
     if not held(tx):
+        if tree.state(tx).size:
+            raise FormatError("the log has leaves, and the keyring no key that signed them", tables=(KEYRING.table,))
         add_key(tx, "log", key, statement="first")
     log.look(tx)
     for name, digest, moment in tx.all(_UNLOGGED):

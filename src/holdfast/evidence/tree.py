@@ -16,7 +16,7 @@ from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.crypto.tiles import WIDTH, Bundle, Tile
 from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.db import Tx, sql
-from holdfast.errors import InvalidInputError, NotFoundError, ProofError
+from holdfast.errors import FormatError, InvalidInputError, NotFoundError, ProofError
 from holdfast.evidence.leaves import Leaf
 
 Sign = Callable[[Checkpoint], str]
@@ -164,7 +164,10 @@ def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> 
     now = state(tx)
     at, name = now.size if size is None else size, now.origin if origin is None else origin
     found = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
-    return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)
+    try:
+        return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)
+    except FormatError as error:
+        raise FormatError(f"a log key of the keyring cannot be read: {error}", tables=("keyring",)) from error
 
 
 def _seal_stems(tx: Tx, tile: Tile) -> None:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -30,7 +29,6 @@ from holdfast.crypto import car, dagcbor, didkey, mlist, sealed
 from holdfast.crypto import cid as cids
 from holdfast.crypto.cid import CID
 from holdfast.crypto.keys import PublicKey
-from holdfast.crypto.mst import EMPTY_ROOT
 from holdfast.db import Call, Database, Read, Tx, Work, Write, ask
 from holdfast.errors import FormatError, InvalidInputError, NotFoundError, UnknownKeyError, UnreachableError
 from holdfast.evidence import keys
@@ -38,7 +36,7 @@ from holdfast.evidence.context import Context
 from holdfast.memory import arrivals, commits, lines, records
 from holdfast.memory.commits import NEWEST, Note
 from holdfast.memory.edits import MAIN
-from holdfast.memory.lines import Line, Source, Step
+from holdfast.memory.lines import Line, Step
 from holdfast.model.memory import Archived, Arrived, Snapshot
 from holdfast.model.progress import Progress
 
@@ -144,15 +142,9 @@ def _build(database: Database, head: Snapshot, history: bool, ns: str, progress:
         block = dagcbor.encode({"v": 1, "head": root, "notes": notes.root, **({"since": since} if since else {})})
         root = cids.of(block)
         found |= {root: block, **notes.blocks}
-    source = Source()
-    stream = lines.stream(source, line if history else [line[-1]._replace(note=None)], EMPTY_ROOT)
-
-    def page(tx: Tx) -> list[tuple[CID, bytes]]:
-        source.tx = tx
-        return [*islice(stream, _PAGE)]
-
-    while blocks := database.read(page).result():
-        found.update(blocks)
+    told = line if history else [line[-1]._replace(note=None)]
+    for page in lines.paged(database, lambda source: lines.stream(source, told), _PAGE):
+        found.update(page)
         if progress is not None:
             progress("archive", len(found), 0)
     return _Made(car.dump([root], found.items()), root, head, len(found), False, _foreign(found))

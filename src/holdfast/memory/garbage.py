@@ -28,8 +28,8 @@ from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdfast.db import Call, Database, Read, Tx, Work, Write, ask, sql
 from holdfast.errors import FormatError
 from holdfast.evidence.context import Context
-from holdfast.memory import commits, records, refs, search
-from holdfast.memory.lines import COMMIT, LINK, Source
+from holdfast.memory import commits, lines, records, refs, search
+from holdfast.memory.lines import COMMIT, LINK
 from holdfast.memory.records import META, OBJECT
 from holdfast.model.memory import Collected
 from holdfast.model.progress import Progress
@@ -154,14 +154,7 @@ def _begin(tx: Tx) -> tuple[_Live, list[CID]]:
 
 
 def _look(database: Database, live: _Live, roots: list[CID], progress: Progress | None) -> list[_Dead]:
-    source = Source()
-    marking = live.walk(source, roots)
-
-    def mark(tx: Tx) -> int:
-        source.tx = tx
-        return sum(1 for _ in islice(marking, _PAGE))
-
-    while database.read(mark).result():
+    for _ in lines.paged(database, lambda source: live.walk(source, roots), _PAGE):
         if progress is not None:
             progress("needed", len(live.blocks), 0)
     dead: list[_Dead] = []

@@ -16,7 +16,6 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -45,7 +44,7 @@ from holdfast.memory.commits import Note
 from holdfast.memory.edits import MAIN
 from holdfast.memory.imagefiles import MANIFEST, Manifest, Part
 from holdfast.memory.imageview import Image
-from holdfast.memory.lines import Line, Source, Step
+from holdfast.memory.lines import Line, Step
 from holdfast.model.memory import Dumped, Loaded, Snapshot
 from holdfast.model.progress import Progress
 
@@ -190,12 +189,12 @@ def _read(wanted: _Wanted, fn: Callable[[Tx], Any]) -> Any:
 
 def _write(wanted: _Wanted, line: list[Step], before: CID, kind: str) -> tuple[Part, int]:
     """One CAR, its blocks read a page at a time; nothing is left behind if that fails."""
-    source, head = Source(), commits.parse(wanted.head.cid)
-    stream = lines.stream(source, line, before)
+    head = commits.parse(wanted.head.cid)
+    pages = lines.paged(wanted.database, lambda source: lines.stream(source, line, before), _PAGE)
     writer = imagefiles.Writer(wanted.folder / f"{wanted.head.rev}.{kind}.car", head)
     count = 0
     try:
-        while page := _read(wanted, lambda tx: _page(tx, source, stream)):
+        for page in pages:
             for cid, data in page:
                 writer.add(cid, data)
             count += len(page)
@@ -205,11 +204,6 @@ def _write(wanted: _Wanted, line: list[Step], before: CID, kind: str) -> tuple[P
     except BaseException:
         writer.abandon()
         raise
-
-
-def _page(tx: Tx, source: Source, stream: Iterator[tuple[CID, bytes]]) -> list[tuple[CID, bytes]]:
-    source.tx = tx
-    return [*islice(stream, _PAGE)]
 
 
 # --- loading -----------------------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ Rules:
 - Nothing of a line that is not whole is written anywhere.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice, pairwise
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from holdfast.content import blocks
 from holdfast.crypto import cid as cids
@@ -21,10 +23,12 @@ from holdfast.crypto.car import Blocks
 from holdfast.crypto.cid import CID
 from holdfast.crypto.commit import Commit
 from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
-from holdfast.db import Tx, sql
+from holdfast.db import Database, Tx, sql
 from holdfast.errors import FormatError, HoldfastError, ProofError
 from holdfast.memory import checks, commits, records
 from holdfast.memory.commits import Note
+
+T = TypeVar("T")
 
 LONGEST: Final = 1_000_000
 _AHEAD: Final = 500
@@ -240,3 +244,34 @@ class Source:
     def __call__(self, cid: CID) -> bytes | None:
         """See Get."""
         return self._ready.pop(cid, None) or blocks.find(self.tx, cid)
+
+
+def paged(database: Database, begin: Callable[[Source], Iterator[T]], most: int) -> Iterator[list[T]]:
+    """What a long walk through the blocks of a store gives, a page a transaction."""
+    walk, start = _Walk(begin), 0
+    while page := database.read(partial(walk.page, start=start, most=most)).result():
+        yield page
+        start += len(page)
+
+
+class _Walk(Generic[T]):
+    """Stands somewhere in a walk.
+
+    A transaction may run again, or break in the middle. So a page is asked for by where it starts; a walk that does not
+    stand there begins anew and goes as far, for what is at a CID never changes.
+    """
+
+    def __init__(self, begin: Callable[[Source], Iterator[T]]) -> None:
+        self._begin, self._at = begin, -1
+
+    def page(self, tx: Tx, start: int, most: int) -> list[T]:
+        """What comes after the first `start`; nothing at the end."""
+        if self._at != start:
+            self._source = Source()
+            self._stream, self._at = self._begin(self._source), 0
+        skipped, self._at = start - self._at, -1  # nowhere, should this break
+        self._source.tx = tx
+        deque(islice(self._stream, skipped), maxlen=0)
+        found = [*islice(self._stream, most)]
+        self._at = start + len(found)
+        return found

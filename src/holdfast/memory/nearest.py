@@ -11,12 +11,12 @@ Rules:
   came from a caller it leaves alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.crypto import mst
-from holdfast.db import Call, Read, Tx, Work, Write, ask, sql
+from holdfast.db import Call, Read, Row, Tx, Work, Write, ask, sql
 from holdfast.errors import (
     ConfigError,
     EmbeddingMismatchError,
@@ -102,17 +102,20 @@ def _look(tx: Tx, best: "Best", limit: int, near: str | None, ns: str) -> tuple[
             f"the vectors here have {' or '.join(map(str, lengths))} numbers, not {best.dimensions}",
             dimensions=lengths,
         )
-    after = ""
-    while page := tx.all(_ROWS, ns=ns, dimensions=best.dimensions, after=after, limit=_PAGE):
-        best.add(page)
-        after = page[-1][0]
     view = objects.view_at(tx, None, ns)
     found = (
         Near(objects.read(view, key, ns), distance)
-        for key, distance in best.ranked()
+        for key, distance in best.of(_pages(tx, best.dimensions, ns))
         if view.find(OBJECT + key) is not None
     )
     return tuple(islice((each for each in found if each.object.id != near), limit))
+
+
+def _pages(tx: Tx, dimensions: int, ns: str) -> Iterator[list[Row]]:
+    after = ""
+    while page := tx.all(_ROWS, ns=ns, dimensions=dimensions, after=after, limit=_PAGE):
+        yield page
+        after = page[-1][0]
 
 
 # --- embedding ---------------------------------------------------------------------------------------------------

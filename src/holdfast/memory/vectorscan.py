@@ -1,6 +1,6 @@
 """The nearest of many vectors, seen a page at a time; needs numpy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,18 @@ from holdfast.storage.vectors.rows import Kept
 
 
 class Best:
-    """The nearest so far; what is near is compared once more in 64 bits."""
+    """What is looked for: the nearest to a direction."""
 
     def __init__(self, unit: NDArray[np.float64], limit: int) -> None:
         self.unit, self.limit, self.dimensions = unit, limit, len(unit)
-        self._found: list[Kept] = []
 
-    def add(self, page: Sequence[Row]) -> None:
-        """Look at some more vectors, by key."""
-        rows = [*self._found, *(Kept(key, 0, vector, "{}") for key, vector in page)]
-        ranked = ranking.rank(rows, self.unit, self.limit)
-        known = {row.id: row for row in rows}
-        self._found = [known[each.id] for each in ranked]
-
-    def ranked(self) -> list[tuple[str, float]]:
-        """Keys and distances, nearest first, equals by key."""
-        return [(each.id, each.distance) for each in ranking.rank(self._found, self.unit, self.limit)]
+    def of(self, pages: Iterable[Sequence[Row]]) -> list[tuple[str, float]]:
+        """Keys and distances, nearest first, equals by key; what is near is compared once more in 64 bits."""
+        found: list[Kept] = []
+        for page in pages:
+            known = {row.id: row for row in (*found, *(Kept(key, 0, vector, "{}") for key, vector in page))}
+            found = [known[each.id] for each in ranking.rank([*known.values()], self.unit, self.limit)]
+        return [(each.id, each.distance) for each in ranking.rank(found, self.unit, self.limit)]
 
 
 def best(asked: Any, limit: int) -> Best | None:

@@ -17,6 +17,7 @@ MOST: Final = 1000
 _MOST_SOUND: Final = 10
 RESTORE: Final = "keep a copy of the store as it is, then restore a backup that verifies"
 EXPLAIN: Final = "find out who changed it; restore a backup that verifies, or erase it through Holdfast"
+WAIT: Final = "wait a moment; if it stays, no process that is open has a log key of this store"
 
 
 class Holds(Protocol):

@@ -25,7 +25,7 @@ from holdfast.evidence import covered, leaves, prunings, tree
 from holdfast.evidence.covered import COLUMNS, Covered
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding
-from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, Holds, read
+from holdfast.upkeep.findings import EXPLAIN, RESTORE, WAIT, Findings, Holds, read
 
 _PAGE: Final = 500
 _PAGE_BYTES: Final = 16 << 20
@@ -116,7 +116,7 @@ def judge(table: Covered, row: Row) -> Finding | None:
     if newest is not None and newest > leaf_ver:
         return finding(Verdict.TAMPERED, f"version {leaf_ver} of the row was put back; the log has {newest}", RESTORE)
     if index is None:
-        return finding(Verdict.PENDING, "committed, not yet under a signed head", "wait a moment")
+        return finding(Verdict.PENDING, "committed, not yet under a signed head", WAIT)
     return None
 
 

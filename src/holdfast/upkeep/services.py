@@ -28,12 +28,7 @@ def check(context: Context, found: Findings) -> Work[None]:
         for problem in (yield from call(_problems, path)):
             what = f"integrity check: {problem}"
             found.add(Finding(Verdict.TAMPERED, what, RESTORE, file=str(path), outside=True))
-    try:
-        findings = yield from call(_blobs, context, found)
-    except HoldfastError as error:
-        found.skip(f"blobs, which cannot be opened: {error.message}")
-        return
-    for finding in findings:
+    for finding in (yield from call(_blobs, context, found)):
         found.add(finding)
 
 
@@ -47,7 +42,10 @@ def _blobs(context: Context, found: Findings) -> list[Finding]:
         found.tell("blobs", done)
 
     with closing(Lazily(context.settings, context.paths, SyncStorageFace)) as stores:
-        if not stores.there("blobs"):
+        try:
+            blobs = stores.open("blobs") if stores.there("blobs") else None
+        except HoldfastError as error:
+            found.skip(f"blobs, which cannot be opened: {error.message}")
             return []
-        findings: list[Finding] = stores.open("blobs").check(progress=tell)
+        findings: list[Finding] = blobs.check(progress=tell) if blobs is not None else []
         return findings

@@ -42,7 +42,7 @@ from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding, Report
 from holdfast.runtime import checks as flow_checks
 from holdfast.upkeep import dboms, lockdown, logcheck, memorycheck, rows, schema, services
-from holdfast.upkeep.findings import EXPLAIN, RESTORE, Findings, on_reader, read
+from holdfast.upkeep.findings import EXPLAIN, RESTORE, WAIT, Findings, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
 _ODD: Final = (AttributeError, KeyError, TypeError, ValueError)
@@ -209,7 +209,7 @@ def _flows(context: Context, found: Findings) -> Work[None]:
 
 
 _REMEDIES: Final = {
-    Verdict.PENDING: "wait a moment",
+    Verdict.PENDING: WAIT,
     Verdict.ROLLED_BACK: "find the newer state: another copy of the store, or a backup; restore that",
     Verdict.FORKED: "two histories exist: keep both, ask witnesses which one they saw, restore that one",
 }

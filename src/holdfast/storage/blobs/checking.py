@@ -1,11 +1,12 @@
 """Whether every blob is there and is what its row says: the check that a verification of the store composes."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from holdfast.db import Read, Work, ask, call
-from holdfast.errors import BlobCorruptError, HoldfastError
+from holdfast.errors import BlobCorruptError, FormatError, HoldfastError
 from holdfast.model.blobs import Blob
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding
@@ -48,13 +49,15 @@ def _walk(shelf: Shelf, blob: Blob, data: bytes | None) -> None:
         return
     try:
         Verified(blob, shelf.at(blob.place).open(blob.address)).walk()
-    except FileNotFoundError as error:
+    except (FileNotFoundError, FormatError) as error:  # at an address that is none, there is nothing
         raise corrupt(blob, "missing") from error
 
 
 def _finding(shelf: Shelf, blob: Blob, error: HoldfastError) -> Finding:
-    altered = isinstance(error, BlobCorruptError)
-    file = shelf.where(blob.key, blob.place, blob.address) if altered and blob.address is not None else ""
+    altered, file = isinstance(error, BlobCorruptError), ""
+    if altered and blob.address is not None:
+        with suppress(FormatError):  # an address that is none
+            file = shelf.where(blob.key, blob.place, blob.address)
     verdict = Verdict.TAMPERED if altered else Verdict.PENDING
     remedy = _REMEDY if altered else error.remedy
     return Finding(verdict, error.message, remedy, file, "blobs", blob.key, outside=True)
