@@ -68,8 +68,14 @@ class Ground:
         return sync.open(self.home, url, workers=2, readers=1)
 
     def past(self) -> sync.Holdfast:
-        """The store, past the proxy."""
-        return sync.open(self.home, self.server.url(self.name), workers=1, readers=1)
+        """The store, past the proxy; a transaction whose client is gone holds its locks until the server ends it."""
+        deadline = time.monotonic() + _HUNG_S
+        while True:
+            try:
+                return sync.open(self.home, self.server.url(self.name), workers=1, readers=1)
+            except errors.BusyError:
+                if time.monotonic() > deadline:
+                    raise
 
     def kill_backend(self) -> None:
         """SIGKILL to one that works for a writer; the server ends all others and starts anew."""
