@@ -4,14 +4,15 @@ Rules:
 - A file is durable as it was when it was last synced. What was written since is on its way in sectors of 512 bytes, of
   which any may have arrived, in any order; a cut may have too, and a file may have grown without its new bytes.
 - A folder is durable as it was when it was last synced. Of the names that came and went since, some of the first may
-  have arrived; a rename within a folder does as a whole or not at all. Folders and files know nothing of each other.
+  have arrived; a rename within a folder does as a whole or not at all. Folders and files know nothing of each other,
+  but that no name is lost between two folders: every file system with a journal sees to that.
 - A sync that failed makes nothing durable ever: what was on its way to that file arrived or is gone for good, whatever
   a later sync says, unless it is written again.
 """
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -79,29 +80,51 @@ class Folder:
 
     names: "dict[str, File | Folder]" = field(default_factory=dict)
     sure: "dict[str, File | Folder]" = field(default_factory=dict)
-    coming: "list[dict[str, File | Folder | None]]" = field(default_factory=list)
+    coming: "list[dict[str, File | Folder | Moved | None]]" = field(default_factory=list)
     """Names that come, or go (None), together."""
+    moves: "list[Moved]" = field(default_factory=list)
+    """Names on their way from here, or to here."""
 
-    def change(self, names: "dict[str, File | Folder | None]") -> None:
+    def change(self, names: "dict[str, File | Folder | Moved | None]") -> None:
         """Names come and go."""
         self.coming.append(names)
         _apply(self.names, names)
 
     def sync(self) -> None:
-        """All of them are sure from now on."""
+        """All of them are sure from now on, and so are those that went elsewhere there."""
         self.sure, self.coming = dict(self.names), []
+        for move in self.moves:
+            move.arrive()
+        self.moves = []
 
     def left(self, chance: random.Random) -> "dict[str, File | Folder]":
         """The names after a power cut."""
         names = dict(self.sure)
         for change in self.coming[: chance.choice((0, len(self.coming), chance.randint(0, len(self.coming))))]:
-            _apply(names, change)
+            stays = {name: gone.node for name, gone in change.items() if isinstance(gone, Moved) and not gone.arrived}
+            _apply(names, {**change, **stays})
         return names
 
 
-def _apply(names: "dict[str, File | Folder]", change: "dict[str, File | Folder | None]") -> None:
+@dataclass(slots=True)
+class Moved:
+    """A name that went to another folder, which stays where it was until it has arrived there."""
+
+    node: File | Folder
+    folder: Folder
+    name: str
+    arrived: bool = False
+
+    def arrive(self) -> None:
+        """From now on it is there for sure, if it still is."""
+        if not self.arrived and self.folder.names.get(self.name) is self.node:
+            self.folder.sure[self.name] = self.node
+        self.arrived = True
+
+
+def _apply(names: "dict[str, File | Folder]", change: "Mapping[str, File | Folder | Moved | None]") -> None:
     for name, node in change.items():
-        if node is None:
+        if node is None or isinstance(node, Moved):
             names.pop(name, None)
         else:
             names[name] = node
@@ -180,8 +203,11 @@ class Platter:
         if source is target:
             source.change({before: None, after: node})
         else:
+            moved = Moved(node, target, after)
             target.change({after: node})
-            source.change({before: None})
+            source.change({before: moved})
+            source.moves.append(moved)
+            target.moves.append(moved)
 
     def _link(self, old: str, new: str) -> None:
         target, after = self._place(new)

@@ -96,3 +96,21 @@ def test_a_new_name_survives_only_if_its_folder_was_synced(tmp_path: Path) -> No
     for seed in range(20, 40):
         platter.cut(tmp_path / str(seed), random.Random(seed))
         assert (tmp_path / str(seed) / "new").read_bytes() == b"data"
+
+
+def test_a_name_that_moves_between_folders_is_never_in_none_and_in_the_new_one_once_either_is_synced(
+    tmp_path: Path,
+) -> None:
+    for synced in (None, "from", "to"):
+        root = tmp_path / f"disk {synced}"
+        (root / "from").mkdir(parents=True)
+        (root / "to").mkdir()
+        (root / "from" / "name").write_bytes(b"data")
+        platter = Platter(root, random.Random(1))
+        platter.hear(("rename", f"{root}/from/name", f"{root}/to/name"))
+        if synced is not None:
+            platter.hear(("syncdir", f"{root}/{synced}"))
+        for seed in range(20):
+            left = tmp_path / f"{synced} {seed}"
+            platter.cut(left, random.Random(seed))
+            assert (left / "to" / "name").exists() or (synced is None and (left / "from" / "name").exists())

@@ -1,17 +1,21 @@
 """kill -9 during submit: after reopening no row is without its DBOM file, no DBOM file without its row."""
 
+import errno
 import os
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from holdfast import sync
+from holdfast import folders, sync
 from holdfast.crypto import checkpoint
 from holdfast.db import sql
+from holdfast.errors import UnavailableError
 from holdfast.evidence import dbomfiles
 from holdfast.model.battles import Battle
 from holdfast.model.verdicts import Verdict
@@ -48,9 +52,9 @@ def inspect(home: Path, url: str, acknowledged: set[int]) -> None:
         assert all(head.checkpoint.size <= size for head in store.context.marks.kept())
 
 
-def rounds(home: Path, url: str, count: int, seed: int) -> set[int]:
+def rounds(home: Path, url: str, times: int, seed: int) -> set[int]:
     chance, acknowledged = random.Random(seed), set[int]()
-    for number in range(count):
+    for number in range(times):
         with child("submitter", str(home), url, f"w{number}") as process:
             acknowledged.update(map(int, kill_after(process, chance.uniform(0, 0.08))))
         inspect(home, url, acknowledged)
@@ -59,15 +63,15 @@ def rounds(home: Path, url: str, count: int, seed: int) -> set[int]:
 
 @pytest.mark.parametrize("seed", range(PARTS))
 def test_kill_9_during_submit_leaves_no_row_without_file_and_no_file_without_row(tmp_path: Path, seed: int) -> None:
-    count = KILLS // PARTS
-    assert len(rounds(tmp_path, "", count, seed=seed)) > count
+    times = KILLS // PARTS
+    assert len(rounds(tmp_path, "", times, seed=seed)) > times
     with sync.open(tmp_path) as store:
         assert store.verify.run(full=True, lock=False).verdict is Verdict.VALID
 
 
 def test_kill_9_during_submit_on_a_server(tmp_path: Path, postgres_url: str) -> None:
-    count = max(5, KILLS // 10)
-    assert len(rounds(tmp_path, postgres_url, count, seed=4)) > count
+    times = max(5, KILLS // 10)
+    assert len(rounds(tmp_path, postgres_url, times, seed=4)) > times
     with sync.open(tmp_path, postgres_url) as store:
         settled(store)
         assert store.verify.run(full=True, lock=False).verdict is Verdict.VALID
@@ -78,7 +82,7 @@ def test_dying_at_any_step_of_a_file_is_repaired(tmp_path: Path, before: str) ->
     """The process ends inside the file step, right before a system call, at each of the first steps in turn."""
     script = f"""
 import os, sys
-from holdfast import sync
+from holdfast import folders, sync
 from holdfast.evidence import dbomfiles
 store = sync.open(sys.argv[1])
 store.battles.submit({{"n": 1}}, battle_id="b", score=1)
@@ -104,3 +108,25 @@ os._exit(0)
             assert step > 1
             return
     pytest.fail("there are more steps than looked at")
+
+
+@pytest.mark.parametrize(("failing", "left"), [(1, 0), (2, 1)])
+def test_a_file_whose_name_could_not_be_made_durable_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int, left: int
+) -> None:
+    """A folder whose sync failed may have forgotten what came into it, whatever a later sync says."""
+    syncs, real = count(1), folders.sync
+
+    def sync_folder(folder: Path) -> None:
+        if Path(folder).name == "dboms" and next(syncs) == failing:
+            raise OSError(errno.EIO, "Input/output error")
+        real(folder)
+
+    with sync.open(tmp_path) as store:
+        store.battles.submit({"n": 1}, battle_id="b", score=1)
+        monkeypatch.setattr(folders, "sync", sync_folder)
+        with suppress(UnavailableError):
+            store.battles.submit({"n": 2}, battle_id="b", score=2)
+        assert len([*(tmp_path / "dboms").glob("dbom_*.json")]) == left
+        monkeypatch.undo()
+    inspect(tmp_path, "", {1, 2})

@@ -31,7 +31,7 @@ from holdfast import folders
 from holdfast.content import disk
 from holdfast.db import Database, Query, Tx, sql
 from holdfast.db.tx import NOTHING
-from holdfast.errors import DiskFullError, InvalidInputError, UnavailableError
+from holdfast.errors import DiskFullError, HoldfastError, InvalidInputError, UnavailableError
 from holdfast.evidence import tree
 from holdfast.model.battles import Repaired
 
@@ -177,11 +177,11 @@ class DbomFolder:
                 return None
             path = folder / name_of(battle_id)
             if _read(path) != newest.text.encode():
-                _write(path, newest.text.encode(), spare)
+                self._write(path, newest.text, spare)
             for earlier in sorted(set(self._unfiled(ns, battle_id, newest, row_id))):
                 row = self._ask(lambda tx, at=earlier: tx.one(_TEXT, ns=ns, battle_id=battle_id, id=at))  # type: ignore[misc]
                 if row is not None:  # else it was erased just now
-                    _write(folder / name_of(battle_id, earlier), row[0].encode(), spare)
+                    self._write(folder / name_of(battle_id, earlier), row[0], spare)
         return path
 
     def _unfiled(self, ns: str, battle_id: str, newest: _Newest, added: int | None) -> Iterator[int]:
@@ -199,6 +199,14 @@ class DbomFolder:
                 elif added is not None and signed == newest.signed:
                     return
             before = page[-1][0]
+
+    def _write(self, path: Path, text: str, spare: Path) -> None:
+        try:
+            _write(path, text.encode(), spare)
+        except HoldfastError:  # it may have been among those that were marked as filed
+            with suppress(OSError):
+                self._marked.unlink()
+            raise
 
     def _ask(self, fn: Callable[[Tx], T]) -> T:
         found = self._database.peek(fn, _PEEK_S)
@@ -224,11 +232,14 @@ class DbomFolder:
         stand = self._database.read(lambda tx: f"{tree.state(tx).origin} {len(tx.all(_ERASURES))}").result()
         since, gaps = (0, []) if full else self._mark(stand)
         rows = self._database.read(lambda tx: [row for gap in gaps for row in tx.all(_AT, id=gap)]).result()
-        looked, written, ids = 0, list[str](), set[int]()
+        looked, written, ids, spaces = 0, list[str](), set[int](), set[str]()
         for page in (rows, *self._pages(since)):
             looked += len(page)
             ids.update(row[0] for row in page)
+            spaces.update(row[1] for row in page)
             written += self._mend(page, full)
+        for ns in spaces:  # a file that is there may be one that a killed process never saw durable
+            _settle(folder_of(self.dboms, ns))
         last = max(ids, default=since)
         fresh = range(max(since + 1, last - _MOST_GAPS), last)
         self._remember(stand, max(last, since), sorted({*gaps, *fresh} - ids)[-_MOST_GAPS:])
@@ -243,7 +254,7 @@ class DbomFolder:
                 continue
             with self._turn(_bucket(ns, battle_id)) as spare:
                 for path, text in self._lacking(ns, battle_id, full):
-                    _write(path, text.encode(), spare)
+                    self._write(path, text, spare)
                     written.append(str(path))
         return written
 
@@ -321,19 +332,34 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, data: bytes, temporary: Path) -> None:
-    """Put a file in place whole, durably; nobody else uses the temporary file at this time."""
+    """Put a file in place whole, durably; nobody else uses the temporary file at this time.
+
+    One whose name may not last is taken away again: what is there is believed to be there for good.
+    """
+    placed = False
     try:
         with os.fdopen(_open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         _move(temporary, path)
+        placed = True
         _syncing(path.parent).sync()
     except OSError as error:
         with suppress(OSError):  # on a full disk it takes up room
-            temporary.unlink()
+            (path if placed else temporary).unlink()
         kind = DiskFullError if error.errno in disk.FULL else UnavailableError
         raise kind(f"cannot write {path}: {error.strerror}", path=str(path)) from error
+
+
+def _settle(folder: Path) -> None:
+    """Make the names in a folder durable; there may be none."""
+    try:
+        _syncing(folder).sync()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise UnavailableError(f"cannot sync {folder}: {error.strerror}", path=str(folder)) from error
 
 
 def _move(temporary: Path, path: Path) -> None:
