@@ -62,8 +62,8 @@ class Held(NamedTuple):
 
 def hold(database: Database, keys: KeyFolder, staged: Staged, *, current: Current, known: Iterable[Erasure]) -> Held:
     """Hold it on an open copy whose log nobody else grows."""
-    signer, heads = keys.ensure("log"), list[str]()
-    log, grower = Log(signer, heads.append), Grower()
+    signer, heads, grower = keys.ensure("log"), list[str](), Grower(moves=True)
+    log = Log(signer, heads.append, grower=grower)
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
     database.hooks.after_commit.append(log.publish)
