@@ -84,6 +84,16 @@ def edit_trust(found: dict[str, bytes], old: str, new: str) -> None:
     found["head.note"] = found["head.note"].replace(b"holdfast/", f"{value['origins'][0].split('/')[0]}/".encode(), 1)
 
 
+def say_twice(found: dict[str, bytes]) -> None:
+    """A DBOM whose score stands in it twice: a human reads the first one, a program the second."""
+    edit("dbom.json", b'"dbom_version"', b'"score_cis": 0.9, "dbom_version"')(found)
+
+
+def retype_trust(found: dict[str, bytes]) -> None:
+    """The words of trust.json as a statement of another type."""
+    edit("trust.json", b"application/vnd.holdfast.trust+json", b"application/vnd.in-toto+json")(found)
+
+
 TWINS: dict[str, Change] = {
     "record edited": edit("records/0001.json", b'"score":0.7', b'"score":0.9'),
     "record and leaf edited": other_score,
@@ -100,6 +110,9 @@ TWINS: dict[str, Change] = {
     "validity of a key no number": lambda found: edit_trust(found, '"until":null', '"until":"never"'),
     "origin no name of a key": lambda found: edit_trust(found, '"origins":["holdfast/', '"origins":["hold fast/'),
     "subject edited": edit("bundle.json", b'"subject":"after"', b'"subject":"b3"'),
+    "a score that stands there twice": say_twice,
+    "trust as a statement of another type": retype_trust,
+    "a part that is not its own": lambda found: found.update({"dbom_after.json": b"{}"}),
 }
 
 

@@ -6,7 +6,8 @@ Rules:
 - Every record: content and salt give the leaf's commitment, the leaf stands under the head, a log key signed the head.
   None stands in it twice, nor in two versions.
 - Every key comes from trust.json; with a root key from elsewhere only root's signature on it counts, without one the
-  bundle vouches for its own keys, and the answer says so (`trusted` false).
+  bundle vouches for its own keys, and the answer says so (`trusted` false). It is not older than the head: one from
+  before a revocation would let the revoked key count.
 - Of a battle: the DBOM's signature holds under a judge key that counted at that leaf, and the result is the one hashed.
 - Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap.
 """
@@ -157,6 +158,9 @@ def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
     origin, size = head.checkpoint.origin, head.checkpoint.size
     if origin not in trust.origins:
         raise ProofError("the head is of a log that trust.json does not name", origin=origin)
+    if trust.size < size:
+        what = f"trust.json is older than the head: it does not know what became of keys after leaf {trust.size}"
+        raise ProofError(what, trusted=trust.size, size=size)
     able = [key.public for key in trust.keys.values() if key.role == "log" and key.trusted_at(size - 1)]
     checkpoint.verify(head, origin=origin, log_keys=[VerifierKey(origin, ED25519, key) for key in able])
 

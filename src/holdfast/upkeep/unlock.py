@@ -59,7 +59,7 @@ def draft(store_id: str, locked: Locked, *, reason: str) -> bytes:
 
 def sign(payload: bytes, signer: PrivateKey) -> bytes:
     """The envelope around a draft; refuses to sign anything else."""
-    if statement.parse(payload).predicate_type != PREDICATE_TYPE:
+    if statement.parse_whole(payload).predicate_type != PREDICATE_TYPE:
         raise FormatError("that is no draft of an unlock statement")
     return dsse.encode(dsse.sign(PAYLOAD_TYPE, payload, signer))
 
