@@ -36,6 +36,11 @@ class Current:
     store_id: str | None = None
     head: str = ""
     keys: list[LogKey] = field(default_factory=list)
+    """Its log keys, as far as this home vouches for them."""
+    here: set[str] = field(default_factory=set)
+    """The ids of the log keys in the key folder."""
+    seen: set[str] = field(default_factory=set)
+    """The origins of heads that were kept here."""
     sealed: sealing.Keys = field(default_factory=lambda: sealing.Keys(None, []))
     erasures: list[Erasure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
