@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast import errors, sync
-from holdfast.crypto import canonical, dsse, keys, statement, tlog_proof
+from holdfast.crypto import attest, canonical, dbom, dsse, keys, statement, tlog_proof
 from holdfast.evidence import keys as ring
 from holdfast.evidence import statements
 from holdfast.evidence.keyfiles import KeyFolder
@@ -370,3 +370,17 @@ def test_what_cannot_be_proven_is_not_exported(tmp_path: Path) -> None:
     attack(home, "UPDATE battles SET score = 0.9")
     with sync.open(home) as store, pytest.raises(errors.ProofError, match="does not match its leaf"):
         store.bundle.export("b")
+
+
+def test_a_battle_of_another_namespace_does_not_pass_for_one_of_the_same_name(tmp_path: Path, page: Path) -> None:
+    """Whoever reads the database can make a bundle of any record: it must say whose it is, or be none."""
+    with sync.open(tmp_path) as store:
+        submit(store, "b", 0.1)
+        other = submit(store, "b", 0.9, ns="blue")
+        signed = other.dbom.encode()
+        envelope = dsse.encode(attest.to_envelope(dbom.parse(signed)))
+        material = bundle.Material("battle", [("battles", other.id)], {"dbom.json": signed, "dbom.dsse.json": envelope})
+        found = store.read(lambda tx: bundle._collect(tx, material, "b"))
+        twin = bundle.pack({**found, "trust.json": store.keys.trust().text.encode()})
+    assert offline.check(twin).verdict is Verdict.TAMPERED
+    assert stranger(page, twin).stderr == "REFUSED: a record is of another battle\n"

@@ -29,7 +29,9 @@ def test_the_content_of_a_row_is_what_canonical_json_gives(row: dict[str, Any]) 
     assert made.commit(b"salt", row) == sha256(b"salt" + expected).hexdigest()
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**53, -(2**53), "\ud800", object(), {1: 2}, b"".join, b"a"])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), 2**53, -(2**53), "\ud800", object(), {1: 2}, b"".join, b"a"]
+)
 def test_what_canonical_json_cannot_carry_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInputError):
         Projection("table", 1, ("a",)).content({"a": value})
