@@ -155,10 +155,9 @@ def insert(past: Past, projection: Projection, kind: str, row: dict[str, Any]) -
 def append(past: Past, projection: str, kind: str, digest: str, handle: str, ver: int) -> None:
     """A leaf for the sequencer to sign; SQLite has none, and whoever has no log key appends nothing there."""
     if past.url is not None:
-        said = {"h": digest, "id": handle, "ns": "main", "p": projection, "t": kind, "ts": _TIME, "v": 1, "ver": ver}
-        past.ask(
-            "INSERT INTO log_pending (id, ver, leaf) VALUES (?, ?, ?)", handle, ver, canonical.dumps(said).decode()
-        )
+        facts = (digest, handle, "main", projection, kind, _TIME, 1, ver)
+        leaf = canonical.dumps(dict(zip(("h", "id", "ns", "p", "t", "ts", "v", "ver"), facts, strict=True)))
+        past.ask("INSERT INTO log_pending (id, ver, leaf) VALUES (?, ?, ?)", handle, ver, leaf.decode())
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -92,3 +92,24 @@ def test_a_plain_run_holds_a_restored_log_against_the_heads_that_still_count(pla
     with (place.home / "state" / "heads.jsonl").open("a") as file:
         file.write(json.dumps({"head": other}) + "\n")
     assert sync.verify(place.home, lock=False).verdict is Verdict.FORKED
+
+
+def test_a_memory_key_put_into_the_keyring_vouches_for_no_archive_and_no_image(tmp_path: Path) -> None:
+    """Root is in charge, and did not admit it."""
+    with sync.open(tmp_path / "stranger") as store:
+        store.objects.put("o", type="t", content="forged")
+        store.snapshots.create("forged", author="mallory")
+        store.archive.export_car(tmp_path / "memory.car")
+        store.image.dump(tmp_path / "image")
+        key = store.context.keys.load("memory").public
+    home = tmp_path / "home"
+    with sync.open(home) as store:
+        store.keys.init_root()
+        store.objects.put("o", type="t", content="mine")
+        store.snapshots.create("mine", author="ada")
+    Past(home).ask("UPDATE keyring SET keyid = ?, public = ? WHERE role = 'memory'", key.keyid, key.to_pem().decode())
+    with sync.open(home) as store:
+        with pytest.raises(errors.UnknownKeyError):
+            store.archive.import_car(tmp_path / "memory.car", force=True)
+        with pytest.raises(errors.UnknownKeyError):
+            store.image.load(tmp_path / "image", force=True)

@@ -98,6 +98,12 @@ def flaws(tx: Tx) -> dict[str, str]:
     return keyaudit.flaws(list(tx), origins(tx), _places(tx))
 
 
+def counting(tx: Tx, role: Role) -> builtins.list[PublicKey]:
+    """The keys of a role whose word counts now: not revoked, and brought in by whoever may do so."""
+    flawed = flaws(tx)
+    return [public(key) for key in list(tx, role=role) if key.revoked_from is None and key.keyid not in flawed]
+
+
 _PLACES = sql("SELECT l.id, l.ver, l.idx FROM keyring k JOIN log_leaves l ON l.id = k.leaf_id")
 _COMING = sql_postgres(
     "SELECT w.id, w.ver, s.size + w.n FROM log_state s,"
