@@ -104,7 +104,11 @@ def test_a_row_added_with_the_bytes_that_a_key_spells_is_found(home: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "change", ["frontier = 'text'", "size = 'text'", "size = -1", "size = 1 << 62", "frontier = x'00'", "head = 7"]
+    "change",
+    [
+        *("frontier = 'text'", "size = 'text'", "size = -1", "size = 1 << 62", "frontier = x'00'", "head = 7"),
+        *("origin = 'two words'", "origin = ''", "origin = origin || char(10) || 'x'", "origin = x'00ff'", "id = 2"),
+    ],
 )
 def test_a_state_of_the_log_that_cannot_be_is_tampering_and_no_defect(home: Path, change: str) -> None:
     attack(home, f"UPDATE log_state SET {change}")

@@ -12,12 +12,12 @@ Rules:
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from holdfast.crypto import checkpoint, frontier, keys, merkle, tiles
+from holdfast.crypto import checkpoint, frontier, keys, merkle, tiles, vkey
 from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.crypto.tiles import WIDTH, Bundle, Tile
 from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.db import Tx, sql
-from holdfast.errors import FormatError, InvalidInputError, NotFoundError, ProofError
+from holdfast.errors import CorruptError, FormatError, InvalidInputError, NotFoundError, ProofError
 from holdfast.evidence.leaves import Leaf
 
 Sign = Callable[[Checkpoint], str]
@@ -43,7 +43,7 @@ def begin(tx: Tx, origin: str) -> None:
     tx.execute(_BEGIN, origin=origin, frontier=frontier.EMPTY.to_bytes(), now=tx.now)
 
 
-_BEGUN = sql("SELECT 1 FROM log_state")
+_BEGUN = sql("SELECT 1 FROM log_state WHERE id = 1")
 
 
 def begun(tx: Tx) -> bool:
@@ -51,7 +51,7 @@ def begun(tx: Tx) -> bool:
     return tx.one(_BEGUN) is not None
 
 
-_READ_STATE = sql("SELECT origin, size, frontier, head FROM log_state")
+_READ_STATE = sql("SELECT origin, size, frontier, head FROM log_state WHERE id = 1")
 
 
 def state(tx: Tx) -> State:
@@ -63,8 +63,8 @@ def state(tx: Tx) -> State:
 
 
 _GROWING = sql(
-    "SELECT origin, size, frontier, head FROM log_state",
-    postgres="SELECT origin, size, frontier, head FROM log_state FOR UPDATE",
+    "SELECT origin, size, frontier, head FROM log_state WHERE id = 1",
+    postgres="SELECT origin, size, frontier, head FROM log_state WHERE id = 1 FOR UPDATE",
 )
 
 
@@ -170,6 +170,8 @@ def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> 
     """The keys whose signature under a head of that size (the newest) counts: those not revoked before it."""
     now = state(tx)
     at, name = now.size if size is None else size, now.origin if origin is None else origin
+    if not vkey.is_name(name):
+        raise CorruptError("the log has a name that no log is given", origin=name)
     found = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
     try:
         return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)
