@@ -16,7 +16,7 @@ from holdfast.crypto import commit as formats
 from holdfast.crypto import dagcbor_fast, didkey, mst, mst_node
 from holdfast.crypto.cid import CID
 from holdfast.db import Tx, sql
-from holdfast.errors import FormatError, HoldfastError, NotFoundError
+from holdfast.errors import FormatError, HoldfastError, InvalidInputError, NotFoundError
 from holdfast.evidence import keys
 from holdfast.memory import commits, edits, objectvectors, reach, records, refs, texts
 from holdfast.memory.edits import View
@@ -262,9 +262,17 @@ def vector_rows(tx: Tx, ns: str, after: str | None) -> Checked:
     flaws = [
         Flaw("object_vectors", key, "there is a vector of an object that has none")
         for key, cid in rows
-        if str(view.find(META + key)) != cid
+        if str(_at(view, META, key)) != cid
     ]
     return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+
+
+def _at(view: View, kind: str, key: str) -> CID | None:
+    """What the tree has there: nothing under what can be no key of it."""
+    try:
+        return view.find(kind + key)
+    except InvalidInputError:
+        return None
 
 
 def index(tx: Tx, ns: str, after: str | None) -> Checked:
@@ -274,6 +282,6 @@ def index(tx: Tx, ns: str, after: str | None) -> Checked:
     flaws = [
         Flaw("object_index", key, "the index has an object that the tree has not")
         for key, cid in rows
-        if str(view.find(OBJECT + key)) != cid
+        if str(_at(view, OBJECT, key)) != cid
     ]
     return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)

@@ -28,6 +28,7 @@ from holdfast.errors import (
     ForeignFileError,
     FormatError,
     HoldfastError,
+    InvalidInputError,
     NotFoundError,
     QueryError,
     RevokedKeyError,
@@ -76,7 +77,7 @@ def _look(context: Context, found: Findings, checks: Sequence[tuple[str, Callabl
         found.tell(title)
         try:
             yield from check()
-        except (*_BROKEN, *_ODD) as error:
+        except (*_BROKEN, InvalidInputError, *_ODD) as error:  # nobody gives it anything: the input is what is stored
             cut = _unreadable(context, title, error)
             found.add(cut)
             _logger.warning("verify: %s", cut.what, exc_info=isinstance(error, _ODD))
