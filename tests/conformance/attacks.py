@@ -107,6 +107,8 @@ MEMORY = {
     "words that an object has not": "UPDATE object_text SET body = 'forged' WHERE key = 'o07'",
     "words of an older version": "UPDATE object_text SET cid = 'x' WHERE key = 'o07'",
     "words of no object": "INSERT INTO object_text (ns, key, cid, body) VALUES ('main', 'zz', 'x', 'y')",
+    "an index that has another type": "UPDATE object_index SET type = 'forged' WHERE key = 'o07'",
+    "an index that has another parent": "UPDATE object_index SET parent = 'o05' WHERE key = 'o07'",
     "an index to what can be no object": "UPDATE object_index SET key = 'two words' WHERE key = 'o07'",
     "a vector of what can be no object": "UPDATE object_vectors SET key = 'two words'",
     "a history that ends elsewhere": "UPDATE object_versions SET cid = NULL WHERE key = 'o09'",

@@ -116,6 +116,12 @@ def test_a_state_of_the_log_that_cannot_be_is_tampering_and_no_defect(home: Path
         assert verify(home, full=full).verdict.locks
 
 
+def test_a_key_whose_id_is_bytes_is_named_and_locks(home: Path) -> None:
+    """Whatever stands in a row, the lockdown has to write it down."""
+    attack(home, "UPDATE keyring SET keyid = x'00ff' WHERE role = 'root'")
+    assert sync.verify(home).locked
+
+
 def test_a_salt_of_another_type_is_named_with_its_row(home: Path) -> None:
     attack(home, "UPDATE battles SET leaf_salt = 'text' WHERE id = 3")
     finding = verify(home).findings[0]

@@ -175,7 +175,9 @@ def _keys(context: Context, found: Findings) -> Work[None]:
     """Every key came in by its own word, its predecessor's or root's; one with a row and a leaf alone did not."""
     flawed: dict[str, str] = yield from read(context, keys.flaws)
     for keyid, why in flawed.items():
-        found.add(Finding(Verdict.TAMPERED, f"a key that nobody admitted: {why}", EXPLAIN, table="keyring", row=keyid))
+        found.add(
+            Finding(Verdict.TAMPERED, f"a key that nobody admitted: {why}", EXPLAIN, table="keyring", row=str(keyid))
+        )
 
 
 def _erasures(context: Context, found: Findings) -> Work[None]:
