@@ -135,10 +135,12 @@ _TIME = "2026-01-01T00:00:00.000000Z"
 def as_restored(past: Past) -> None:
     """Have the log as it stands look like a restored one, which gave up whatever heads of it were kept."""
     [(origin, size, head)] = past.ask("SELECT origin, size, head FROM log_state")
-    facts = (1, f"{origin}/1", origin, size, head, head, "raw copy", _TIME)
+    [(n,)] = past.ask("SELECT coalesce(max(n), 0) + 1 FROM restores")
+    name = "/".join([*origin.split("/")[:2], str(n)])
+    facts = (n, name, origin, size, head, head, "raw copy", _TIME)
     names = ("n", "origin", "previous", "size", "trusted", "abandoned", "source", "restored_at")
     insert(past, RESTORES, "restore", dict(zip(names, facts, strict=True)))
-    past.ask("UPDATE log_state SET origin = ?", f"{origin}/1")
+    past.ask("UPDATE log_state SET origin = ?", name)
 
 
 def as_erased(past: Past, battle_id: str) -> None:

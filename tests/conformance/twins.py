@@ -206,10 +206,18 @@ FORGED: dict[str, Change] = {
 }
 """Records that are sound each by itself, and are not the flow together."""
 
+
+def _unasked(tables: list[str]) -> list[int]:
+    """Without the transitions to a human and back: where they led, the flow stood before."""
+    gone = {*_of("flow_transitions", tables)[1:3], *_of("escalation_requests", tables)}
+    return [number for number in range(len(tables)) if number not in gone]
+
+
 OMITTED: dict[str, Change] = {
     "its last transition left out": _but(lambda tables: _of("flow_transitions", tables)[-1]),
     "an event left out": _but(lambda tables: _of("decision_audit_events", tables)[0]),
     "the answer of a human left out": _but(lambda tables: _of("escalation_requests", tables)[0]),
+    "a question and its answer left out, and the wait between": lambda found: arrange(found, _unasked),
 }
 """What a bundle cannot show: that it is all there is."""
 
