@@ -88,6 +88,8 @@ def test_a_plain_run_holds_a_restored_log_against_the_heads_that_still_count(pla
     place.restore(tmp_path / "backup")
     [(origin, size)] = Past(place.home).ask("SELECT previous, size FROM restores")
     place.sound()
+    [told] = [each for each in sync.verify(place.home).not_checked if "a restore gave up" in each]
+    assert origin in told
     other = checkpoint.sign(Checkpoint(origin, size, bytes(32)), keys.generate("ed25519")).encode().decode()
     with (place.home / "state" / "heads.jsonl").open("a") as file:
         file.write(json.dumps({"head": other}) + "\n")
