@@ -1,10 +1,12 @@
 """Bundles that were handed out, of battles and of flows: what a stranger makes of a forged one."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
 from holdfast import errors
+from holdfast.crypto import canonical, dsse
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.upkeep import bundle, offline
 from proof.attacks.matrix import CARRIER, NOTHING, REFUSED, STRANGER, Attack, Got, refused
@@ -23,6 +25,16 @@ def attacks() -> Iterator[Attack]:
             yield Attack(
                 f"{kind} bundle", name, CARRIER, act, ("TAMPERED", REFUSED), (STRANGER,), locks=False, shares=True
             )
+    yield Attack(
+        "battle bundle",
+        "trust from before its head",
+        CARRIER,
+        _outdated,
+        ("TAMPERED",),
+        (STRANGER,),
+        locks=False,
+        shares=True,
+    )
     for name, change in OMITTED.items():
         yield Attack(
             "flow bundle",
@@ -35,6 +47,19 @@ def attacks() -> Iterator[Attack]:
             shares=True,
             design=_LEFT_OUT,
         )
+
+
+def _outdated(place: Place) -> Got:
+    """As root signed it when the log was shorter."""
+    root = KeyFolder(place.home / "config" / "keys").load("root")
+
+    def change(found: dict[str, bytes]) -> None:
+        envelope = dsse.parse(found["trust.json"])
+        said = json.loads(envelope.payload)
+        payload = canonical.dumps({**said, "size": said["size"] - 2})
+        found["trust.json"] = dsse.encode(dsse.sign(envelope.payload_type, payload, root))
+
+    return _check("battle", change, place)
 
 
 def _check(kind: str, change: Callable[[dict[str, bytes]], object], place: Place) -> Got:

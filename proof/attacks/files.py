@@ -14,7 +14,7 @@ from holdfast.evidence import trust as trusts
 from holdfast.evidence.keyfiles import ROLES, KeyFolder
 from holdfast.model.keys import Role
 from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import unlock
+from holdfast.upkeep import manifest, unlock
 from proof.attacks.matrix import (
     CARRIER,
     FILES,
@@ -255,6 +255,7 @@ def _lockdowns() -> Iterator[Attack]:
     yield Attack("lockdown", "its row deleted", ROWS, partial(_freed, False, True), ("LOCKED",), (OPENING,))
     yield Attack("lockdown", "its flag and its row deleted", MACHINE, _freed_at_all, names="lockdowns")
     yield Attack("lockdown", "its flag scratched", FILES, _scratched, ("LOCKED",), (OPENING,))
+    yield Attack("lockdown", "a link to nothing in the place of its flag", FILES, _linked, ("LOCKED",), (OPENING,))
 
 
 def _lock(place: Place) -> None:
@@ -295,6 +296,11 @@ def _scratched(place: Place) -> Got:
     return _still(place)
 
 
+def _linked(place: Place) -> Got:
+    (place.home / "state" / "lockdown.json").symlink_to("nowhere")
+    return _still(place)
+
+
 # --- backups -----------------------------------------------------------------------------------------------------
 
 
@@ -303,6 +309,25 @@ def _backups() -> Iterator[Attack]:
         yield Attack(
             "backup", name, CARRIER, partial(_restore, change), (REFUSED,), (LOADING,), locks=False, shares=True
         )
+
+    name, has = "signed by a stranger whose key was put into the store's keyring", f"{ROWS} and a backup"
+    yield Attack("backup", name, has, _admitted, (REFUSED,), (LOADING,), locks=False)
+
+
+def _admitted(place: Place) -> Got:
+    stranger = keys.generate("ed25519")
+    columns = "role, alg, statement, added_at, leaf_id, leaf_ver, leaf_salt"
+    place.past.ask(
+        f"INSERT INTO keyring (keyid, public, {columns}) SELECT ?, ?, {columns} FROM keyring WHERE role = 'log'",
+        stranger.keyid,
+        stranger.public.to_pem().decode(),
+    )
+    return _restore(partial(_sign, stranger), place)
+
+
+def _sign(key: keys.PrivateKey, folder: Path) -> None:
+    made, data, _ = manifest.read(folder)
+    (folder / "manifest.sig").write_bytes(manifest.sign(data, made.store_id, key))
 
 
 def _any(folder: Path) -> Path:

@@ -75,6 +75,7 @@ _FACTS: Final = {
     "the head emptied": "UPDATE log_state SET head = ''",
     "the origin renamed": "UPDATE log_state SET origin = origin || 'x'",
     "every leaf deleted": "DELETE FROM log_leaves",
+    "the origin no name of a log": "UPDATE log_state SET origin = 'two words'",
 }
 
 
@@ -187,6 +188,24 @@ def _past(lab: Lab) -> Iterator[Attack]:
             (WITNESS,),
             locks=None,
         )
+
+    yield Attack(
+        AREA, "the tail cut back, dressed up as a restore", ROWS, _restored, (*_GRAVE, REFUSED), (PLAIN, OPENING)
+    )
+    yield Attack(AREA, "a record deleted, dressed up as erased", ROWS, _erased, names="battles")
+
+
+def _restored(place: Place) -> None:
+    _cut(place)
+    (place.home / "dboms" / "dbom_later.json").unlink()
+    known.as_restored(place.past)
+
+
+def _erased(place: Place) -> None:
+    known.as_erased(place.past, "after")
+    (place.home / "dboms" / "dbom_after.json").unlink()
+    with place.open() as store:
+        settled(store)
 
 
 def _grow(place: Place) -> None:

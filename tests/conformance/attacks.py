@@ -7,11 +7,14 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from holdfast.crypto import attest, checkpoint, frontier, keys, merkle
+from holdfast.crypto import attest, canonical, checkpoint, frontier, keys, merkle
 from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.evidence.battles import BATTLES
 from holdfast.evidence.keyfiles import KeyFolder
+from holdfast.evidence.leaves import Projection
+from holdfast.evidence.restores import RESTORES
 from tests.conformance.stores import Past, behind
 
 _SWAP = "UPDATE battles SET {0} = (SELECT b.{0} FROM battles b WHERE b.id = 5 - battles.id) WHERE id IN (2, 3)"
@@ -104,6 +107,10 @@ MEMORY = {
     "words that an object has not": "UPDATE object_text SET body = 'forged' WHERE key = 'o07'",
     "words of an older version": "UPDATE object_text SET cid = 'x' WHERE key = 'o07'",
     "words of no object": "INSERT INTO object_text (ns, key, cid, body) VALUES ('main', 'zz', 'x', 'y')",
+    "an index that has another type": "UPDATE object_index SET type = 'forged' WHERE key = 'o07'",
+    "an index that has another parent": "UPDATE object_index SET parent = 'o05' WHERE key = 'o07'",
+    "an index to what can be no object": "UPDATE object_index SET key = 'two words' WHERE key = 'o07'",
+    "a vector of what can be no object": "UPDATE object_vectors SET key = 'two words'",
     "a history that ends elsewhere": "UPDATE object_versions SET cid = NULL WHERE key = 'o09'",
 }
 
@@ -117,6 +124,46 @@ def lie_by_index(home: Path) -> None:
     with behind(home) as connection:
         connection.execute("UPDATE fake SET battle_id = 'b3-gone' WHERE battle_id = 'b3'")
         connection.execute("DELETE FROM sqlite_schema WHERE name = 'fake'")
+
+
+# --- what a server's owner can append --------------------------------------------------------------------------------
+
+HANDLE = "019a0000-0000-7000-8000-000000000000"
+_TIME = "2026-01-01T00:00:00.000000Z"
+
+
+def as_restored(past: Past) -> None:
+    """Have the log as it stands look like a restored one, which gave up whatever heads of it were kept."""
+    [(origin, size, head)] = past.ask("SELECT origin, size, head FROM log_state")
+    [(n,)] = past.ask("SELECT coalesce(max(n), 0) + 1 FROM restores")
+    name = "/".join([*origin.split("/")[:2], str(n)])
+    facts = (n, name, origin, size, head, head, "raw copy", _TIME)
+    names = ("n", "origin", "previous", "size", "trusted", "abandoned", "source", "restored_at")
+    insert(past, RESTORES, "restore", dict(zip(names, facts, strict=True)))
+    past.ask("UPDATE log_state SET origin = ?", name)
+
+
+def as_erased(past: Past, battle_id: str) -> None:
+    """Delete a battle, and put the tombstone of an erasure in its place: the one leaf that the log has to have."""
+    [(handle, ver)] = past.ask("SELECT leaf_id, leaf_ver FROM battles WHERE battle_id = ?", battle_id)
+    past.ask("DELETE FROM battles WHERE battle_id = ?", battle_id)
+    append(past, "erasures/1", "erasure", "0" * 64, handle, ver + 1)
+
+
+def insert(past: Past, projection: Projection, kind: str, row: dict[str, Any]) -> None:
+    """A row with a leaf that fits; where leaves wait for a sequencer, it will be signed."""
+    row = {**row, "leaf_id": HANDLE, "leaf_ver": 1, "leaf_salt": bytes(16)}
+    marks = ", ".join("?" * len(row))
+    past.ask(f"INSERT INTO {projection.table} ({', '.join(row)}) VALUES ({marks})", *row.values())
+    append(past, projection.name, kind, projection.commit(bytes(16), row), HANDLE, 1)
+
+
+def append(past: Past, projection: str, kind: str, digest: str, handle: str, ver: int) -> None:
+    """A leaf for the sequencer to sign; SQLite has none, and whoever has no log key appends nothing there."""
+    if past.url is not None:
+        facts = (digest, handle, "main", projection, kind, _TIME, 1, ver)
+        leaf = canonical.dumps(dict(zip(("h", "id", "ns", "p", "t", "ts", "v", "ver"), facts, strict=True)))
+        past.ask("INSERT INTO log_pending (id, ver, leaf) VALUES (?, ?, ?)", handle, ver, leaf.decode())
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

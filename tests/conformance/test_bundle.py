@@ -1,6 +1,7 @@
 """Bundles: what a stranger gets, and what a stranger refuses, with Holdfast and without it."""
 
 import io
+import json
 import random
 import re
 import shutil
@@ -15,11 +16,12 @@ from typing import Any
 import pytest
 
 from holdfast import errors, sync
-from holdfast.crypto import keys, tlog_proof
+from holdfast.crypto import attest, canonical, dbom, dsse, keys, statement, tlog_proof
 from holdfast.evidence import keys as ring
+from holdfast.evidence import statements
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import bundle, offline
+from holdfast.upkeep import bundle, offline, unlock
 from tests.conformance.decisions import running
 from tests.conformance.stores import attack, populate, submit
 from tests.conformance.twins import FLOWS, FORGED, OMITTED, TWINS, invented, members, own_trust
@@ -146,6 +148,43 @@ def test_a_decision_under_a_revoked_key_is_said_to_be_one(tmp_path: Path, page: 
     assert offline.check(data).verdict is Verdict.REVOKED_KEY
     assert stranger(page, data).stderr == "REFUSED: the judge's key does not count there\n"
     assert report.verdict is Verdict.REVOKED_KEY
+
+
+def test_trust_from_before_a_revocation_does_not_go_with_a_later_head(tmp_path: Path, page: Path) -> None:
+    """Else whoever hands a bundle out could let a revoked key count again, under the newest head."""
+    home = tmp_path / "home"
+    with sync.open(home) as store:
+        populate(store, 2)
+        before = members(store.bundle.export("after"))
+        judge = store.run(ring.use(store.context, "judge"))
+        store.run(ring.revoke(store.context, judge.keyid, from_index=0))
+        after = members(store.bundle.export("after"))
+    assert offline.check(bundle.pack(before), root=root_of(home)).verdict is Verdict.VALID
+    assert offline.check(bundle.pack(after), root=root_of(home)).verdict is Verdict.REVOKED_KEY
+    twin = bundle.pack({**after, "trust.json": before["trust.json"]})
+    checked = offline.check(twin, root=root_of(home))
+    assert (checked.verdict, "older than the head" in checked.findings[0].what) == (Verdict.TAMPERED, True)
+    pem = page.with_name("root.pem")
+    pem.write_bytes(root_of(home).to_pem())
+    assert stranger(page, twin, str(pem)).stderr == "REFUSED: trust.json is older than the head\n"
+
+
+def test_a_statement_that_root_signed_does_not_pass_for_trust(home: Path, exported: bytes, page: Path) -> None:
+    """A draft could carry a whole trust file in fields that no statement has: root does not sign such a one."""
+    root, found = KeyFolder(home / "config" / "keys").load("root"), members(exported)
+    own_trust(found)
+    forged = json.loads(dsse.parse(found["trust.json"]).payload)
+    about: dict[str, Any] = {"_type": statement.TYPE, "predicateType": "urn:holdfast:unlock:v1", "predicate": {}}
+    draft = canonical.dumps({**forged, **about, "subject": [{"digest": {"sha256": "00" * 32}}]})
+    for sign in (statements.sign, unlock.sign):
+        with pytest.raises(errors.FormatError, match="more than a statement"):
+            sign(draft, root)
+    found["trust.json"] = dsse.encode(dsse.sign(statement.PAYLOAD_TYPE, draft, root))  # as if it had
+    twin = bundle.pack(found)
+    assert offline.check(twin, root=root.public).verdict is Verdict.TAMPERED
+    pem = page.with_name("root.pem")
+    pem.write_bytes(root.public.to_pem())
+    assert stranger(page, twin, str(pem)).stderr == "REFUSED: an envelope of another type\n"
 
 
 # --- flows -------------------------------------------------------------------------------------------------------
@@ -331,3 +370,17 @@ def test_what_cannot_be_proven_is_not_exported(tmp_path: Path) -> None:
     attack(home, "UPDATE battles SET score = 0.9")
     with sync.open(home) as store, pytest.raises(errors.ProofError, match="does not match its leaf"):
         store.bundle.export("b")
+
+
+def test_a_battle_of_another_namespace_does_not_pass_for_one_of_the_same_name(tmp_path: Path, page: Path) -> None:
+    """Whoever reads the database can make a bundle of any record: it must say whose it is, or be none."""
+    with sync.open(tmp_path) as store:
+        submit(store, "b", 0.1)
+        other = submit(store, "b", 0.9, ns="blue")
+        signed = other.dbom.encode()
+        envelope = dsse.encode(attest.to_envelope(dbom.parse(signed)))
+        material = bundle.Material("battle", [("battles", other.id)], {"dbom.json": signed, "dbom.dsse.json": envelope})
+        found = store.read(lambda tx: bundle._collect(tx, material, "b"))
+        twin = bundle.pack({**found, "trust.json": store.keys.trust().text.encode()})
+    assert offline.check(twin).verdict is Verdict.TAMPERED
+    assert stranger(page, twin).stderr == "REFUSED: a record is of another battle\n"

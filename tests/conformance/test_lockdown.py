@@ -320,6 +320,16 @@ def test_a_flag_that_cannot_be_read_locks(home: Path) -> None:
         assert store.verify.run(full=True).ok
 
 
+def test_a_flag_that_leads_nowhere_locks(home: Path) -> None:
+    """A link to nothing can be there beforehand: no flag could be put up, and none would be seen."""
+    (home / "state" / "lockdown.json").symlink_to("nowhere")
+    with sync.open(home) as store:
+        with pytest.raises(errors.LockedError, match="cannot be read"):
+            store.write(lambda tx: put(tx, "k"))
+        store.lockdown.unlock(sign(home, store.lockdown.statement(reason="a link")))
+        store.write(lambda tx: put(tx, "k"))
+
+
 def test_a_log_in_doubt_is_not_written_on(home: Path) -> None:
     """A rolled-back store is locked at opening, and no head is signed that would make a second history."""
     before = (home / "kernel.db").read_bytes()

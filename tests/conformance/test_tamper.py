@@ -92,13 +92,34 @@ def test_a_text_that_was_made_bytes_is_tampering_and_no_defect(home: Path, table
         assert verify(home, full=full).verdict.locks
 
 
+def test_a_row_added_with_the_bytes_that_a_key_spells_is_found(home: Path) -> None:
+    """A handle of a subject is hex: the bytes it stands for are another key, and must not be the same leaf."""
+    attack(
+        home,
+        "INSERT INTO subjects SELECT unhex(handle), ns, name_hash || 'x', key, created_at, erased_at, leaf_id,"
+        " leaf_ver, leaf_salt FROM subjects",
+    )
+    report = verify(home)
+    assert (report.verdict, report.findings[0].table) == (Verdict.TAMPERED, "subjects")
+
+
 @pytest.mark.parametrize(
-    "change", ["frontier = 'text'", "size = 'text'", "size = -1", "size = 1 << 62", "frontier = x'00'", "head = 7"]
+    "change",
+    [
+        *("frontier = 'text'", "size = 'text'", "size = -1", "size = 1 << 62", "frontier = x'00'", "head = 7"),
+        *("origin = 'two words'", "origin = ''", "origin = origin || char(10) || 'x'", "origin = x'00ff'", "id = 2"),
+    ],
 )
 def test_a_state_of_the_log_that_cannot_be_is_tampering_and_no_defect(home: Path, change: str) -> None:
     attack(home, f"UPDATE log_state SET {change}")
     for full in (False, True):
         assert verify(home, full=full).verdict.locks
+
+
+def test_a_key_whose_id_is_bytes_is_named_and_locks(home: Path) -> None:
+    """Whatever stands in a row, the lockdown has to write it down."""
+    attack(home, "UPDATE keyring SET keyid = x'00ff' WHERE role = 'root'")
+    assert sync.verify(home).locked
 
 
 def test_a_salt_of_another_type_is_named_with_its_row(home: Path) -> None:

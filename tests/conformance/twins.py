@@ -84,6 +84,16 @@ def edit_trust(found: dict[str, bytes], old: str, new: str) -> None:
     found["head.note"] = found["head.note"].replace(b"holdfast/", f"{value['origins'][0].split('/')[0]}/".encode(), 1)
 
 
+def say_twice(found: dict[str, bytes]) -> None:
+    """A DBOM whose score stands in it twice: a human reads the first one, a program the second."""
+    edit("dbom.json", b'"dbom_version"', b'"score_cis": 0.9, "dbom_version"')(found)
+
+
+def retype_trust(found: dict[str, bytes]) -> None:
+    """The words of trust.json as a statement of another type."""
+    edit("trust.json", b"application/vnd.holdfast.trust+json", b"application/vnd.in-toto+json")(found)
+
+
 TWINS: dict[str, Change] = {
     "record edited": edit("records/0001.json", b'"score":0.7', b'"score":0.9'),
     "record and leaf edited": other_score,
@@ -100,6 +110,9 @@ TWINS: dict[str, Change] = {
     "validity of a key no number": lambda found: edit_trust(found, '"until":null', '"until":"never"'),
     "origin no name of a key": lambda found: edit_trust(found, '"origins":["holdfast/', '"origins":["hold fast/'),
     "subject edited": edit("bundle.json", b'"subject":"after"', b'"subject":"b3"'),
+    "a score that stands there twice": say_twice,
+    "trust as a statement of another type": retype_trust,
+    "a part that is not its own": lambda found: found.update({"dbom_after.json": b"{}"}),
 }
 
 
@@ -193,10 +206,18 @@ FORGED: dict[str, Change] = {
 }
 """Records that are sound each by itself, and are not the flow together."""
 
+
+def _unasked(tables: list[str]) -> list[int]:
+    """Without the transitions to a human and back: where they led, the flow stood before."""
+    gone = {*_of("flow_transitions", tables)[1:3], *_of("escalation_requests", tables)}
+    return [number for number in range(len(tables)) if number not in gone]
+
+
 OMITTED: dict[str, Change] = {
     "its last transition left out": _but(lambda tables: _of("flow_transitions", tables)[-1]),
     "an event left out": _but(lambda tables: _of("decision_audit_events", tables)[0]),
     "the answer of a human left out": _but(lambda tables: _of("escalation_requests", tables)[0]),
+    "a question and its answer left out, and the wait between": lambda found: arrange(found, _unasked),
 }
 """What a bundle cannot show: that it is all there is."""
 

@@ -17,24 +17,21 @@ VALUES = (
     | st.integers(-(2**53) + 1, 2**53 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"]))
-    | st.binary(max_size=40)
 )
 COLUMNS = ("z", "id", "a_b", "A", "a", "amount", "leaf")
-
-
-def plain(value: Any) -> Any:
-    return value.hex() if isinstance(value, bytes) else value
 
 
 @given(row=st.fixed_dictionaries(dict.fromkeys(COLUMNS, VALUES)))
 def test_the_content_of_a_row_is_what_canonical_json_gives(row: dict[str, Any]) -> None:
     made = Projection("table", 1, COLUMNS)
-    expected = canonical.dumps({name: plain(value) for name, value in row.items()})
+    expected = canonical.dumps(row)
     assert made.content(row) == expected
     assert made.commit(b"salt", row) == sha256(b"salt" + expected).hexdigest()
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**53, -(2**53), "\ud800", object(), {1: 2}, b"".join])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), 2**53, -(2**53), "\ud800", object(), {1: 2}, b"".join, b"a"]
+)
 def test_what_canonical_json_cannot_carry_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInputError):
         Projection("table", 1, ("a",)).content({"a": value})

@@ -59,6 +59,14 @@ def parse(data: bytes) -> Statement:
     return Statement(tuple(_subject(item) for item in subject), kind, predicate)
 
 
+def parse_whole(data: bytes) -> Statement:
+    """A statement that is asked to be signed: nothing but a statement, for a field nobody reads is signed as well."""
+    found = parse(data)
+    if encode(found) != data:
+        raise FormatError("in-toto Statement: it holds more than a statement, or is not canonical")
+    return found
+
+
 def _subject_json(subject: Subject) -> dict[str, Json]:
     named: dict[str, Json] = {"name": subject.name} if subject.name else {}
     return {**named, "digest": dict(subject.digest)}

@@ -77,19 +77,27 @@ def _read(tx: Tx, kept: Sequence[SignedCheckpoint]) -> _State:
 def glance(database: Database, kept: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
     """The cheap look: state, frontier, head and signature against each other, and continuity with the largest heads."""
     del progress
-    largest: dict[str, SignedCheckpoint] = {}
-    for head in sorted(kept, key=lambda head: head.checkpoint.size):
-        largest[head.checkpoint.origin] = head
-    heads = list(largest.values())
-    found, verdicts = database.read(
-        lambda tx: (_read(tx, heads), [log.continuity(tx, head) for head in heads])
-    ).result()
+
+    def look(tx: Tx) -> tuple[_State, list[SignedCheckpoint], list[Verdict]]:
+        heads = _telling(tx, kept)
+        return _read(tx, heads), heads, [log.continuity(tx, head) for head in heads]
+
+    found, heads, verdicts = database.read(look).result()
     flaws = Flaws()
     _check_state(found, flaws)
     for head, verdict in zip(heads, verdicts, strict=True):
         if not verdict.sound:
             flaws.add(None, f"the log does not continue the head of size {head.checkpoint.size} kept here", verdict)
     return flaws.outcome(full=False, size=found.state.size, pending=found.pending, kept=len(heads))
+
+
+def _telling(tx: Tx, kept: Sequence[SignedCheckpoint]) -> list[SignedCheckpoint]:
+    """Of each log the largest head that says something of this tree: not one of a past that a restore gave up."""
+    told: dict[str, SignedCheckpoint] = {}
+    for head in sorted(kept, key=lambda head: head.checkpoint.size, reverse=True):
+        if head.checkpoint.origin not in told and log.counted(tx, head) is not None:
+            told[head.checkpoint.origin] = head
+    return list(told.values())
 
 
 def walk(database: Database, kept: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:

@@ -26,6 +26,7 @@ covered.register(SUBJECTS, kinds=("key",), key="handle")
 covered.register(ERASURES, kinds=("erasure",), key="id")
 
 _FOLDERS: Final = ("dboms", "blobs", "images")
+_PAGE: Final = 100
 _SUBJECT = sql("SELECT handle, ns, created_at, erased_at, leaf_id, leaf_ver FROM subjects WHERE handle = :handle")
 _STAMP = sql(
     "UPDATE subjects SET leaf_id = :leaf_id, leaf_ver = :leaf_ver, leaf_salt = :leaf_salt WHERE handle = :handle"
@@ -79,12 +80,16 @@ def record(
     return _erasure((row["id"], kind, target, who, row["count"], row["leaf_ids"], tx.now, json.dumps(files)))
 
 
-_ERASED = sql("SELECT leaf_ids FROM erasures")
+_ERASED = sql("SELECT id, leaf_ids FROM erasures WHERE id > :after ORDER BY id LIMIT :limit")
 
 
-def erased(tx: Tx) -> set[str]:
-    """The handles of every record that was erased: `verify` answers ERASED for them."""
-    return {handle for (text,) in tx.all(_ERASED) for handle in json.loads(text)}
+def among(tx: Tx, handles: set[str]) -> set[str]:
+    """Which of these records an erasure names: a tombstone by itself is nobody's."""
+    found, after = set[str](), ""
+    while page := tx.all(_ERASED, after=after, limit=_PAGE):
+        found.update(handle for _, text in page for handle in json.loads(text) if handle in handles)
+        after = page[-1][0]
+    return found
 
 
 _ALL = sql("SELECT id, kind, target, who, count, leaf_ids, erased_at, files FROM erasures ORDER BY id")

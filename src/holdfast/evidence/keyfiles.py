@@ -22,7 +22,7 @@ from holdfast import folders
 from holdfast.content import disk
 from holdfast.crypto import keys
 from holdfast.crypto.keys import ALGS, Alg, PrivateKey, Signer
-from holdfast.errors import BadKeyError, DiskFullError, NotFoundError, ReadOnlyError, UnavailableError
+from holdfast.errors import BadKeyError, DiskFullError, HoldfastError, NotFoundError, ReadOnlyError, UnavailableError
 from holdfast.model.keys import Role
 
 ROLES: Final[Mapping[Role, Alg]] = {
@@ -144,6 +144,14 @@ class KeyFolder:
         check_role(role, key)
         self._read[path] = _mark(found), key
         return key
+
+    def every(self, role: Role) -> list[PrivateKey]:
+        """All keys of a role that lie here: current, waiting and kept aside; one that cannot be read is passed over."""
+        found = []
+        for path in sorted(self.folder.glob(f"{role}.*pem")):
+            with suppress(HoldfastError):
+                found.append(self._load(role, path))
+        return found
 
     def ensure(self, role: Role) -> PrivateKey:
         """See Keys."""

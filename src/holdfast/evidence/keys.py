@@ -98,9 +98,15 @@ def flaws(tx: Tx) -> dict[str, str]:
     return keyaudit.flaws(list(tx), origins(tx), _places(tx))
 
 
+def counting(tx: Tx, role: Role) -> builtins.list[PublicKey]:
+    """The keys of a role whose word counts now: not revoked, and brought in by whoever may do so."""
+    flawed = flaws(tx)
+    return [public(key) for key in list(tx, role=role) if key.revoked_from is None and key.keyid not in flawed]
+
+
 _PLACES = sql("SELECT l.id, l.ver, l.idx FROM keyring k JOIN log_leaves l ON l.id = k.leaf_id")
 _COMING = sql_postgres(
-    "SELECT w.id, w.ver, s.size + w.n FROM log_state s,"
+    "SELECT w.id, w.ver, s.size + w.n FROM (SELECT size FROM log_state WHERE id = 1) s,"
     " (SELECT id, ver, row_number() OVER (ORDER BY seq) - 1 AS n FROM log_pending) w"
     " JOIN keyring k ON k.leaf_id = w.id"
 )
@@ -339,7 +345,10 @@ def _restate(tx: Tx, made: Key) -> Key:
     return made
 
 
-_END = sql("SELECT size FROM log_state", postgres="SELECT size + (SELECT count(*) FROM log_pending) FROM log_state")
+_END = sql(
+    "SELECT size FROM log_state WHERE id = 1",
+    postgres="SELECT size + (SELECT count(*) FROM log_pending) FROM log_state WHERE id = 1",
+)
 
 
 def _end(tx: Tx) -> int:

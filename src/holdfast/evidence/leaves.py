@@ -134,7 +134,10 @@ def append(tx: Tx, leaf: Leaf) -> None:
 
 
 def _rare(value: Any) -> str:
-    """A column that is not text: bytes as hex; what JCS cannot carry is refused there."""
+    """A column that is not text; what JCS cannot carry is refused there.
+
+    Bytes too: no projection has any, and as hex a row with bytes for its key would pass for the row with that text.
+    """
     if type(value) is int and -canonical.MAX_INT <= value <= canonical.MAX_INT:
         return str(value)
-    return canonical.dumps(value.hex() if isinstance(value, bytes) else value).decode()
+    return canonical.dumps(value).decode()

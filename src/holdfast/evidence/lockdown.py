@@ -100,9 +100,9 @@ def read_flag(path: Path) -> Locked | None:
         with path.open("rb") as file:
             facts: dict[str, Any] = json.loads(file.read(_FLAG_BYTES))
         return Locked(*(str(facts[name]) for name in ("id", "verdict", "reason", "locked_at")))
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, FileNotFoundError) and not os.path.lexists(path):  # a link to nothing is no missing flag
+            return None
         return Locked("unknown", "TAMPERED", f"the flag {path} cannot be read ({type(error).__name__})", "unknown")
 
 

@@ -44,11 +44,18 @@ def held(tx: Tx) -> dict[str, tuple[int | None, str]]:
 class Log:
     """What signs heads: the hooks of one open store. Without `keys` it keeps to the signer it was given."""
 
-    def __init__(self, signer: Signer | None, publish: Callable[[str], None], keys: Keys | None = None) -> None:
+    def __init__(
+        self,
+        signer: Signer | None,
+        publish: Callable[[str], None],
+        keys: Keys | None = None,
+        *,
+        grower: Grower | None = None,
+    ) -> None:
         self._signer, self._publish, self._keys = signer, publish, keys
         self._held: dict[str, tuple[int | None, str]] = {}
         self._name: VerifierKey | None = None
-        self._grower = Grower()
+        self._grower = grower or Grower()
         self.continuity = Verdict.VALID
         """What opening the store found: VALID, or that the log is behind or beside the head kept elsewhere."""
         self.stop: Callable[[], None] = lambda: None

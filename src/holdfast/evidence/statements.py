@@ -55,7 +55,7 @@ class KeyStatement:
 
 def sign(payload: bytes, signer: Signer) -> str:
     """A statement of ours as a signed envelope, on one line; refuses to sign anything else."""
-    if not statement.parse(payload).predicate_type.startswith(_PREFIX):
+    if not statement.parse_whole(payload).predicate_type.startswith(_PREFIX):
         raise FormatError("root signs only statements of Holdfast")
     return dsse.encode(dsse.sign(PAYLOAD_TYPE, payload, signer)).decode()
 

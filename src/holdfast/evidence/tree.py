@@ -5,18 +5,19 @@ Rules:
 - What a `Grower` remembers of the open tile counts only under the very frontier that the database holds: a frontier
   commits to every leaf, so another process, a roll-back or a restored file can never make it lie.
 - A tree that grew elsewhere is gone on with only under a head that a log key of the keyring signed.
+- It goes on under the name that its newest head has; only a restore's own ceremony moves it to another (`moves`).
 - Full tiles are written once and never change; partial ones are made from leaves and stems when asked for.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from holdfast.crypto import checkpoint, frontier, keys, merkle, tiles
+from holdfast.crypto import checkpoint, frontier, keys, merkle, tiles, vkey
 from holdfast.crypto.checkpoint import Checkpoint
 from holdfast.crypto.tiles import WIDTH, Bundle, Tile
 from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.db import Tx, sql
-from holdfast.errors import FormatError, InvalidInputError, NotFoundError, ProofError
+from holdfast.errors import CorruptError, FormatError, InvalidInputError, NotFoundError, ProofError
 from holdfast.evidence.leaves import Leaf
 
 Sign = Callable[[Checkpoint], str]
@@ -42,7 +43,7 @@ def begin(tx: Tx, origin: str) -> None:
     tx.execute(_BEGIN, origin=origin, frontier=frontier.EMPTY.to_bytes(), now=tx.now)
 
 
-_BEGUN = sql("SELECT 1 FROM log_state")
+_BEGUN = sql("SELECT 1 FROM log_state WHERE id = 1")
 
 
 def begun(tx: Tx) -> bool:
@@ -50,7 +51,7 @@ def begun(tx: Tx) -> bool:
     return tx.one(_BEGUN) is not None
 
 
-_READ_STATE = sql("SELECT origin, size, frontier, head FROM log_state")
+_READ_STATE = sql("SELECT origin, size, frontier, head FROM log_state WHERE id = 1")
 
 
 def state(tx: Tx) -> State:
@@ -62,8 +63,8 @@ def state(tx: Tx) -> State:
 
 
 _GROWING = sql(
-    "SELECT origin, size, frontier, head FROM log_state",
-    postgres="SELECT origin, size, frontier, head FROM log_state FOR UPDATE",
+    "SELECT origin, size, frontier, head FROM log_state WHERE id = 1",
+    postgres="SELECT origin, size, frontier, head FROM log_state WHERE id = 1 FOR UPDATE",
 )
 
 
@@ -82,12 +83,13 @@ _DROP_STEMS = sql("DELETE FROM log_stems WHERE level = :level AND idx >= :first 
 
 
 class Grower:
-    """Grows the tree; one for each writer that may do so."""
+    """Grows the tree; one for each writer that may do so. With `moves` it may go on under another origin."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, moves: bool = False) -> None:
+        self._moves = moves
         self._under = b""
         self._open: list[bytes] = []
-        self._own = (b"", "")
+        self._own = ("", b"", "")
 
     def integrate(self, tx: Tx, leaves: Sequence[Leaf], sign: Sign) -> str:
         """Append leaves, seal the tiles they fill, sign the new head and give it back."""
@@ -103,8 +105,8 @@ class Grower:
 
     def grow(self, tx: Tx, before: State, texts: Sequence[bytes], sign: Sign) -> str:
         """The same where the leaves stand in `log_leaves` already, from `before.size` on."""
-        if (before.frontier, before.head) != self._own:  # another process grew it, or somebody forged it
-            _refuse_forged(tx, before)
+        if (before.origin, before.frontier, before.head) != self._own:  # another process grew it, or somebody forged it
+            _refuse_forged(tx, before, moves=self._moves)
         hashes = merkle.leaf_hashes(texts)
         growth = frontier.append(frontier.from_bytes(before.frontier), hashes)
         grown = growth.frontier
@@ -118,7 +120,7 @@ class Grower:
         right_edge = grown.to_bytes()
         tx.execute(_ADVANCE, size=grown.size, frontier=right_edge, head=head, now=tx.now, expect=1)
         self._under, self._open = (b"", []) if left is None else (right_edge, left)
-        self._own = (right_edge, head)
+        self._own = (before.origin, right_edge, head)
         return head
 
     def _seal(self, tx: Tx, before: State, hashes: list[bytes]) -> list[bytes] | None:
@@ -139,10 +141,11 @@ class Grower:
         return row[whole * WIDTH :]
 
 
-def _refuse_forged(tx: Tx, before: State) -> None:
+def _refuse_forged(tx: Tx, before: State, *, moves: bool) -> None:
     """Never sign over a right edge that is not the one under the newest head, nor on a head no log key has signed.
 
-    A key that was revoked counts here: its last head is what the first one under its successor goes on from.
+    A key that was revoked counts here: its last head is what the first one under its successor goes on from. Nor under
+    another origin: a log that was put back could pass for a restored one, and heads kept elsewhere would not count.
     """
     if not before.head and not before.size:
         return
@@ -150,6 +153,10 @@ def _refuse_forged(tx: Tx, before: State) -> None:
     said = signed.checkpoint
     if (said.size, said.root) != (before.size, frontier.from_bytes(before.frontier).root()):
         raise ProofError("the log's right edge is not the one under its newest head: run `holdfast verify`")
+    if said.origin != before.origin and not moves:
+        raise ProofError(
+            "the log has another name than its newest head, and no restore did that: run `holdfast verify`"
+        )
     try:
         checkpoint.verify(signed, origin=said.origin, log_keys=verifiers(tx, size=0, origin=said.origin))
     except ProofError as error:
@@ -163,6 +170,8 @@ def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> 
     """The keys whose signature under a head of that size (the newest) counts: those not revoked before it."""
     now = state(tx)
     at, name = now.size if size is None else size, now.origin if origin is None else origin
+    if not vkey.is_name(name):
+        raise CorruptError("the log has a name that no log is given", origin=name)
     found = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
     try:
         return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)

@@ -22,7 +22,14 @@ from holdfast.crypto.checkpoint import SignedCheckpoint
 from holdfast.crypto.vkey import COSIGNATURE_V1, VerifierKey
 from holdfast.crypto.witness import SIZE_TYPE, AddCheckpoint
 from holdfast.db import Call, Read, Tx, Work, Write, ask, sql
-from holdfast.errors import FormatError, InvalidInputError, NotFoundError, ProofError, UnreachableError
+from holdfast.errors import (
+    CorruptError,
+    FormatError,
+    InvalidInputError,
+    NotFoundError,
+    ProofError,
+    UnreachableError,
+)
 from holdfast.evidence import log, tree
 from holdfast.evidence.context import Context
 from holdfast.model.log import Level
@@ -206,5 +213,5 @@ def _vouches(tx: Tx, key: str, head: str) -> bool:
         keys = log.verifiers(tx, size=said.size, origin=said.origin)
         checkpoint.verify(signed, origin=tree.state(tx).origin, log_keys=keys, witnesses=[by], quorum=1)
         return tree.root_at(tx, said.size) == said.root
-    except (FormatError, InvalidInputError, NotFoundError):
+    except (CorruptError, FormatError, InvalidInputError, NotFoundError):
         return False

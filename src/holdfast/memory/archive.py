@@ -334,7 +334,7 @@ def _arrive(context: Context, data: bytes, expected: CID | None, terms: _Terms) 
 
 
 def _trusted(tx: Tx, did: str | None) -> list[PublicKey]:
-    ring = [keys.public(key) for key in keys.list(tx, role="memory") if key.revoked_from is None]
+    ring = keys.counting(tx, "memory")
     return [*ring, *([] if did is None else [didkey.parse(did)])]
 
 

@@ -16,7 +16,7 @@ from holdfast.crypto import commit as formats
 from holdfast.crypto import dagcbor_fast, didkey, mst, mst_node
 from holdfast.crypto.cid import CID
 from holdfast.db import Tx, sql
-from holdfast.errors import FormatError, HoldfastError, NotFoundError
+from holdfast.errors import FormatError, HoldfastError, InvalidInputError, NotFoundError
 from holdfast.evidence import keys
 from holdfast.memory import commits, edits, objectvectors, reach, records, refs, texts
 from holdfast.memory.edits import View
@@ -177,11 +177,12 @@ def names(tx: Tx) -> tuple[list[str], list[Flaw]]:
 
 _INDEXED = sql(
     "SELECT i.key, i.cid, (SELECT v.cid FROM object_versions v WHERE v.ns = i.ns AND v.key = i.key ORDER BY v.n DESC"
-    " LIMIT 1), t.cid, t.body FROM object_index i LEFT JOIN object_text t ON t.ns = i.ns AND t.key = i.key"
+    " LIMIT 1), i.type, i.parent, t.cid, t.body FROM object_index i LEFT JOIN object_text t"
+    " ON t.ns = i.ns AND t.key = i.key"
     " WHERE i.ns = :ns AND i.key IN (SELECT value FROM json_each(:keys))",
     postgres="SELECT i.key, i.cid, (SELECT v.cid FROM object_versions v WHERE v.ns = i.ns AND v.key = i.key"
-    " ORDER BY v.n DESC LIMIT 1), t.cid, t.body FROM object_index i LEFT JOIN object_text t ON t.ns = i.ns"
-    " AND t.key = i.key WHERE i.ns = :ns AND i.key IN"
+    " ORDER BY v.n DESC LIMIT 1), i.type, i.parent, t.cid, t.body FROM object_index i LEFT JOIN object_text t"
+    " ON t.ns = i.ns AND t.key = i.key WHERE i.ns = :ns AND i.key IN"
     " (SELECT value FROM json_array_elements_text(CAST(:keys AS JSON)))",
 )
 _ROWS = sql(
@@ -209,17 +210,24 @@ def _unfit(view: View, key: str, cid: CID, row: tuple[Any, ...] | None) -> Itera
     """What history, index and words have wrong about an object."""
     if row is None or row[:2] != (str(cid), str(cid)):
         yield Flaw("object_index", key, "index or history is not what the tree says")
-    elif row[2] is None:
+        return
+    kind, parent, words = _said(view, cid)
+    if row[2:4] != (kind, parent):
+        yield Flaw("object_index", key, "the index has another type or parent than the object")
+    if row[4] is None:
         yield Flaw("object_text", key, "a search does not find the object", missing=True)
-    elif row[2:] != (str(cid), _words(view, cid)):
+    elif row[4:] != (str(cid), words):
         yield Flaw("object_text", key, "a search finds the object by words that it has not")
 
 
-def _words(view: View, cid: CID) -> str | None:
+def _said(view: View, cid: CID) -> tuple[str | None, str | None, str | None]:
+    """Type, parent and words of an object, as its record has them."""
     try:
-        return texts.body(view.record(cid), view.get)
+        record = view.record(cid)
+        parent = None if record.parent is None else records.key_of(record.parent)
+        return record.type, parent, texts.body(record, view.get)
     except HoldfastError:  # a damaged block: the check of blocks has named it
-        return None
+        return None, None, None
 
 
 _VECTORS = sql(
@@ -262,9 +270,17 @@ def vector_rows(tx: Tx, ns: str, after: str | None) -> Checked:
     flaws = [
         Flaw("object_vectors", key, "there is a vector of an object that has none")
         for key, cid in rows
-        if str(view.find(META + key)) != cid
+        if str(_at(view, META, key)) != cid
     ]
     return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+
+
+def _at(view: View, kind: str, key: str) -> CID | None:
+    """What the tree has there: nothing under what can be no key of it."""
+    try:
+        return view.find(kind + key)
+    except InvalidInputError:
+        return None
 
 
 def index(tx: Tx, ns: str, after: str | None) -> Checked:
@@ -274,6 +290,6 @@ def index(tx: Tx, ns: str, after: str | None) -> Checked:
     flaws = [
         Flaw("object_index", key, "the index has an object that the tree has not")
         for key, cid in rows
-        if str(view.find(OBJECT + key)) != cid
+        if str(_at(view, OBJECT, key)) != cid
     ]
     return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)

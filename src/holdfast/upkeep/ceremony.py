@@ -36,6 +36,11 @@ class Current:
     store_id: str | None = None
     head: str = ""
     keys: list[LogKey] = field(default_factory=list)
+    """Its log keys, as far as this home vouches for them."""
+    here: set[str] = field(default_factory=set)
+    """The ids of the log keys in the key folder."""
+    seen: set[str] = field(default_factory=set)
+    """The origins of heads that were kept here."""
     sealed: sealing.Keys = field(default_factory=lambda: sealing.Keys(None, []))
     erasures: list[Erasure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -62,8 +67,8 @@ class Held(NamedTuple):
 
 def hold(database: Database, keys: KeyFolder, staged: Staged, *, current: Current, known: Iterable[Erasure]) -> Held:
     """Hold it on an open copy whose log nobody else grows."""
-    signer, heads = keys.ensure("log"), list[str]()
-    log, grower = Log(signer, heads.append), Grower()
+    signer, heads, grower = keys.ensure("log"), list[str](), Grower(moves=True)
+    log = Log(signer, heads.append, grower=grower)
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
     database.hooks.after_commit.append(log.publish)

@@ -6,8 +6,10 @@ Rules:
 - Every record: content and salt give the leaf's commitment, the leaf stands under the head, a log key signed the head.
   None stands in it twice, nor in two versions.
 - Every key comes from trust.json; with a root key from elsewhere only root's signature on it counts, without one the
-  bundle vouches for its own keys, and the answer says so (`trusted` false).
+  bundle vouches for its own keys, and the answer says so (`trusted` false). It is not older than the head: one from
+  before a revocation would let the revoked key count.
 - Of a battle: the DBOM's signature holds under a judge key that counted at that leaf, and the result is the one hashed.
+  It is one of the namespace that bundles are made of: another may have a battle of the same name.
 - Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap.
 """
 
@@ -25,6 +27,7 @@ from holdfast.crypto.statement import PAYLOAD_TYPE
 from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.errors import FormatError, InvalidInputError, ProofError
 from holdfast.evidence import trust as trusts
+from holdfast.evidence.dbomfiles import MAIN
 from holdfast.evidence.trust import Trust, TrustedKey
 from holdfast.model.flows import STATUSES, onward
 from holdfast.model.verdicts import Verdict, worst
@@ -157,6 +160,9 @@ def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
     origin, size = head.checkpoint.origin, head.checkpoint.size
     if origin not in trust.origins:
         raise ProofError("the head is of a log that trust.json does not name", origin=origin)
+    if trust.size < size:
+        what = f"trust.json is older than the head: it does not know what became of keys after leaf {trust.size}"
+        raise ProofError(what, trusted=trust.size, size=size)
     able = [key.public for key in trust.keys.values() if key.role == "log" and key.trusted_at(size - 1)]
     checkpoint.verify(head, origin=origin, log_keys=[VerifierKey(origin, ED25519, key) for key in able])
 
@@ -198,7 +204,7 @@ def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust
 def _battle(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
     """What the record of a battle must fulfil beside its place in the log."""
     record = next((each for each in records if (each.table, each.kind) == ("battles", "dbom")), None)
-    if record is None or record.content.get("battle_id") != subject:
+    if record is None or record.content.get("battle_id") != subject or record.content.get("ns") != MAIN:
         raise ProofError("the bundle holds no record of that battle", battle_id=subject)
     found = dbom.parse(members["dbom.json"])
     result = record.content.get("raw_result")
@@ -231,7 +237,8 @@ def _battle(members: Mapping[str, bytes], subject: str, records: list[Record], t
 def _imported(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
     """An imported battle: the log vouches that it came like that, nobody that it is true."""
     del members, trust
-    if any(each.kind != "legacy_import" or each.content.get("battle_id") != subject for each in records):
+    said = {(each.table, each.kind, each.content.get("battle_id"), each.content.get("ns")) for each in records}
+    if said != {("battles", "legacy_import", subject, MAIN)}:
         raise ProofError("the bundle holds no import of that battle", battle_id=subject)
     what = "imported from an older Green Agent: no judge of this store signed it"
     return [Finding(Verdict.UNSIGNED, what, "rely on the log alone, or not at all", file="records/0001.json")]

@@ -8,8 +8,10 @@ Rules:
 - The log goes on under a new origin whose first leaf, of type `restore`, cites the last trusted head (restores.py).
 - Erasures that the store made after the backup are made again before it goes live.
 - Keys of subjects that the backup leaves out are taken over from the store it replaces, where that can be read.
-- A backup of another store, or one signed by a key this store does not know, is refused unless that is asked for. On a
-  machine that knows nothing a backup vouches for itself (`trust: itself`); name the key (`key=`) to have it checked.
+- A backup of another store, or one signed by a key this store does not know, is refused unless that is asked for. The
+  database that is replaced is perhaps what somebody tampered with: its keyring counts as far as this home vouches for
+  it (vouched.py), and where it cannot be read the keys of the home do.
+- On a machine that knows nothing a backup vouches for itself (`trust: itself`); name the key (`key=`) to check that.
 - A store that was moved elsewhere (copy.py) is neither replaced nor a source: two could go on under one origin.
 - A closed store's `kernel.db`, alone or with its `-wal` and folders, is a source as well: its head vouches for its
   leaves, and these for its rows. A backup that has lost its manifest or its signature is not taken for one.
@@ -17,11 +19,12 @@ Rules:
 
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from holdfast.config import Paths
 from holdfast.content import disk, sealing
-from holdfast.db import MEMORY, Database, moving, open_database
+from holdfast.db import MEMORY, Database, Tx, moving, open_database
 from holdfast.db.migrate import MOVED
 from holdfast.db.sqlite import copying
 from holdfast.errors import (
@@ -33,13 +36,15 @@ from holdfast.errors import (
     NotFoundError,
 )
 from holdfast.evidence import erasures as erased
+from holdfast.evidence import log
 from holdfast.evidence.heads import HighWater
 from holdfast.evidence.keyfiles import KeyFolder
 from holdfast.model.backup import Ceremony, Restored
 from holdfast.model.erasure import Erasure
-from holdfast.upkeep import catalogue, erase, logcheck, manifest, persons, staging, swap
+from holdfast.upkeep import catalogue, erase, logcheck, manifest, persons, staging, swap, vouched
 from holdfast.upkeep.catalogue import KERNEL
 from holdfast.upkeep.ceremony import Current, Held, Staged, hold
+from holdfast.upkeep.logcheck import LogKey
 from holdfast.upkeep.staging import DATABASES, FOLDERS, Opened, Wanted
 
 
@@ -131,7 +136,7 @@ def _current(paths: Paths) -> Current:
     try:
         with copying.view(paths.kernel_db) as tx:
             parts = logcheck.parts(tx)
-            found.store_id, found.head, found.keys = parts.store_id, parts.state.head, parts.keys
+            found.store_id, found.head, found.keys = parts.store_id, parts.state.head, _vouched(paths, tx)
             found.sealed, found.erasures = sealing.keys(tx), erased.history(tx)
     except HoldfastError as error:
         found.notes.append(f"the store that is replaced could not be read in full: {error.message}")
@@ -142,7 +147,13 @@ def _with_marks(paths: Paths, found: Current) -> Current:
     kept = HighWater(paths.heads).kept()
     if not found.head and kept:
         found.head = kept[-1].encode().decode()
+    found.here = {key.keyid for key in KeyFolder(paths.keys).every("log")}
+    found.seen = {log.generation(head.checkpoint.origin)[0] for head in kept}
     return found
+
+
+def _vouched(paths: Paths, tx: Tx) -> list[LogKey]:
+    return vouched.log_keys(tx, KeyFolder(paths.keys), HighWater(paths.heads).kept())
 
 
 def _going(folder: Path) -> list[str]:
@@ -160,7 +171,7 @@ def _into_server(paths: Paths, url: str, source: Path, backup: Opened, wanted: W
         from holdfast.upkeep import servers  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("PostgreSQL needs its driver: pip install 'holdfast[postgres]'") from error
-    folder, current = swap.staging(paths), _with_marks(paths, servers.current(url))
+    folder, current = swap.staging(paths), _with_marks(paths, servers.current(url, partial(_vouched, paths)))
     with disk.translated(folder):
         staging.copy_files(source, folder, backup.made, wanted.progress)
     with servers.loaded(url, source, backup.made) as database:

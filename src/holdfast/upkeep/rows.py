@@ -5,8 +5,8 @@ Rules:
 - A row is the newest version of its record; an older one that was put back is found.
 - A row that names no leaf is UNLOGGED; one that names a leaf the log does not have is TAMPERED.
 - A leaf is filed under the record and version it names, or a newer one could be hidden and an older row put back.
-- A record in the log has its row, or its newest leaf, a later one than its first, is an erasure, or a pruning names its
-  handle. A record that a pruning names has no row: one that was put back is found.
+- A record in the log has its row, or its newest leaf, a later one than its first, is an erasure and a row of `erasures`
+  names its handle, or a pruning does. A record that a pruning names has no row: one that was put back is found.
 - Memory is bounded: rows and leaves pass in pages, of so many rows and so many bytes. Whether each record has its row
   is seen from two sums over handles; only where they differ are the missing ones looked for by name.
 """
@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.crypto import canonical
 from holdfast.db import Row, Tx, Work, sql
 from holdfast.errors import FormatError, InvalidInputError
-from holdfast.evidence import covered, leaves, prunings, tree
+from holdfast.evidence import covered, erasures, leaves, prunings, tree
 from holdfast.evidence.covered import COLUMNS, Covered
 from holdfast.model.verdicts import Verdict
 from holdfast.model.verify import Finding
@@ -223,15 +223,19 @@ def _name_lost(context: Holds, table: Covered, starts: list[int], found: Finding
     like = f'%"p":"{table.table}/%'
     for start, end in pairwise(starts):
         lost = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
-        pruned = yield from read(context, lambda tx: prunings.among(tx, table.table, {row[1] for row in lost}))  # noqa: B023
+        handles = {row[1] for row in lost}
+        pruned = yield from read(context, lambda tx: prunings.among(tx, table.table, handles))  # noqa: B023
+        erased = yield from read(context, lambda tx: erasures.among(tx, handles))  # noqa: B023
         for index, handle, text, newest in lost:
             named = _TABLE.search(text)
             if named is None or named[1] != table.table or handle in pruned:
                 continue
-            if _ERASURE in newest and newest != text:  # the first leaf of an erasure itself is no tombstone
+            tombstone = _ERASURE in newest and newest != text  # the first leaf of an erasure itself is none
+            if tombstone and handle in erased:
                 found.checked["erased"] += 1
                 continue
-            what = f"leaf {index} has no row: the record {handle} was deleted"
+            why = " and an erasure put into the log for it, which none of the store's names" if tombstone else ""
+            what = f"leaf {index} has no row: the record {handle} was deleted{why}"
             found.add(Finding(Verdict.TAMPERED, what, RESTORE, table=table.table, row=handle))
         found.tell(f"records of {table.table}", end, starts[-1])
 

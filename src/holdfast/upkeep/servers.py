@@ -1,27 +1,28 @@
 """Restoring into PostgreSQL: loaded into a schema beside the live one, verified there, exchanged in one transaction."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 from holdfast.content import sealing
-from holdfast.db import Database, migrate, open_database
+from holdfast.db import Database, Tx, migrate, open_database
 from holdfast.db.postgres import copying
 from holdfast.errors import BusyError, FormatError, HoldfastError, NewerStoreError
 from holdfast.evidence import erasures as erased
 from holdfast.model.backup import Manifest
 from holdfast.upkeep import dumps, logcheck
 from holdfast.upkeep.ceremony import Current
+from holdfast.upkeep.logcheck import LogKey
 
 _CHUNK = 1 << 20
 _LONG_S = 3600.0
 _PATIENCE_S = 3.0
 
 
-def current(url: str) -> Current:
-    """Read what can be read of the live store; refuses one that is open."""
+def current(url: str, vouched: Callable[[Tx], list[LogKey]]) -> Current:
+    """Read what can be read of the live store, its keys as far as they are vouched for; refuses one that is open."""
     refuse_open(url)
     found = Current()
     if not copying.exists(url):
@@ -29,7 +30,7 @@ def current(url: str) -> Current:
     try:
         with copying.snapshot(url) as taken:
             parts = logcheck.parts(taken.tx)
-            found.store_id, found.head, found.keys = parts.store_id, parts.state.head, parts.keys
+            found.store_id, found.head, found.keys = parts.store_id, parts.state.head, vouched(taken.tx)
             found.sealed, found.erasures = sealing.keys(taken.tx), erased.history(taken.tx)
     except HoldfastError as error:
         found.notes.append(f"the store that is replaced could not be read in full: {error.message}")

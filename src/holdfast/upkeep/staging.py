@@ -74,13 +74,21 @@ def judge(parts: Parts, backup: Opened | None, current: Current, wanted: Wanted)
     if backup is None:
         logcheck.check(parts, known)
     else:
-        manifest.verify(backup.data, backup.made.store_id, backup.signature, known)
+        _verify(backup, known, trust)
         logcheck.agree(parts, backup.made, known)
     size = parts.state.size
     if wanted.to_index is not None and size > wanted.to_index:
         raise NotFoundError(f"the source has {size} leaves, more than {wanted.to_index}", size=size)
     as_of, name = (backup.made.created_at, backup.name) if backup else (None, "raw copy")
     return Staged(parts.store_id, size, as_of, trust, name)
+
+
+def _verify(backup: Opened, known: list[PublicKey], trust: str) -> None:
+    try:
+        manifest.verify(backup.data, backup.made.store_id, backup.signature, known)
+    except ProofError as error:
+        what = f"the backup is not signed by whom {trust} can vouch for: name the key (--key) if you know it is right"
+        raise ProofError(f"{what} ({error.message})", **error.fields) from error
 
 
 class _Copy(NamedTuple):
@@ -102,7 +110,7 @@ def check_rows(database: Database) -> None:
 
 
 def _trusted(parts: Parts, current: Current, wanted: Wanted) -> tuple[list[PublicKey], str]:
-    """Whose signature counts: of the key named, of the store that is replaced, or else the source's own."""
+    """Whose signature counts: of the key named, of the store that is replaced or its home, or else the source's own."""
     store_id, size = parts.store_id, parts.state.size
     own, here = logcheck.counting(parts.keys, size), logcheck.counting(current.keys, size)
     if current.store_id not in (None, store_id) and not wanted.other:
@@ -118,6 +126,8 @@ def _trusted(parts: Parts, current: Current, wanted: Wanted) -> tuple[list[Publi
         return named, "the key given"
     if current.store_id == store_id and current.keys:
         return here, "the store here"
+    if current.here and (current.store_id == store_id or f"holdfast/{store_id}" in current.seen):
+        return [key for key in own if key.keyid in current.here], "the keys here"
     return own, "itself"
 
 

@@ -13,30 +13,25 @@ Rules:
 - It names the store and the lockdown: it ends no other, here or elsewhere.
 - Only a root key counts that the keyring holds unrevoked and the log proves: row, leaf, inclusion, head. A row that
   somebody put there proves nothing, and neither does a key file beside the store.
-- The head is one that the log key of this home signed, the newest or one kept here: whoever takes that key out of the
-  keyring, and puts another in, proves nothing.
+- The head is one that the log key of this home signed (vouched.py).
 - Nor does a leaf alone: whoever could append to the log still needs the word of the root before (keyaudit.py).
 - It is kept in the lockdown's row, under a leaf.
 """
 
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.crypto import canonical, checkpoint, dsse, keys, merkle, statement
-from holdfast.crypto.checkpoint import Checkpoint
+from holdfast.crypto import canonical, dsse, keys, statement
 from holdfast.crypto.keys import PrivateKey, PublicKey
 from holdfast.crypto.statement import PAYLOAD_TYPE, Statement, Subject
-from holdfast.crypto.vkey import ED25519, VerifierKey
 from holdfast.db import Tx, sql
 from holdfast.errors import BadKeyError, FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
-from holdfast.evidence import covered, log, tree
 from holdfast.evidence import keys as ring
 from holdfast.evidence.context import Context
 from holdfast.model.verify import Locked
-from holdfast.upkeep.rows import judge
+from holdfast.upkeep import vouched
 
 PREDICATE_TYPE: Final = "urn:holdfast:unlock:v1"
 
@@ -59,7 +54,7 @@ def draft(store_id: str, locked: Locked, *, reason: str) -> bytes:
 
 def sign(payload: bytes, signer: PrivateKey) -> bytes:
     """The envelope around a draft; refuses to sign anything else."""
-    if statement.parse(payload).predicate_type != PREDICATE_TYPE:
+    if statement.parse_whole(payload).predicate_type != PREDICATE_TYPE:
         raise FormatError("that is no draft of an unlock statement")
     return dsse.encode(dsse.sign(PAYLOAD_TYPE, payload, signer))
 
@@ -108,35 +103,7 @@ _ROOTS = sql("SELECT keyid, public FROM keyring WHERE role = 'root' AND revoked_
 def roots(tx: Tx, context: Context) -> list[PublicKey]:
     """The root keys that count: those of the keyring that came in rightly, and that the log proves."""
     found, flawed = tx.all(_ROOTS), ring.flaws(tx)
+    own, kept = [context.keys.load("log").public], context.marks.kept() if context.marks else []
     listed = [(keyid, public) for keyid, public in found if keyid not in flawed]
-    return [keys.load_public_pem(public.encode()) for keyid, public in listed if _is_proven(tx, context, keyid)]
-
-
-def _is_proven(tx: Tx, context: Context, keyid: str) -> bool:
-    """Whether a key's row matches its leaf, and the leaf stands under a head that our own log key signed."""
-    table = covered.COVERED["keyring"]
-    row = tx.one(table.one, key=keyid)
-    if row is None or row[4] is None or judge(table, row) is not None:
-        return False
-    leaf, index = merkle.leaf_hash(row[5].encode()), int(row[4])
-    return any(_stands_under(tx, leaf, index, head) for head in _own_heads(tx, context))
-
-
-def _own_heads(tx: Tx, context: Context) -> list[Checkpoint]:
-    """The newest head and those kept here, as far as the log key of this home signed them: a file is hard to forge."""
-    own, known, found = context.keys.load("log").public, ring.origins(tx), list[Checkpoint]()
-    for head in (log.head(tx), *reversed(context.marks.kept() if context.marks else [])):
-        origin = head.checkpoint.origin
-        with suppress(FormatError):
-            checkpoint.verify(head, origin=origin, log_keys=[VerifierKey(origin, ED25519, own)])
-            found.append(head.checkpoint)
-    return [each for each in found if each.origin in known]
-
-
-def _stands_under(tx: Tx, leaf: bytes, index: int, head: Checkpoint) -> bool:
-    try:
-        path = tree.prove_inclusion(tx, index, head.size)
-        merkle.verify_inclusion(leaf, index, head.size, path, head.root)
-    except (FormatError, NotFoundError, InvalidInputError):
-        return False
-    return True
+    proven = [public for keyid, public in listed if vouched.is_proven(tx, keyid, own, kept)]
+    return [keys.load_public_pem(public.encode()) for public in proven]

@@ -28,6 +28,7 @@ from holdfast.errors import (
     ForeignFileError,
     FormatError,
     HoldfastError,
+    InvalidInputError,
     NotFoundError,
     QueryError,
     RevokedKeyError,
@@ -76,7 +77,7 @@ def _look(context: Context, found: Findings, checks: Sequence[tuple[str, Callabl
         found.tell(title)
         try:
             yield from check()
-        except (*_BROKEN, *_ODD) as error:
+        except (*_BROKEN, InvalidInputError, *_ODD) as error:  # nobody gives it anything: the input is what is stored
             cut = _unreadable(context, title, error)
             found.add(cut)
             _logger.warning("verify: %s", cut.what, exc_info=isinstance(error, _ODD))
@@ -158,14 +159,17 @@ def _identity(context: Context, found: Findings, named: str) -> Work[None]:
         what = f"the store calls itself {store_id}, its log is that of {named}"
         found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="store_facts", row="store_id"))
     if context.marks is not None:
-        yield from _marks(context.marks, found, named)
+        yield from _marks(context, context.marks, found, named)
 
 
-def _marks(marks: HighWater, found: Findings, named: str) -> Work[None]:
+def _marks(context: Context, marks: HighWater, found: Findings, named: str) -> Work[None]:
     """What the file of kept heads holds that this run could not use."""
-    kept, unreadable = yield from call(lambda: ([*marks.largest()], marks.unreadable()))
+    kept, unreadable = yield from call(lambda: (marks.largest(), marks.unreadable()))
     if others := sorted({log.generation(origin)[0] for origin in kept} - {named}):
         found.skip(f"heads of other stores were kept here too ({', '.join(others)}): theirs is another database")
+    given_up = yield from read(context, lambda tx: [each for each in kept.values() if log.counted(tx, each) is None])
+    for said in (each.checkpoint for each in given_up if log.generation(each.checkpoint.origin)[0] == named):
+        found.skip(f"heads of {said.origin} up to {said.size} leaves were kept, whose end a restore gave up")
     if unreadable:
         found.skip(f"heads kept in {marks.path}: {unreadable} of its lines torn or damaged")
 
@@ -174,7 +178,9 @@ def _keys(context: Context, found: Findings) -> Work[None]:
     """Every key came in by its own word, its predecessor's or root's; one with a row and a leaf alone did not."""
     flawed: dict[str, str] = yield from read(context, keys.flaws)
     for keyid, why in flawed.items():
-        found.add(Finding(Verdict.TAMPERED, f"a key that nobody admitted: {why}", EXPLAIN, table="keyring", row=keyid))
+        found.add(
+            Finding(Verdict.TAMPERED, f"a key that nobody admitted: {why}", EXPLAIN, table="keyring", row=str(keyid))
+        )
 
 
 def _erasures(context: Context, found: Findings) -> Work[None]:
