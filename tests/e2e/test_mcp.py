@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from holdfast import sync
+from tests.web import problem, running
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
@@ -113,3 +115,32 @@ def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
         assert all(name.startswith("keys_") for name in tools)
 
     _talk(tmp_path, "--noun", "keys", then=work)
+
+
+def test_a_server_has_the_same_tools_at_its_door(tmp_path: Path) -> None:
+    async def talk(address: str, token: str) -> None:
+        from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 (skipped without the extra)
+
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            httpx.AsyncClient(headers=headers) as client,
+            streamable_http_client(f"{address}/mcp/", http_client=client) as (reading, writing, *_),
+            mcp.ClientSession(reading, writing) as session,
+        ):
+            await session.initialize()
+            assert "objects_put" in {tool.name for tool in (await session.list_tools()).tools}
+            _value(await session.call_tool("objects_put", {"id": "note", "type": "note", "content": "tides"}))
+
+    with running(tmp_path) as web:
+        asyncio.run(talk(web.listening.address, web.store.tokens.create("models").secret))
+        assert web.store.objects.get("note").content == "tides"
+
+
+def test_a_server_without_the_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "holdfast.server.mcp", None)
+    with running(tmp_path) as web:
+        for _ in range(2):
+            client = web.client(web.store.tokens.create("models").secret)
+            told = problem(client.post("/mcp/", json={}), 500, "config.extra_missing")
+            assert "pip install 'holdfast[mcp]'" in told["detail"]
+        assert web.client().get("/healthz").is_success
