@@ -129,6 +129,11 @@ def test_spans_stand_below_their_parents_and_rings_end() -> None:
     assert charts.waterfall([]).strips == ()
 
 
+def test_a_trace_may_be_as_deep_as_it_has_spans() -> None:
+    chain = [charts.Span(str(n), str(n - 1), "call", n, 9_999) for n in range(5_000)]
+    assert [strip.span.id for strip in charts.waterfall(chain).strips] == [span.id for span in chain]
+
+
 def test_a_span_is_all_that_events_tell_of_it() -> None:
     at = "2026-01-31T12:00:00Z"
     found = spans(

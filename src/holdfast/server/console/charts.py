@@ -178,15 +178,9 @@ def _ordered(spans: Sequence[Span]) -> list[tuple[int, Span]]:
         parent = each.parent if each.parent in known and each.parent != each.id else None
         below.setdefault(parent, []).append(each)
     found: list[tuple[int, Span]] = []
-    met: set[int] = set()
-
-    def walk(at: str | None, depth: int) -> None:
-        for each in below.get(at, ()):
-            if id(each) not in met:
-                met.add(id(each))
-                found.append((depth, each))
-                walk(each.id, depth + 1)
-
-    walk(None, 0)
-    left = [each for each in spans if id(each) not in met]
-    return found + [(0, each) for each in left]
+    coming = [(0, each) for each in reversed(below.pop(None, []))]
+    while coming:
+        depth, each = coming.pop()
+        found.append((depth, each))
+        coming += [(depth + 1, child) for child in reversed(below.pop(each.id, []))]
+    return found + [(0, each) for ring in below.values() for each in ring]
