@@ -1,12 +1,15 @@
 """What a hostile caller with a token of its own tries at the door, on a real port."""
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 
+from holdfast.adapters.otel.receiver import Received, receive
 from holdfast.runtime import calls
 from holdfast.runtime.calls import Called
 from holdfast.server import Settings, blocks
@@ -324,6 +327,23 @@ def test_what_is_nested_too_deeply_is_refused_before_anything_is_written(web: We
         assert taken == (depth <= 199), depth
         assert (web.store.state.read("bot").data["depth"] == depth) == taken
     assert client.get("/v1/state/read", params={"agent_id": "bot"}).json()["data"]["depth"] == 199
+
+
+def test_spans_that_take_long_to_read_keep_nobody_else_waiting(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, others = threading.Event(), threading.Event()
+
+    def read(*given: Any, **named: Any) -> Received:
+        reading.set()
+        assert others.wait(10), "somebody else was kept waiting"
+        return receive(*given, **named)
+
+    monkeypatch.setattr("holdfast.server.otlp.receive", read)
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(caller(web).post, "/v1/traces", json={})
+        assert reading.wait(10)
+        assert web.client().get("/healthz").is_success
+        others.set()
+        assert sent.result().is_success
 
 
 def test_methods_that_somebody_invents_are_counted_as_one(web: Web) -> None:
