@@ -491,6 +491,18 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         HoldfastSaver.from_conn_string(file).__enter__()
 
 
+def test_a_store_on_a_server_has_its_keys_in_the_home_it_is_told(
+    postgres_store: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, home = postgres_store
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "own"))
+    with HoldfastSaver.from_conn_string(url, home=home) as saver:
+        assert len(say(chat(saver), "hi")) == 2
+    assert not (tmp_path / "own").exists()
+    with pytest.raises(errors.InvalidInputError, match="is that folder"):
+        HoldfastSaver.from_conn_string(home, home=tmp_path).__enter__()
+
+
 def test_the_namespace_of_a_store_is_that_of_its_saver(store: sync.Holdfast) -> None:
     ours, theirs = (HoldfastSaver(sync.Holdfast(store.core, ns)) for ns in ("ours", "theirs"))
     put(ours, thread(), a=1)

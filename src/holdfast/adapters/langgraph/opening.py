@@ -28,14 +28,18 @@ class Opening(Generic[T]):
     """What an adapter is opened with: `with`, or `async with`, on which it is closed again."""
 
     def __init__(
-        self, conn_string: str | Path, make: Callable[[Any], T], closing: Callable[[T], None] | None = None
+        self,
+        conn_string: str | Path,
+        home: str | Path | None,
+        make: Callable[[Any], T],
+        closing: Callable[[T], None] | None = None,
     ) -> None:
-        self._conn_string, self._make, self._closing = conn_string, make, closing
+        self._conn_string, self._home, self._make, self._closing = conn_string, home, make, closing
         self._store: Store | None = None
         self._made: T | None = None
 
     def _open(self) -> T:
-        self._store = open_store(**_place(self._conn_string))
+        self._store = open_store(*_place(self._conn_string, self._home))
         try:
             self._made = self._make(sync.Holdfast(self._store))
         except BaseException:
@@ -62,14 +66,16 @@ class Opening(Generic[T]):
         await asyncio.to_thread(self._close)
 
 
-def _place(conn_string: str | Path) -> dict[str, Any]:
-    """Where a store lies: a server, memory, or a folder."""
+def _place(conn_string: str | Path, home: str | Path | None) -> tuple[str | Path | None, str | None]:
+    """Home and URL of a store: at a server, in memory, or in a folder, which is its own home."""
     text = str(conn_string)
     if text == MEMORY or "://" in text:
-        return {"url": text}
+        return home, text
+    if home is not None:
+        raise InvalidInputError(f"the home of a store in a folder is that folder: {text}", home=str(home))
     if Path(text).is_file():
         raise InvalidInputError(
             f"{text} is a file, and a store is a folder; `holdfast import langgraph {text}` takes over checkpoints",
             path=text,
         )
-    return {"home": text}
+    return text, None

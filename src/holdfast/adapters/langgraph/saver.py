@@ -73,9 +73,14 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         self._memo = Memo()
 
     @classmethod
-    def from_conn_string(cls, conn_string: str | Path, **options: Any) -> Opening["HoldfastSaver"]:
-        """A saver over the store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes."""
-        return Opening(conn_string, partial(cls, **options))
+    def from_conn_string(
+        cls, conn_string: str | Path, *, home: str | Path | None = None, **options: Any
+    ) -> Opening["HoldfastSaver"]:
+        """A saver over the store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
+
+        Keys and kept heads of a store on a server lie in `home`: the user's own, or HOLDFAST_HOME, if it is not said.
+        """
+        return Opening(conn_string, home, partial(cls, **options))
 
     def with_allowlist(self, extra_allowlist: Collection[Any]) -> "HoldfastSaver":
         """The same saver with more types that may be read."""
