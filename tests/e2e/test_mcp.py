@@ -121,9 +121,9 @@ def test_a_server_has_the_same_tools_at_its_door(tmp_path: Path) -> None:
     async def talk(address: str, token: str) -> None:
         from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 (skipped without the extra)
 
-        headers = {"Authorization": f"Bearer {token}"}
+        client: Any = httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"})  # its like is asked for
         async with (
-            httpx.AsyncClient(headers=headers) as client,
+            client,
             streamable_http_client(f"{address}/mcp/", http_client=client) as (reading, writing, *_),
             mcp.ClientSession(reading, writing) as session,
         ):
