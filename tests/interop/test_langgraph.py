@@ -31,7 +31,8 @@ from typing_extensions import TypedDict
 from holdfast import errors, sync
 from holdfast.adapters.langgraph import HoldfastSaver, SafeSerializer, import_sqlite
 from holdfast.adapters.langgraph.envelope import DICTIONARY, MOST, Envelopes, Sealer
-from holdfast.db import sql
+from holdfast.db import Tx, sql
+from holdfast.memory import threads
 from holdfast.model.verdicts import Verdict
 from tests.interop.langgraphs import aput, chat, checkpoint, put, say, thread
 
@@ -254,6 +255,25 @@ def test_a_late_write_after_delete_stays_dead(saver: HoldfastSaver) -> None:
     put(saver, thread(), a="anew")
     with pytest.raises(errors.ThreadDeletedError):
         put(saver, config, 1, a=1)
+
+
+def test_one_checkpoint_is_listed_without_reading_all_of_its_thread(
+    saver: HoldfastSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = [put(saver, thread(), number, a=number) for number in range(50)]
+    pages: list[str] = []
+    history = threads.history
+
+    def read(tx: Tx, *args: Any, after: str, **named: Any) -> Any:
+        pages.append(after)
+        return history(tx, *args, after=after, **named)
+
+    monkeypatch.setattr(threads, "history", read)
+    for config in (configs[0], configs[30], configs[49]):
+        [found] = saver.list(config)
+        assert found.config["configurable"]["checkpoint_id"] == config["configurable"]["checkpoint_id"]
+    assert list(saver.list({"configurable": {"thread_id": "t", "checkpoint_id": "none"}})) == []
+    assert len(pages) == 4
 
 
 def test_a_paused_listing_holds_up_nobody(store: sync.Holdfast) -> None:

@@ -39,6 +39,7 @@ from holdfast.db import Give, Read, Stream, Tx, Work, Write, ask
 from holdfast.errors import InvalidInputError, NotFoundError
 from holdfast.memory import threaddeltas, threadremoval, threads
 from holdfast.memory.edits import MAIN
+from holdfast.model.given import LAST
 from holdfast.model.threads import CheckpointPage, Kept, Part, Run
 
 _PAGE: Final = 20
@@ -268,13 +269,16 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         given["before"] = None if before is None else Place.of(before).checkpoint_id
         thread, envelopes = named.get("thread_id"), self._envelopes
         left = -1 if limit is None else limit
-        after: str | None = ""
+        alone = only is not None and thread is not None
+        after: str | None = f"{LAST}.{only}" if alone else ""
         while after is not None and left:
             given |= {"thread_id": None if thread is None else str(thread), "after": after, "limit": _PAGE}
             look = partial(threads.history, **given)
             page: CheckpointPage = yield from ask(Read(look))
             for found in page.checkpoints:
                 if only is not None and found.checkpoint_id != only:
+                    if alone:
+                        return
                     continue
                 made = values.shown(envelopes, found, self._memo)
                 if values.matches(made.metadata, wanted):
