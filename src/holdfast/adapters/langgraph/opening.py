@@ -5,23 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from holdfast import client, sync
-from holdfast.db import MEMORY
-from holdfast.errors import InvalidInputError, RemoteError
+from holdfast import sync
+from holdfast.adapters.places import located
+from holdfast.errors import InvalidInputError
 from holdfast.store import Store, open_store
 
 T = TypeVar("T")
-
-
-def embedded(store: Any) -> Any:
-    """A store that is open in this process; RemoteError for one on a server."""
-    if isinstance(store, client.Holdfast | sync.Holdfast):
-        return store
-    raise RemoteError(
-        "the adapter works within transactions of its own: it needs a store that is open in this process, in a folder"
-        " or on PostgreSQL, and this is none",
-        given=type(store).__name__,
-    )
 
 
 class Opening(Generic[T]):
@@ -68,9 +57,10 @@ class Opening(Generic[T]):
 
 def _place(conn_string: str | Path, home: str | Path | None) -> tuple[str | Path | None, str | None]:
     """Home and URL of a store: at a server, in memory, or in a folder, which is its own home."""
-    text = str(conn_string)
-    if text == MEMORY or "://" in text:
-        return home, text
+    folder, url = located(conn_string)
+    if url is not None:
+        return home, url
+    text = str(folder)
     if home is not None:
         raise InvalidInputError(f"the home of a store in a folder is that folder: {text}", home=str(home))
     if Path(text).is_file():

@@ -32,9 +32,10 @@ from holdfast import client, sync
 from holdfast.adapters.langgraph import values
 from holdfast.adapters.langgraph.envelope import Envelopes, Sealer
 from holdfast.adapters.langgraph.memo import Memo
-from holdfast.adapters.langgraph.opening import Opening, embedded
+from holdfast.adapters.langgraph.opening import Opening
 from holdfast.adapters.langgraph.safety import Named, SafeSerializer
 from holdfast.adapters.langgraph.values import Place
+from holdfast.adapters.places import embedded
 from holdfast.db import Give, Read, Stream, Tx, Work, Write, ask
 from holdfast.errors import InvalidInputError, NotFoundError
 from holdfast.memory import threaddeltas, threadremoval, threads

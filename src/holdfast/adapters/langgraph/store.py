@@ -34,9 +34,10 @@ from langgraph.store.base import (
 )
 
 from holdfast import client, sync
-from holdfast.adapters.langgraph.opening import Opening, embedded
+from holdfast.adapters.langgraph.opening import Opening
 from holdfast.adapters.langgraph.sweeping import Sweeper
 from holdfast.adapters.langgraph.values import plain
+from holdfast.adapters.places import embedded
 from holdfast.db import Call, Read, Tx, Work, Write, ask
 from holdfast.errors import InvalidInputError, RunningLoopError
 from holdfast.memory import notes
