@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -115,6 +116,12 @@ def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
         assert all(name.startswith("keys_") for name in tools)
 
     _talk(tmp_path, "--noun", "keys", then=work)
+
+
+def test_nothing_but_the_protocol_is_written_to_its_channel(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "holdfast.cli", "--home", str(tmp_path), "mcp"]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+    assert done.stdout == b""
 
 
 def test_a_server_has_the_same_tools_at_its_door(tmp_path: Path) -> None:
