@@ -95,7 +95,7 @@ def test_a_diff_is_pleasant_to_read() -> None:
         "    + meta: seen=yes",
     ]
     assert run("snapshots", "diff", "head", "head").stdout == "nothing differs\n"
-    assert "more: --after 'a'" in run("snapshots", "diff", "--limit", "1").stdout
+    assert "more: --after a\n" in run("snapshots", "diff", "--limit", "1").stdout
 
 
 def test_snapshots_are_taken_listed_and_returned_to() -> None:

@@ -6,7 +6,7 @@ import typer
 
 from holdfast.cli import draw
 from holdfast.cli.agents import AgentId
-from holdfast.cli.call import BeforeNumber, Call, Limit, Namespace, command, options
+from holdfast.cli.call import BeforeNumber, Call, Limit, Namespace, command, options, page
 from holdfast.cli.flows import FlowId
 from holdfast.model.records import Document
 
@@ -31,7 +31,7 @@ def _group(noun: str, what: str, key: Any, one: str) -> typer.Typer:
     @command(
         app,
         example=f"holdfast {noun} versions {one}",
-        draw=draw.rows("versions", "ver", "at", "index", "commitment"),
+        draw=draw.rows("versions", "ver", "at", "index", "commitment", more="--before"),
     )
     def versions(
         call: Call,
@@ -40,10 +40,10 @@ def _group(noun: str, what: str, key: Any, one: str) -> typer.Typer:
         limit: Limit = 100,
         ns: Namespace = "main",
     ) -> dict[str, Any]:
-        """List its versions as the log knows them, the newest first; `--before` is the `ver` of the last one shown."""
+        """List its versions as the log knows them, the newest first, a page at a time."""
         with call.open() as store:
             found = getattr(store, noun).versions(of, before=before, limit=limit, ns=ns)
-            return {"versions": [each.to_dict() for each in found]}
+            return page("versions", found, limit, "ver")
 
     return app
 

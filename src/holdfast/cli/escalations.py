@@ -53,7 +53,10 @@ def list(
 @command(
     app,
     example="holdfast escalations history --agent trader",
-    draw=draw.rows("escalations", "id", "status", "impact", "agent_id", "dfid", "created_at", "resolved_at", "reason"),
+    draw=draw.rows(
+        *("escalations", "id", "status", "impact", "agent_id", "dfid", "created_at", "resolved_at", "reason"),
+        more="--before",
+    ),
 )
 def history(
     call: Call,

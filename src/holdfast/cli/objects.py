@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.cli import draw, draw_memory
 from holdfast.cli.bar import pulse
-from holdfast.cli.call import After, Call, Limit, Namespace, command, find_function, options
+from holdfast.cli.call import After, BeforeNumber, Call, Limit, Namespace, command, find_function, options, page
 from holdfast.cli.storage import parsed
 from holdfast.errors import InvalidInputError
 from holdfast.model.memory import Object, ObjectPage
@@ -135,12 +135,14 @@ def tree(
 @command(
     app,
     example="holdfast objects history note-1",
-    draw=draw.rows("versions", "n", "version", "at", "cid"),
+    draw=draw.rows("versions", "n", "version", "at", "cid", more="--before"),
 )
-def history(call: Call, id: ObjectId, limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
+def history(
+    call: Call, id: ObjectId, before: BeforeNumber = None, limit: Limit = 100, ns: Namespace = "main"
+) -> dict[str, Any]:
     """List what an object has been, the newest first; one without a CID was a deletion."""
     with call.open() as store:
-        return {"versions": [each.to_dict() for each in store.objects.history(id, limit=limit, ns=ns)]}
+        return page("versions", store.objects.history(id, before=before, limit=limit, ns=ns), limit, "n")
 
 
 def _found(value: dict[str, Any]) -> Text:
