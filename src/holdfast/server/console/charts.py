@@ -22,14 +22,13 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar, and what it says; `tone` is the class it is drawn in."""
+    """A bar, and what it says."""
 
     x: float
     y: float
     width: float
     height: float
     says: str
-    tone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +77,13 @@ def line(title: str, points: Sequence[tuple[str, float]], *, width: float = WIDT
     return Chart(title, height, _ticks(low, high, height), dots, (), *ends, width=width)
 
 
-def columns(title: str, points: Sequence[tuple[str, float]], *, height: float = 140.0, tone: str = "") -> Chart:
+def columns(title: str, points: Sequence[tuple[str, float]]) -> Chart:
     """Counts in their order, each with its label, as columns."""
-    high = max((value for _, value in points), default=0.0) or 1.0
+    high, height = max((value for _, value in points), default=0.0) or 1.0, 140.0
     step = (WIDTH - LEFT - 4) / max(len(points), 1)
     floor = height - _BOTTOM
     bars = tuple(
-        Bar(LEFT + step * at + step * 0.1, top, step * 0.8, max(floor - top, 0.0), f"{label}: {value:g}", tone)
+        Bar(LEFT + step * at + step * 0.1, top, step * 0.8, max(floor - top, 0.0), f"{label}: {value:g}")
         for at, (label, value) in enumerate(points)
         for top in (_y(value, 0.0, high, height),)
     )
