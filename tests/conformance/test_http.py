@@ -111,7 +111,7 @@ def test_a_version_is_an_etag_and_if_match_expects_it(place: Place) -> None:
         stale = http.post("/v1/state/update", json=change, headers={"If-Match": tag})
         assert stale.status_code == 412
         for wrong in ("W/x", "\xb2", "-1", "9" * 5_000):
-            tags = {"If-Match": wrong.encode("latin-1")}
+            tags = {b"If-Match": wrong.encode("latin-1")}
             assert http.post("/v1/state/update", json=change, headers=tags).status_code == 422
         now = http.get("/v1/state/read", params={"agent_id": "bot"})
         assert now.json()["data"] == {"n": 2}
