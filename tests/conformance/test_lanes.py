@@ -10,7 +10,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import holdfast
-from holdfast.errors import UnreachableError
+from holdfast.errors import ClosedError, ConnectionLostError, OutcomeUnknownError, UnreachableError
 from holdfast.remote import connect, connect_sync, wires
 from holdfast.store import open_store
 from tests.served import Stage, staged
@@ -118,3 +118,37 @@ def test_a_caller_who_gives_up_leaves_the_connection_to_others(stage: Stage, tok
             assert (await store.flows.get(dfid)).agent_id == "bot"
 
     asyncio.run(work())
+
+
+def test_a_function_that_blocks_keeps_nobody_else_on_the_loop_waiting(stage: Stage, token: str) -> None:
+    async def work() -> None:
+        others = threading.Event()
+        async with connect(stage.url, token) as store, store.flows.run("bot") as flow:
+            asyncio.get_running_loop().call_later(0.1, others.set)
+            assert await flow.step("block", others.wait, 10)
+            assert await flow.step("do not", asyncio.sleep, 0, "done") == "done"
+
+    asyncio.run(work())
+
+
+def test_what_is_closed_is_not_used_again(stage: Stage, token: str) -> None:
+    async def work() -> None:
+        async with connect(stage.url, token) as store:
+            await store.flows.start("bot")
+        with pytest.raises(ClosedError):
+            await store.flows.start("bot")
+
+    asyncio.run(work())
+    with connect_sync(stage.url, token) as store:
+        store.close()
+        with pytest.raises(ClosedError):
+            store.flows.list()
+
+
+def test_of_a_change_whose_answer_has_no_end_nobody_knows_whether_it_happened() -> None:
+    broken = httpx.MockTransport(lambda _: httpx.Response(200, content=b'{"progress": []}\n'))
+    with connect_sync("http://localhost", "token", transport=broken) as store:
+        with pytest.raises(OutcomeUnknownError):
+            store.retention.gc(progress=lambda *_: None)
+        with pytest.raises(ConnectionLostError):
+            store.log.audit(progress=lambda *_: None)

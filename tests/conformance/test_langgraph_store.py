@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from holdfast import errors, sql, sync
+from holdfast.adapters.places import Place
 from holdfast.client import Holdfast
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
@@ -230,7 +231,8 @@ class LangGraphStore(OnStore):
 
     def test_a_store_on_a_server_is_refused_with_a_reason(self) -> None:
         with sync.connect("http://127.0.0.1:9") as remote:
-            for made in (adapter.HoldfastStore, adapter.HoldfastSaver):
+            opening: tuple[Callable[[Any], Any], ...] = (adapter.HoldfastStore, adapter.HoldfastSaver, Place)
+            for made in opening:
                 with pytest.raises(errors.RemoteError, match="open in this process"):
                     made(remote)
 

@@ -106,6 +106,24 @@ class Sagas(OnStore):
                 store.sagas.mark_dirty(dfid, "pay")
         assert store.sagas.list_dirty() == ()
 
+    def test_a_flow_that_completes_though_it_is_dirty_waits_for_a_person_to_clear_it(
+        self, store: sync.Holdfast
+    ) -> None:
+        dfid = running(store)
+        store.locks.acquire(dfid, {"account": 1})
+        store.sagas.mark_dirty(dfid, "pay", {"paid": 7})
+        store.flows.transition(dfid, "COMPLETED")
+        for strategy, fn in (("NOOP", None), ("REVERT", lambda _: None)):
+            with pytest.raises(errors.FlowEndedError, match="sagas clear"):
+                store.sagas.compensate(dfid, strategy, fn)
+        store.sagas.compensate(dfid, "ALERT_HUMAN")
+        [asked] = store.escalations.pending().escalations
+        assert (asked.dfid, asked.context) == (dfid, {"paid": 7})
+        assert len(store.locks.list(dfid=dfid)) == 1
+        assert store.sagas.clear(dfid, by="ann")
+        assert store.locks.list() == ()
+        assert store.flows.get(dfid).status == "COMPLETED"
+
     def test_noop_says_that_nothing_is_to_be_undone(self, store: sync.Holdfast) -> None:
         dfid = _dirty(store)
         assert store.sagas.compensate(dfid, "NOOP").status == "COMPENSATED"

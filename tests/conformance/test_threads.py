@@ -1,6 +1,7 @@
 """Threads: checkpoints that cost what is new in them, fenced, found by their facts, gone when deleted; everywhere."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,35 @@ class Threads(OnMemory):
         assert everywhere.next is not None
         assert len(sound.threads.history(after=everywhere.next).checkpoints) == 5
 
+    @pytest.mark.parametrize("after", ["x", ".x", "9" * 30 + ".x", "9" * 5_000 + ".x", "7.never", "7.\0"])
+    def test_a_page_begins_only_where_another_ended(self, sound: sync.Holdfast, after: str) -> None:
+        sound.threads.put("t", {})
+        for ask in (sound.threads.list, sound.threads.history):
+            with suppress(errors.InvalidInputError):
+                ask(after=after)
+
+    @pytest.mark.parametrize("limit", [0, 1_001, 2**70, True, 1.5, "3"])
+    def test_a_page_has_a_size(self, sound: sync.Holdfast, limit: Any) -> None:
+        for ask in (sound.threads.list, sound.threads.history, sound.transcripts.list):
+            with pytest.raises(errors.InvalidInputError, match="a page has 1 to 1000 rows"):
+                ask(limit=limit)
+
+    @pytest.mark.parametrize("seen", ["", "1", "1.", "x.abc.", "1..", "9" * 5_000 + ".abc."])
+    def test_only_what_claim_gave_was_seen(self, sound: sync.Holdfast, seen: str) -> None:
+        with pytest.raises(errors.InvalidInputError, match="claim"):
+            sound.threads.put("t", {}, seen=seen)
+
+    @pytest.mark.parametrize("before", ["yesterday", "2026-01-31T12:00:00", "0001-01-01T00:00:00+01:00", ""])
+    def test_a_time_is_checked_before_it_is_compared(self, sound: sync.Holdfast, before: str) -> None:
+        sound.threads.put("t", {})
+        with pytest.raises(errors.InvalidInputError, match="before"):
+            sound.threads.list(before=before)
+
     # --- the index ---
+
+    def test_a_status_that_no_thread_can_have_is_told(self, sound: sync.Holdfast) -> None:
+        with pytest.raises(errors.InvalidInputError, match="active, error, idle, interrupted"):
+            sound.threads.list(status="waiting")
 
     def test_threads_are_found_by_facts_status_and_age(self, sound: sync.Holdfast, clock: FrozenClock) -> None:
         for number in range(5):

@@ -1,12 +1,15 @@
 """What a hostile caller with a token of its own tries at the door, on a real port."""
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 
+from holdfast.adapters.otel.receiver import Received, receive
 from holdfast.runtime import calls
 from holdfast.runtime.calls import Called
 from holdfast.server import Settings, blocks
@@ -314,10 +317,33 @@ def test_what_cannot_be_reckoned_with_or_read_is_refused_and_no_defect(web: Web)
     dfid = web.store.flows.start("bot").dfid
     huge = f'{{"dfid": "{dfid}", "resources": {{"a": {"1" * 400}}}}}'
     problem(client.post("/v1/locks/try_acquire", content=huge), 422, "input.invalid")
-    for depth in (300, 900, 3000):
-        deep = f'{{"agent_id": "bot", "data": {{"x": {"[" * depth}{"]" * depth}}}}}'
-        answer = client.post("/v1/state/put", content=deep)
-        assert answer.status_code in {200, 422}, f"{depth} {answer.text[:200]}"
+
+
+def test_what_is_nested_too_deeply_is_refused_before_anything_is_written(web: Web) -> None:
+    client = agent(web)
+    for depth in (100, 199, 200, 300, 450, 900, 3000):
+        deep = f'{{"agent_id": "bot", "data": {{"x": {"[" * depth}{"]" * depth}, "depth": {depth}}}}}'
+        taken = client.post("/v1/state/put", content=deep).status_code == 200
+        assert taken == (depth <= 199), depth
+        assert (web.store.state.read("bot").data["depth"] == depth) == taken
+    assert client.get("/v1/state/read", params={"agent_id": "bot"}).json()["data"]["depth"] == 199
+
+
+def test_spans_that_take_long_to_read_keep_nobody_else_waiting(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, others = threading.Event(), threading.Event()
+
+    def read(*given: Any, **named: Any) -> Received:
+        reading.set()
+        assert others.wait(10), "somebody else was kept waiting"
+        return receive(*given, **named)
+
+    monkeypatch.setattr("holdfast.server.otlp.receive", read)
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(caller(web).post, "/v1/traces", json={})
+        assert reading.wait(10)
+        assert web.client().get("/healthz").is_success
+        others.set()
+        assert sent.result().is_success
 
 
 def test_methods_that_somebody_invents_are_counted_as_one(web: Web) -> None:

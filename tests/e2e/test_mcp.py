@@ -3,14 +3,17 @@
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from holdfast import sync
+from tests.web import problem, running
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
@@ -113,3 +116,38 @@ def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
         assert all(name.startswith("keys_") for name in tools)
 
     _talk(tmp_path, "--noun", "keys", then=work)
+
+
+def test_nothing_but_the_protocol_is_written_to_its_channel(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "holdfast.cli", "--home", str(tmp_path), "mcp"]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+    assert done.stdout == b""
+
+
+def test_a_server_has_the_same_tools_at_its_door(tmp_path: Path) -> None:
+    async def talk(address: str, token: str) -> None:
+        from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 (skipped without the extra)
+
+        client: Any = httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"})  # its like is asked for
+        async with (
+            client,
+            streamable_http_client(f"{address}/mcp/", http_client=client) as (reading, writing, *_),
+            mcp.ClientSession(reading, writing) as session,
+        ):
+            await session.initialize()
+            assert "objects_put" in {tool.name for tool in (await session.list_tools()).tools}
+            _value(await session.call_tool("objects_put", {"id": "note", "type": "note", "content": "tides"}))
+
+    with running(tmp_path) as web:
+        asyncio.run(talk(web.listening.address, web.store.tokens.create("models").secret))
+        assert web.store.objects.get("note").content == "tides"
+
+
+def test_a_server_without_the_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "holdfast.server.mcp", None)
+    with running(tmp_path) as web:
+        for _ in range(2):
+            client = web.client(web.store.tokens.create("models").secret)
+            told = problem(client.post("/mcp/", json={}), 500, "config.extra_missing")
+            assert "pip install 'holdfast[mcp]'" in told["detail"]
+        assert web.client().get("/healthz").is_success

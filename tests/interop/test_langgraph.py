@@ -31,7 +31,8 @@ from typing_extensions import TypedDict
 from holdfast import errors, sync
 from holdfast.adapters.langgraph import HoldfastSaver, SafeSerializer, import_sqlite
 from holdfast.adapters.langgraph.envelope import DICTIONARY, MOST, Envelopes, Sealer
-from holdfast.db import sql
+from holdfast.db import Tx, sql
+from holdfast.memory import threads
 from holdfast.model.verdicts import Verdict
 from tests.interop.langgraphs import aput, chat, checkpoint, put, say, thread
 
@@ -254,6 +255,25 @@ def test_a_late_write_after_delete_stays_dead(saver: HoldfastSaver) -> None:
     put(saver, thread(), a="anew")
     with pytest.raises(errors.ThreadDeletedError):
         put(saver, config, 1, a=1)
+
+
+def test_one_checkpoint_is_listed_without_reading_all_of_its_thread(
+    saver: HoldfastSaver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = [put(saver, thread(), number, a=number) for number in range(50)]
+    pages: list[str] = []
+    history = threads.history
+
+    def read(tx: Tx, *args: Any, after: str, **named: Any) -> Any:
+        pages.append(after)
+        return history(tx, *args, after=after, **named)
+
+    monkeypatch.setattr(threads, "history", read)
+    for config in (configs[0], configs[30], configs[49]):
+        [found] = saver.list(config)
+        assert found.config["configurable"]["checkpoint_id"] == config["configurable"]["checkpoint_id"]
+    assert list(saver.list({"configurable": {"thread_id": "t", "checkpoint_id": "none"}})) == []
+    assert len(pages) == 4
 
 
 def test_a_paused_listing_holds_up_nobody(store: sync.Holdfast) -> None:
@@ -489,6 +509,18 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         import_sqlite(store, file)
     with pytest.raises(errors.InvalidInputError, match="import langgraph"):
         HoldfastSaver.from_conn_string(file).__enter__()
+
+
+def test_a_store_on_a_server_has_its_keys_in_the_home_it_is_told(
+    postgres_store: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, home = postgres_store
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "own"))
+    with HoldfastSaver.from_conn_string(url, home=home) as saver:
+        assert len(say(chat(saver), "hi")) == 2
+    assert not (tmp_path / "own").exists()
+    with pytest.raises(errors.InvalidInputError, match="is that folder"):
+        HoldfastSaver.from_conn_string(home, home=tmp_path).__enter__()
 
 
 def test_the_namespace_of_a_store_is_that_of_its_saver(store: sync.Holdfast) -> None:

@@ -43,7 +43,13 @@ def test_decoding_otlp_needs_no_sdk_and_the_rest_says_so(monkeypatch: pytest.Mon
         _ = otel.nothing
 
 
-def test_importing_holdfast_imports_no_framework() -> None:
-    script = f"import sys, holdfast, holdfast.cli; print(sorted({{*sys.modules}} & {set(dict(ADAPTERS.values()))!r}))"
+def test_neither_importing_holdfast_nor_starting_a_server_imports_a_framework() -> None:
+    frameworks = {"mcp", *dict(ADAPTERS.values())}
+    script = (
+        "import sys, holdfast, holdfast.cli\n"
+        "from holdfast.server import create_app, serve\n"
+        "create_app(holdfast.open(url=':memory:'), parts=serve.parts(console=True))\n"
+        f"print(sorted({{*sys.modules}} & {frameworks!r}))"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

@@ -44,11 +44,14 @@ def test_an_object_is_put_shown_and_deleted() -> None:
     run("objects", "get", "a", code=3)
 
 
-@pytest.mark.parametrize(
-    "words", [("--attributes", "x"), ("--attributes", "[]"), ("--meta", "1"), ("--file", "none"), ("--type", "")]
-)
+@pytest.mark.parametrize("words", [("--attributes", "x"), ("--attributes", "[]"), ("--meta", "1"), ("--type", "")])
 def test_what_cannot_be_put_is_refused(words: tuple[str, ...]) -> None:
     run("objects", "put", "a", "--type", "t", *words, code=2)
+
+
+def test_a_file_that_is_not_there_is_not_found_by_any_command() -> None:
+    for words in ("objects put a --type t --file none", "battles submit none --battle-id b --score 1", "verify none"):
+        assert "none: no such file" in run(*words.split(), code=3).stderr
 
 
 def test_an_expected_version_is_kept_to() -> None:
@@ -95,7 +98,7 @@ def test_a_diff_is_pleasant_to_read() -> None:
         "    + meta: seen=yes",
     ]
     assert run("snapshots", "diff", "head", "head").stdout == "nothing differs\n"
-    assert "more: --after 'a'" in run("snapshots", "diff", "--limit", "1").stdout
+    assert "more: --after a\n" in run("snapshots", "diff", "--limit", "1").stdout
 
 
 def test_snapshots_are_taken_listed_and_returned_to() -> None:

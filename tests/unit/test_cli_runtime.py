@@ -1,6 +1,7 @@
 """The commands of the runtime and of retention, through typer's runner; always a real store."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,20 @@ def test_flows_are_listed_by_filter_and_page_by_page(store: sync.Holdfast) -> No
     assert run("flows", "list", "--limit", "1").stdout.endswith(f"more: --after {first}\n")
     assert parsed("flows", "list", "--after", page["next"])["flows"][0]["dfid"] == second
     run("flows", "list", "--since", "yesterday", code=2)
+
+
+def test_what_a_list_says_of_its_next_page_leads_there(store: sync.Holdfast) -> None:
+    for n, dfid in enumerate((running(store), running(store))):
+        store.sagas.mark_dirty(dfid, "pay")
+        store.escalations.request(dfid, reason="may I?")
+        store.state.put("trader", {"n": n})
+        store.objects.put("a b", type="note", content=str(n))
+    words = ("flows search", "escalations history", "sagas list", "state versions trader")
+    for said in [*map(str.split, words), ["objects", "history", "a b"]]:
+        first, _, hint = run(*said, "--limit", "1").stdout.rpartition("more: ")
+        further = run(*said, "--limit", "1", *shlex.split(hint)).stdout
+        assert first, said
+        assert further.partition("more: ")[0] not in {first, "none\n"}, said
 
 
 def _told(store: sync.Holdfast) -> str:

@@ -1,6 +1,7 @@
 """The pure parts of the console: differences, proposals in parts, charts, words, and long work."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import errors
+from holdfast.adapters.otel.receiver import receive
 from holdfast.model.progress import Progress
 from holdfast.model.storage import TelemetryEvent
 from holdfast.server.console import charts, diffs, shown
@@ -129,6 +131,11 @@ def test_spans_stand_below_their_parents_and_rings_end() -> None:
     assert charts.waterfall([]).strips == ()
 
 
+def test_a_trace_may_be_as_deep_as_it_has_spans() -> None:
+    chain = [charts.Span(str(n), str(n - 1), "call", n, 9_999) for n in range(5_000)]
+    assert [strip.span.id for strip in charts.waterfall(chain).strips] == [span.id for span in chain]
+
+
 def test_a_span_is_all_that_events_tell_of_it() -> None:
     at = "2026-01-31T12:00:00Z"
     found = spans(
@@ -141,6 +148,14 @@ def test_a_span_is_all_that_events_tell_of_it() -> None:
     [work, note] = found
     assert (work.name, work.parent, work.end - work.start, work.failed) == ("work", "p", 5000, True)
     assert (note.name, note.end - note.start) == ("note", 0)
+
+
+def test_a_span_of_otlp_lasts_as_long_as_its_times_say_and_fails_by_its_code() -> None:
+    span = {"traceId": "a" * 32, "spanId": "b" * 16, "name": "work", "status": {"code": 2}}
+    span |= {"startTimeUnixNano": str(10**18), "endTimeUnixNano": str(10**18 + 5_000_000)}
+    sent = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    [work] = spans(receive(json.dumps(sent).encode(), content_type="application/json").events)
+    assert (work.name, work.end - work.start, work.failed) == ("work", 5000, True)
 
 
 # --- words -------------------------------------------------------------------------------------------------------

@@ -12,13 +12,30 @@ from typing import Any, Final, TypeVar
 
 from holdfast import sync
 from holdfast.client import Holdfast
-from holdfast.errors import ClosedError
+from holdfast.db import MEMORY
+from holdfast.errors import ClosedError, RemoteError
 from holdfast.store import Store, open_store
 
 T = TypeVar("T")
 Where = str | Path | Holdfast | sync.Holdfast | None
 
-_MEMORY: Final = ":memory:"
+
+def located(where: str | Path | None) -> tuple[str | Path | None, str | None]:
+    """Home and URL of a store that somebody names by a folder, a URL, `:memory:` or not at all."""
+    if isinstance(where, str) and (where == MEMORY or "://" in where):
+        return None, where
+    return where, None
+
+
+def embedded(store: Any) -> Any:
+    """A store that is open in this process; RemoteError for one on a server."""
+    if isinstance(store, Holdfast | sync.Holdfast):
+        return store
+    raise RemoteError(
+        "the adapter works within transactions of its own: it needs a store that is open in this process, in a folder"
+        " or on PostgreSQL, and this is none",
+        given=type(store).__name__,
+    )
 
 
 class _Shared:
@@ -40,18 +57,18 @@ class Place:
     def __init__(self, where: Where, *, ns: str | None = None) -> None:
         self._store: Holdfast | None = None
         self._shared: _Shared | None = None
-        self._given = isinstance(where, Holdfast | sync.Holdfast)
         self._closed = False
         self._key = ("", "")
-        if isinstance(where, Holdfast | sync.Holdfast):
-            self.ns = where.ns if ns is None else ns
-            self._store = where if isinstance(where, Holdfast) and ns is None else Holdfast(where.core, self.ns)
+        if not isinstance(where, str | Path | None):
+            given = embedded(where)
+            self.ns = given.ns if ns is None else ns
+            self._store = given if isinstance(given, Holdfast) and ns is None else Holdfast(given.core, self.ns)
             return
         self.ns = ns
-        named = isinstance(where, str) and ("://" in where or where == _MEMORY)
-        self._key = ("", str(where)) if named else ("" if where is None else str(Path(where).absolute()), "")
+        home, url = located(where)
+        self._key = ("" if home is None else str(Path(home).absolute()), url or "")
         with _GUARD:
-            alone = where == _MEMORY  # each in-memory store is another one
+            alone = where == MEMORY  # each in-memory store is another one
             self._shared = _Shared() if alone else _SHARED.setdefault(self._key, _Shared())
             self._shared.users += 1
 

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import complete, draw
-from holdfast.cli.battles import load
 from holdfast.cli.call import After, Call, Limit, Namespace, command, options
+from holdfast.cli.files import load
 from holdfast.model.agents import Agent, AgentPage, Session
 
 app = typer.Typer(

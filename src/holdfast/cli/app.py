@@ -26,12 +26,12 @@ from holdfast.cli import (
     battles,
     blobs,
     call,
-    contexts,
     copy,
     db,
     dbom,
     demo,
     doctor,
+    documents,
     erase,
     escalations,
     exports,
@@ -54,7 +54,6 @@ from holdfast.cli import (
     sessions,
     skills,
     snapshots,
-    state,
     status,
     sweep,
     telemetry,
@@ -170,8 +169,8 @@ app.add_typer(tokens.app, name="tokens")
 app.add_typer(agents.app, name="agents")
 app.add_typer(flows.app, name="flows")
 app.add_typer(escalations.app, name="escalations")
-app.add_typer(contexts.app, name="contexts")
-app.add_typer(state.app, name="state")
+app.add_typer(documents.contexts, name="contexts")
+app.add_typer(documents.state, name="state")
 app.add_typer(feedback.app, name="feedback")
 app.add_typer(audit.app, name="audit")
 app.add_typer(locks.app, name="locks")

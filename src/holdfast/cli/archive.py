@@ -93,7 +93,7 @@ def push(
     if encrypt is None:
         if not yes:
             raise InvalidInputError("what goes to IPFS is public for good: seal it with --encrypt, or say --yes")
-        render.aside("warning: what goes to IPFS is public, and nobody can take it back\n")
+        render.warn("what goes to IPFS is public, and nobody can take it back")
     with call.open() as store, bar() as tell:
         return store.archive.push(
             mode=mode.value, snapshot=snapshot, encrypt=encrypt, node=node, token=token, ns=ns, progress=tell

@@ -1,15 +1,13 @@
 """`holdfast battles`: evaluations and their signed DBOMs."""
 
-import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from holdfast.cli import complete
 from holdfast.cli.call import AfterNumber, Call, Limit, Namespace, Since, command, options
-from holdfast.errors import FormatError, NotFoundError, UnavailableError
+from holdfast.cli.files import load
 from holdfast.model.battles import Battle, BattlePage
 
 app = typer.Typer(
@@ -83,28 +81,3 @@ def show(call: Call, battle_id: BattleId, row: RowId = None, ns: Namespace = "ma
     """Show one evaluation with everything that is stored of it."""
     with call.open() as store:
         return store.battles.get(battle_id, id=row, ns=ns)
-
-
-def load(name: str) -> Any:
-    """The JSON value of a file, or of stdin for `-`."""
-    return parse(read(name), name)
-
-
-def read(name: str) -> str:
-    """The text of a file, or of stdin for `-`."""
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{name}: no such file", path=name) from error
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{name}: not UTF-8 text", path=name) from error
-    except OSError as error:
-        raise UnavailableError(f"{name}: {error.strerror}", path=name) from error
-
-
-def parse(text: str, name: str) -> Any:
-    """A JSON value; NaN is left to the operation to refuse."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{name}: not JSON: {error}", path=name) from error

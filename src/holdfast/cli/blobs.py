@@ -7,7 +7,7 @@ import typer
 from holdfast.cli import storage
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, command, options
-from holdfast.cli.storage import STDIO, Source
+from holdfast.cli.storage import STDIO, Source, Target
 from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.model.blobs import Blob, BlobsSwept
 from holdfast.model.verdicts import Verdict
@@ -40,7 +40,7 @@ def put(
 def get(
     call: Call,
     key: Key,
-    target: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is stdout.")] = STDIO,
+    target: Target = STDIO,
 ) -> Blob:
     """Write the bytes of a key to a file, or to stdout, verified; a file is whole or not there."""
     with storage.opened(call, "blobs") as blobs, bar() as tell:

@@ -8,7 +8,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
@@ -105,6 +105,12 @@ def command(
         return handler
 
     return register
+
+
+def page(name: str, found: Sequence[Any], limit: int, key: str) -> dict[str, Any]:
+    """Values as a page of that name; `next` is the key of its last one, None where nothing follows."""
+    follows = getattr(found[-1], key) if found and len(found) == limit else None
+    return {name: [each.to_dict() for each in found], "next": follows}
 
 
 def find_function(name: str) -> Callable[..., Any]:

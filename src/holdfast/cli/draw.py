@@ -1,5 +1,6 @@
 """Lists as columns, and flows as trees and timelines, for people. Colours come off where nobody sees them."""
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -22,17 +23,20 @@ _SHORT: Final = 8
 Facts = Mapping[str, Any]
 
 
-def rows(name: str, *columns: str) -> Draw:
-    """Draws the list of that name in columns, and where the next page begins."""
+def rows(name: str, *columns: str, more: str = "--after") -> Draw:
+    """Draws the list of that name in columns, and with which option the next page begins."""
 
     def draw(value: Facts) -> Text:
         lines = [[cell(item[column]) for column in columns] for item in value[name]]
-        drawn = _aligned([column.upper() for column in columns], lines)
-        if value.get("next") is not None:
-            drawn.append(f"more: --after {_quoted(cell(value['next']))}\n", style="dim")
-        return drawn
+        return _aligned([column.upper() for column in columns], lines).append(following(value, more))
 
     return draw
+
+
+def following(value: Facts, option: str = "--after") -> Text:
+    """Where the next page begins, as a shell is told; nothing at the end."""
+    at = value.get("next")
+    return Text("" if at is None else f"more: {option} {shlex.quote(cell(at))}\n", style="dim")
 
 
 def timeline(value: Facts) -> Text:
@@ -46,14 +50,12 @@ def timeline(value: Facts) -> Text:
         for each in value["happened"]
     ]
     drawn.append(_aligned(["AT", "FLOW", "", "WHAT", ""], lines))
-    if value["next"] is not None:
-        drawn.append(f"more: --after {_quoted(cell(value['next']))}\n", style="dim")
-    return drawn
+    return drawn.append(following(value))
 
 
 def session(value: Facts) -> Text:
     """A session with its agents and artifacts, then what happened, in order."""
-    tee, corner, *_ = _GUIDES if _unicode() else _ASCII_GUIDES
+    tee, corner, *_ = guides()
     told = value["session"]
     drawn = Text(cell(told["id"]), style="bold").append("  ").append(_styled(cell(told["state"])))
     drawn.append(f"  {cell(told['session_type'])}  {cell(told['name'])}", style="default")
@@ -66,10 +68,7 @@ def session(value: Facts) -> Text:
         [*(cell(each[name]) for name in ("timestamp", "event_type", "source", "message")), cell(each["data"] or "")]
         for each in value["events"]
     ]
-    drawn.append(_aligned(["AT", "TYPE", "SOURCE", "MESSAGE", ""], lines))
-    if value["next"] is not None:
-        drawn.append(f"more: --after {cell(value['next'])}\n", style="dim")
-    return drawn
+    return drawn.append(_aligned(["AT", "TYPE", "SOURCE", "MESSAGE", ""], lines)).append(following(value))
 
 
 def _agent(agent: Facts) -> Text:
@@ -158,10 +157,6 @@ def _styled(text: str) -> Text:
 def cell(value: Any) -> str:
     """A value on one line."""
     return words(value).replace("\n", "\\n")
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'" if " " in text else text
 
 
 def _unicode() -> bool:

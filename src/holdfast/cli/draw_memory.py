@@ -1,17 +1,14 @@
 """Objects as trees, and what differs between two states, for people."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from rich.text import Text
 
-from holdfast.cli.draw import guides
-from holdfast.cli.render import words
+from holdfast.cli.draw import Facts, cell, following, guides
 
 _WIDE: Final = 72
 _SIGNS: Final = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "meta": (".", "dim")}
-
-Facts = Mapping[str, Any]
 
 
 def tree(value: Facts) -> Text:
@@ -25,7 +22,7 @@ def tree(value: Facts) -> Text:
 def _branch(drawn: Text, branch: Facts, first: str, rest: str) -> None:
     tee, corner, bar, gap = guides()
     one = branch["object"]
-    drawn.append(first).append(_line(one["id"]), style="bold").append("  ").append(_line(one["type"]), style="cyan")
+    drawn.append(first).append(cell(one["id"]), style="bold").append("  ").append(cell(one["type"]), style="cyan")
     drawn.append(f"  v{one['version']}", style="dim")
     if one["content"] is not None:
         drawn.append(f"  {_brief(one['content'])}")
@@ -34,7 +31,7 @@ def _branch(drawn: Text, branch: Facts, first: str, rest: str) -> None:
     for at, child in enumerate(below, 1):
         head, tail = (corner, gap) if at == len(below) else (tee, bar)
         if isinstance(child, str):
-            note = "there is more below" if child == "…" else f"{_line(child)}  (not there)"
+            note = "there is more below" if child == "…" else f"{cell(child)}  (not there)"
             drawn.append(rest + head).append(f"{note}\n", style="dim")
         else:
             _branch(drawn, child, rest + head, rest + tail)
@@ -45,19 +42,17 @@ def diff(value: Facts) -> Text:
     drawn = Text()
     for each in value["differences"]:
         sign, style = _SIGNS[each["change"]]
-        drawn.append(f"{sign} {_line(each['id'])}\n", style=style)
+        drawn.append(f"{sign} {cell(each['id'])}\n", style=style)
         for line, colour in _fields(each):
             drawn.append(f"    {line}\n", style=colour)
-    if value["next"] is not None:
-        drawn.append(f"more: --after '{_line(value['next'])}'\n", style="dim")
-    return drawn if value["differences"] else Text("nothing differs\n")
+    return drawn.append(following(value)) if value["differences"] else Text("nothing differs\n")
 
 
 def _fields(each: Facts) -> Iterator[tuple[str, str]]:
     for name, (old, new) in each["fields"].items():
         if isinstance(old, dict) and isinstance(new, dict):
             for key in (key for key in old | new if old.get(key) != new.get(key)):
-                yield from _sides(f"{name}.{_line(key)}", old.get(key), new.get(key))
+                yield from _sides(f"{name}.{cell(key)}", old.get(key), new.get(key))
         else:
             yield from _sides(name, old, new)
 
@@ -71,10 +66,6 @@ def _sides(name: str, old: Any, new: Any) -> Iterator[tuple[str, str]]:
         yield f"+ {name}: {_brief(new)}", "green"
 
 
-def _line(value: Any) -> str:
-    return words(value).replace("\n", "\\n")
-
-
 def _brief(value: Any) -> str:
-    text = _line(value)
+    text = cell(value)
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"

@@ -8,8 +8,8 @@ import typer
 
 from holdfast.cli import complete, draw
 from holdfast.cli.agents import AgentId
-from holdfast.cli.battles import load
 from holdfast.cli.call import AfterNumber, BeforeNumber, Call, Limit, Namespace, command, options
+from holdfast.cli.files import load
 from holdfast.model.guards import Budget, Escalation, EscalationPage
 
 app = typer.Typer(
@@ -53,7 +53,10 @@ def list(
 @command(
     app,
     example="holdfast escalations history --agent trader",
-    draw=draw.rows("escalations", "id", "status", "impact", "agent_id", "dfid", "created_at", "resolved_at", "reason"),
+    draw=draw.rows(
+        *("escalations", "id", "status", "impact", "agent_id", "dfid", "created_at", "resolved_at", "reason"),
+        more="--before",
+    ),
 )
 def history(
     call: Call,

@@ -6,7 +6,7 @@ import typer
 
 from holdfast.cli import draw
 from holdfast.cli.agents import AgentId
-from holdfast.cli.call import AfterNumber, BeforeNumber, Call, Limit, Namespace, Since, command, options
+from holdfast.cli.call import AfterNumber, BeforeNumber, Call, Limit, Namespace, Since, command, options, page
 from holdfast.runtime.rows import BEGINNING
 
 app = typer.Typer(
@@ -16,20 +16,19 @@ app = typer.Typer(
 )
 app.callback()(options)
 
-_DRAWN = draw.rows("feedback", "id", "created_at", "status", "score", "source", "dfid", "reason")
+_COLUMNS = ("feedback", "id", "created_at", "status", "score", "source", "dfid", "reason")
 
 
-@command(app, example="holdfast feedback recent trader --limit 20", draw=_DRAWN)
+@command(app, example="holdfast feedback recent trader --limit 20", draw=draw.rows(*_COLUMNS, more="--before"))
 def recent(
     call: Call, agent_id: AgentId, before: BeforeNumber = None, limit: Limit = 100, ns: Namespace = "main"
 ) -> dict[str, Any]:
-    """List what became of an agent's decisions, newest first; `--before` is the `id` of the last one of a page."""
+    """List what became of an agent's decisions, newest first, a page at a time."""
     with call.open() as store:
-        found = store.feedback.recent(agent_id, before=before, limit=limit, ns=ns)
-        return {"feedback": [each.to_dict() for each in found]}
+        return page("feedback", store.feedback.recent(agent_id, before=before, limit=limit, ns=ns), limit, "id")
 
 
-@command(app, example="holdfast feedback trajectory trader --since 2026-01-01T00:00:00Z", draw=_DRAWN)
+@command(app, example="holdfast feedback trajectory trader --since 2026-01-01T00:00:00Z", draw=draw.rows(*_COLUMNS))
 def trajectory(
     call: Call,
     *,
@@ -39,7 +38,7 @@ def trajectory(
     limit: Limit = 100,
     ns: Namespace = "main",
 ) -> dict[str, Any]:
-    """List what became of an agent's decisions, oldest first; `--after` is the `id` of the last one of a page."""
+    """List what became of an agent's decisions, oldest first, a page at a time."""
     with call.open() as store:
         found = store.feedback.trajectory(agent_id, since=since or BEGINNING, after=after, limit=limit, ns=ns)
-        return {"feedback": [each.to_dict() for each in found]}
+        return page("feedback", found, limit, "id")

@@ -52,7 +52,7 @@ def list(
 @command(
     app,
     example="holdfast flows search trade --status FAILED",
-    draw=draw.rows("flows", "dfid", "status", "flow_type", "agent_id", "created_at", "updated_at"),
+    draw=draw.rows("flows", "dfid", "status", "flow_type", "agent_id", "created_at", "updated_at", more="--before"),
 )
 def search(
     call: Call,

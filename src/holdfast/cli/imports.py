@@ -10,7 +10,7 @@ import typer
 from holdfast import sync
 from holdfast.cli import archive, vectors
 from holdfast.cli.bar import bar
-from holdfast.cli.call import Call, Namespace, command, options
+from holdfast.cli.call import AfterNumber, Call, Limit, Namespace, command, options
 from holdfast.model.imports import Imported, ImportPage, Takeover
 from holdfast.model.lisp import LispImported
 from holdfast.model.threads import ThreadsImported
@@ -89,8 +89,8 @@ def list(
     *,
     verdict: Annotated[str | None, typer.Option("--verdict", help="Only TAKEN, ADAPTED or KEPT.")] = None,
     table: Annotated[str | None, typer.Option("--table", help="Only rows of this table of the source.")] = None,
-    after: Annotated[int, typer.Option("--after", help="The `next` of the page before.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", help="How many, at most.")] = 100,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
     ns: Namespace = "main",
 ) -> ImportPage:
     """What imports found of each row, and the values that its own row here does not hold as they were."""

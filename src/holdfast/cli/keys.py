@@ -6,9 +6,9 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 
-from holdfast.cli.battles import read
 from holdfast.cli.call import Call, command, options
 from holdfast.cli.dbom import written
+from holdfast.cli.files import read
 from holdfast.errors import InvalidInputError
 from holdfast.evidence import trust as trusting
 from holdfast.evidence.keyfiles import ROLES

@@ -23,7 +23,7 @@ def mcp(
     token: Annotated[
         str | None, typer.Option("--token", envvar="HOLDFAST_TOKEN", help="Act as whoever this token says.")
     ] = None,
-) -> dict[str, bool]:
+) -> None:
     """Offer the store as tools over standard input and output (Model Context Protocol), until the client goes away."""
     if agent is not None and token is not None:
         raise InvalidInputError("say either an agent or a token")
@@ -39,4 +39,4 @@ def mcp(
             await tools.over_stdio(store, caller, offer)
 
     asyncio.run(serve())
-    return {"served": True}
+    raise typer.Exit  # stdout is for the protocol, and for nothing else

@@ -1,7 +1,6 @@
 """`holdfast objects`: what agents know, with its history."""
 
 import builtins
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,8 @@ from rich.text import Text
 
 from holdfast.cli import draw, draw_memory
 from holdfast.cli.bar import pulse
-from holdfast.cli.call import After, Call, Limit, Namespace, command, find_function, options
+from holdfast.cli.call import After, BeforeNumber, Call, Limit, Namespace, command, find_function, options, page
+from holdfast.cli.files import read
 from holdfast.cli.storage import parsed
 from holdfast.errors import InvalidInputError
 from holdfast.model.memory import Object, ObjectPage
@@ -52,12 +52,13 @@ def put(
     ns: Namespace = "main",
 ) -> Object:
     """Keep an object, whatever it was before; every earlier version stays in its history."""
-    text = sys.stdin.read() if content == "-" else content
+    source = "-" if file is None and content == "-" else file
+    text = content if source is None else read(str(source))
     with call.open() as store:
         return store.objects.put(
             id,
             type=type,
-            content=_text(file) if file is not None else text,
+            content=text,
             attributes=parsed(attributes, "attributes", dict),
             meta=None if meta is None else parsed(meta, "meta", dict),
             parent=parent,
@@ -66,13 +67,6 @@ def put(
             expected_version=expected_version,
             ns=ns,
         )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{path} cannot be read as text: {error}", path=str(path)) from error
 
 
 @command(app, example="holdfast objects get note-1 --at head")
@@ -135,12 +129,14 @@ def tree(
 @command(
     app,
     example="holdfast objects history note-1",
-    draw=draw.rows("versions", "n", "version", "at", "cid"),
+    draw=draw.rows("versions", "n", "version", "at", "cid", more="--before"),
 )
-def history(call: Call, id: ObjectId, limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
+def history(
+    call: Call, id: ObjectId, before: BeforeNumber = None, limit: Limit = 100, ns: Namespace = "main"
+) -> dict[str, Any]:
     """List what an object has been, the newest first; one without a CID was a deletion."""
     with call.open() as store:
-        return {"versions": [each.to_dict() for each in store.objects.history(id, limit=limit, ns=ns)]}
+        return page("versions", store.objects.history(id, before=before, limit=limit, ns=ns), limit, "n")
 
 
 def _found(value: dict[str, Any]) -> Text:

@@ -7,7 +7,7 @@ import typer
 
 from holdfast.cli import draw
 from holdfast.cli.bar import bar, pulse
-from holdfast.cli.call import After, Call, Limit, Namespace, command, options
+from holdfast.cli.call import After, Call, Limit, Namespace, command, options, page
 from holdfast.model.memory import Collected
 from holdfast.model.retention import Compacted, Pruned
 
@@ -89,4 +89,4 @@ def compact(call: Call) -> Compacted:
 def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
     """List what was pruned, by which rule and by whom, oldest first."""
     with call.open() as store:
-        return {"prunings": [each.to_dict() for each in store.retention.list(after=after, limit=limit, ns=ns)]}
+        return page("prunings", store.retention.list(after=after, limit=limit, ns=ns), limit, "id")

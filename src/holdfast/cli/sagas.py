@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import draw
-from holdfast.cli.call import After, Call, Limit, Namespace, command, options
+from holdfast.cli.call import After, Call, Limit, Namespace, command, options, page
 from holdfast.cli.flows import FlowId
 from holdfast.errors import NotFoundError
 from holdfast.model.guards import Dirty
@@ -24,7 +24,7 @@ app.callback()(options)
 def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
     """List flows with something to undo, by id; they keep their locks."""
     with call.open() as store:
-        return {"dirty": [dirty.to_dict() for dirty in store.sagas.list_dirty(after=after, limit=limit, ns=ns)]}
+        return page("dirty", store.sagas.list_dirty(after=after, limit=limit, ns=ns), limit, "dfid")
 
 
 @command(app, example="holdfast sagas show 0198a7c2-9c1e-7a3b-8d4e-5f6071829304")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import draw
-from holdfast.cli.call import After, Call, Limit, command, options
+from holdfast.cli.call import After, Call, Limit, command, options, page
 from holdfast.cli.storage import opened, parsed
 from holdfast.faces import SyncFace
 from holdfast.model.sessions import (
@@ -121,10 +121,7 @@ def list(
     of = None if project is None else project_of(project).hash
     with _opened(call) as sessions:
         found = sessions.list_sessions(limit=limit, state=state, project_hash=of, after=after)
-        return {
-            "sessions": [each.to_dict() for each in found],
-            "next": found[-1].id if len(found) == limit else None,
-        }
+        return page("sessions", found, limit, "id")
 
 
 @command(app, example="holdfast sessions show cli_0a1b2c3d4e5f", draw=draw.session)

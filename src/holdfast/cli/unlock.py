@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.call import Call, command, options
+from holdfast.cli.files import read
 from holdfast.cli.storage import filed
-from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.model.verify import Locked
 from holdfast.upkeep import unlock as statements
 
@@ -29,7 +29,7 @@ def unlock(
 ) -> Locked:
     """End the lockdown with a statement signed by root."""
     with call.open() as store:
-        return store.lockdown.unlock(_read(statement))
+        return store.lockdown.unlock(read(str(statement)).strip())
 
 
 @command(lockdown, example="holdfast lockdown status --json")
@@ -68,15 +68,6 @@ def sign(
 ) -> dict[str, str]:
     """Sign a statement with the root key; needs no store and no network."""
     secret = os.environ.get(_PASSPHRASE, "").encode() or None
-    signed = statements.sign(_read(draft).encode(), statements.load_root(key, secret))
+    signed = statements.sign(read(str(draft)).strip().encode(), statements.load_root(key, secret))
     filed([signed, b"\n"], out)
     return {"written": str(out), "next": f"holdfast unlock --statement {out}"}
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{path}: no such file", path=str(path)) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnavailableError(f"{path} cannot be read: {error}", path=str(path)) from error

@@ -8,8 +8,8 @@ import typer
 from holdfast import sync
 from holdfast.cli.bar import bar
 from holdfast.cli.call import Call, command
+from holdfast.cli.files import read_bytes
 from holdfast.crypto import keys
-from holdfast.errors import NotFoundError, UnavailableError
 from holdfast.model.verify import Checked, Report
 from holdfast.upkeep import offline
 
@@ -28,17 +28,7 @@ def verify(
 ) -> Report | Checked:
     """Verify the store, or a bundle; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 and more tampered with."""
     if bundle is not None:
-        trusted = None if root is None else keys.load_public_pem(_read(root, 1 << 16))
-        return offline.check(_read(bundle, offline.MOST_BYTES + 1), root=trusted)
+        trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
+        return offline.check(read_bytes(bundle, offline.MOST_BYTES + 1), root=trusted)
     with bar() as progress:
         return sync.verify(call.home, call.url, full=full, lock=not no_lock, progress=progress)
-
-
-def _read(path: Path, most: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(most)
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{path}: no such file", path=str(path)) from error
-    except OSError as error:
-        raise UnavailableError(f"{path}: {error.strerror}", path=str(path)) from error

@@ -32,6 +32,9 @@ Schema = dict[str, Any]
 Named = dict[str, Schema]
 """The schemas of named types, by name."""
 
+DEEPEST: Final = 200
+"""How deeply a value may be nested that is taken in: it can be given out again, whatever stands around it."""
+_AROUND: Final = 20
 _BYTES: Final = "$bytes"
 _LINK: Final = "$link"
 
@@ -61,22 +64,25 @@ class Shape(ABC):
 
 def dump(value: Any) -> Any:
     """Any value of ours as JSON."""
-    try:
-        return _dump(value)
-    except RecursionError as error:
-        raise InvalidInputError("nested too deeply to be sent") from error
+    return _dump(value, DEEPEST + _AROUND)
 
 
-def _dump(value: Any) -> Any:
+def _dump(value: Any, left: int) -> Any:
     if value is None or type(value) in (bool, int, str):
         return value
     for kinds, told in _TOLD:
         if isinstance(value, kinds):
             return told(value)
+    if not left:
+        raise InvalidInputError(f"nested too deeply to be sent: more than {DEEPEST} levels")
+    if isinstance(value, Mapping):
+        return _mapped(value, left - 1)
+    if isinstance(value, collections.abc.Iterable):
+        return [_dump(item, left - 1) for item in value]
     if is_dataclass(value):
-        return {each.name: _dump(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: _dump(getattr(value, each.name), left - 1) for each in fields(value)}
     if hasattr(value, "tolist"):  # a number out of an array
-        return _dump(value.tolist())
+        return _dump(value.tolist(), left)
     raise InvalidInputError(f"a {type(value).__name__} cannot be sent", type=type(value).__name__)
 
 
@@ -86,10 +92,10 @@ def _finite(value: float) -> float:
     return float(value)
 
 
-def _mapped(value: Mapping[Any, Any]) -> dict[str, Any]:
+def _mapped(value: Mapping[Any, Any], left: int) -> dict[str, Any]:
     if odd := [key for key in value if not isinstance(key, str)]:
         raise InvalidInputError(f"a key is a text, not {odd[0]!r}")
-    return {f"${key}" if key.startswith("$") else str(key): _dump(item) for key, item in value.items()}
+    return {f"${key}" if key.startswith("$") else str(key): _dump(item, left) for key, item in value.items()}
 
 
 _TOLD: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
@@ -99,10 +105,8 @@ _TOLD: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (int, int),
     ((str, PathLike), str),
     ((bytes, bytearray, memoryview), lambda value: {_BYTES: b64encode(value).decode()}),
-    (Mapping, _mapped),
-    (collections.abc.Iterable, lambda value: [_dump(item) for item in value]),
 )
-"""How each kind of value is told, the narrower before the wider."""
+"""How each kind of value that holds no other is told, the narrower before the wider."""
 
 
 def _wrong(at: str, what: str) -> InvalidInputError:
@@ -114,21 +118,23 @@ class _Any(Shape):
 
     def load(self, given: Any, at: str) -> Any:
         """See Shape."""
-        try:
-            return self._load(given, at)
-        except RecursionError as error:
-            raise _wrong(at, "nested too deeply") from error
+        return self._load(given, at, DEEPEST)
 
-    def _load(self, given: Any, at: str) -> Any:
-        if isinstance(given, list):
-            return [self._load(each, f"{at}[{n}]") for n, each in enumerate(given)]
-        if not isinstance(given, dict):
+    def _load(self, given: Any, at: str, left: int) -> Any:
+        if not isinstance(given, list | dict):
             return given
+        if not left:
+            raise _wrong(at.partition("[")[0].partition(".")[0], f"nested too deeply: more than {DEEPEST} levels")
+        if isinstance(given, list):
+            return [self._load(each, f"{at}[{n}]", left - 1) for n, each in enumerate(given)]
         if given.keys() == {_BYTES}:
             return _BYTE.load(given, at)
         if given.keys() == {_LINK}:
             return _LINKED.load(given, at)
-        return {key[1:] if key.startswith("$") else key: self._load(item, f"{at}.{key}") for key, item in given.items()}
+        return {
+            key[1:] if key.startswith("$") else key: self._load(item, f"{at}.{key}", left - 1)
+            for key, item in given.items()
+        }
 
     def schema(self, named: Named) -> Schema:  # noqa: ARG002
         """See Shape."""

@@ -17,12 +17,13 @@ from holdfast.crypto import mst, mst_diff, mst_edit
 from holdfast.crypto.cid import CID
 from holdfast.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
 from holdfast.db import Tx, sql
-from holdfast.errors import FormatError, InvalidInputError
+from holdfast.errors import FormatError
 from holdfast.memory import objectvectors, records, refs, seals, texts
 from holdfast.memory.records import META, OBJECT, Record, Sealed
 from holdfast.memory.refs import Ref
 from holdfast.memory.seals import Open
 from holdfast.memory.texts import Text
+from holdfast.model.given import name
 
 MAIN: Final = "main"
 _ASKED: Final = 500
@@ -30,9 +31,7 @@ _ASKED: Final = 500
 
 def ref_name(ns: Any) -> str:
     """The ref of a namespace's tree."""
-    if not isinstance(ns, str) or not ns or len(ns) > 500 or not ns.isprintable():
-        raise InvalidInputError("a namespace is a printable text of 1 to 500 characters", ns=str(ns)[:100])
-    return f"work/{ns}"
+    return f"work/{name('namespace', ns)}"
 
 
 def root(tx: Tx, ns: str) -> CID:

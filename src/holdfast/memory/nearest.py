@@ -29,6 +29,7 @@ from holdfast.memory import objects, objectvectors, records, texts
 from holdfast.memory.edits import MAIN, Edit
 from holdfast.memory.objectvectors import FIELD, MADE_OF
 from holdfast.memory.records import OBJECT
+from holdfast.model.given import limited
 from holdfast.model.memory import Near, Object
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ def nearest(
     """The objects nearest to a vector, to what the embedder makes of a text (`like`), or to an object (`near`)."""
     if sum(each is not None for each in (vector, like, near)) != 1:
         raise InvalidInputError("give a vector, a text or the id of an object: one of them")
-    if not 1 <= limit <= objects.MOST:
-        raise InvalidInputError(f"a search gives 1 to {objects.MOST} objects", limit=limit)
+    limited(limit)
     asked: Any = vector
     if like is not None:
         asked = yield from _embedded(embedder or context.embedder, like)

@@ -22,7 +22,7 @@ from holdfast.errors import FormatError, InvalidInputError, MissingExtraError
 from holdfast.evidence import erasable
 from holdfast.memory import notefilters
 from holdfast.memory.edits import MAIN
-from holdfast.model import jsontext
+from holdfast.model import given, jsontext
 from holdfast.model.notes import Note
 from holdfast.model.times import later
 
@@ -66,18 +66,18 @@ def put(
     place, text, packed = joined(path), _spelled(value), _packed(vectors)
     if not place:
         raise InvalidInputError("a note needs a path", field="path")
-    given: dict[str, Any] = {"ns": ns, "path": place, "key": _text("key", key), "value": text, "now": tx.now}
-    given["h"] = row_hash(place, key, text, packed)
-    given["ttl_s"] = None if ttl_s is None else _seconds(ttl_s)
-    given["expires_at"] = None if ttl_s is None else later(tx.now, given["ttl_s"])
-    given["subject"] = None if subject is None else sealing.label(tx, _text("subject", subject), ns=ns)
-    row = tx.one(_PUT, **given)
-    assert row is not None, "an upsert that returns its number"
-    tx.execute(_UNVECTOR, note=row[0])
+    row: dict[str, Any] = {"ns": ns, "path": place, "key": _text("key", key), "value": text, "now": tx.now}
+    row["h"] = row_hash(place, key, text, packed)
+    row["ttl_s"] = None if ttl_s is None else _seconds(ttl_s)
+    row["expires_at"] = None if ttl_s is None else later(tx.now, row["ttl_s"])
+    row["subject"] = None if subject is None else sealing.label(tx, _text("subject", subject), ns=ns)
+    kept = tx.one(_PUT, **row)
+    assert kept is not None, "an upsert that returns its number"
+    tx.execute(_UNVECTOR, note=kept[0])
     tx.many(
         _VECTOR,
         [
-            {"note": row[0], "field": field, "dimensions": len(data) // 4, "vector": data}
+            {"note": kept[0], "field": field, "dimensions": len(data) // 4, "vector": data}
             for field, data in packed.items()
         ],
     )
@@ -283,15 +283,7 @@ def _below(path: Sequence[str]) -> dict[str, str]:
 
 
 def _text(what: str, text: Any) -> str:
-    """A name that somebody chose; PostgreSQL keeps no NUL in a text, and no text is a lone surrogate."""
-    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST or "\0" in text:
-        raise InvalidInputError(f"{what} is a text of 1 to {_LONGEST} characters", value=str(text)[:100])
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidInputError(f"{what} is no text: {error.reason}") from error
-    return text
+    return given.words(what, text, most=_LONGEST)
 
 
 def _spelled(value: Any) -> str:

@@ -31,9 +31,10 @@ from holdfast.errors import (
 from holdfast.memory import commits, edits, records
 from holdfast.memory.edits import MAIN, Edit, View
 from holdfast.memory.records import MAX_INT, OBJECT, Record
+from holdfast.model.given import limited
 from holdfast.model.memory import Object, ObjectPage, ObjectVersion
 
-MOST: Final = 1_000
+_MOST_CHILDREN: Final = 10_000
 _FIELDS: Final = frozenset({"type", "content", "attributes", "parent", "children", "version", "meta", "subject"})
 
 Draft = Mapping[str, Any]
@@ -259,8 +260,7 @@ def view_at(tx: Tx, snapshot: str | None, ns: str) -> View:
 
 def page(view: View, after: str, limit: int, ns: str) -> ObjectPage:
     """Some objects of a tree, in the order of their keys."""
-    if not 1 <= limit <= MOST:
-        raise InvalidInputError(f"a page has 1 to {MOST} objects", limit=limit)
+    limited(limit)
     start = OBJECT + records.key_of(after) + "\x00" if after else OBJECT
     found: builtins.list[Object] = []
     for key, _ in mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"):
@@ -293,7 +293,7 @@ class Family:
         """The keys of an object's children: those it names, in their order, then those that name it."""
         key = records.key_of(parent.id)
         if self.tx is not None:
-            others = sorted(row[0] for row in self.tx.all(_CHILDREN, ns=self.ns, key=key, limit=10 * MOST))
+            others = sorted(row[0] for row in self.tx.all(_CHILDREN, ns=self.ns, key=key, limit=_MOST_CHILDREN))
         else:
             others = self._read.get(key, [])
         return [*dict.fromkeys((*(records.key_of(child) for child in parent.children), *others))]
@@ -317,10 +317,8 @@ def history(
     tx: Tx, id: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
 ) -> tuple[ObjectVersion, ...]:
     """What an object has been, the newest first; `before` is the `n` of the page before."""
-    if not 1 <= limit <= MOST:
-        raise InvalidInputError(f"a page has 1 to {MOST} versions", limit=limit)
     key, until = records.key_of(id), MAX_INT if before is None else before
-    return tuple(ObjectVersion(*row) for row in tx.all(_HISTORY, ns=ns, key=key, before=until, limit=limit))
+    return tuple(ObjectVersion(*row) for row in tx.all(_HISTORY, ns=ns, key=key, before=until, limit=limited(limit)))
 
 
 def version(tx: Tx, id: str, n: int, *, ns: str = MAIN) -> Object:

@@ -20,6 +20,7 @@ from holdfast.memory import objects, texts
 from holdfast.memory.edits import MAIN, Edit
 from holdfast.memory.records import OBJECT
 from holdfast.memory.texts import Text
+from holdfast.model.given import limited
 from holdfast.model.memory import Object
 
 MOST_WORDS: Final = 64
@@ -37,8 +38,6 @@ _SEARCH = sql(
 
 def search(tx: Tx, text: str, *, limit: int = 20, ns: str = MAIN) -> tuple[Object, ...]:
     """The objects that have all words of a text, as they are now, the best first."""
-    if not 1 <= limit <= objects.MOST:
-        raise InvalidInputError(f"a search gives 1 to {objects.MOST} objects", limit=limit)
     if len(text) > _LONGEST:
         raise InvalidInputError(f"what is searched for is a text of at most {_LONGEST:,} characters")
     wanted = dict.fromkeys(texts.words(text))
@@ -46,7 +45,7 @@ def search(tx: Tx, text: str, *, limit: int = 20, ns: str = MAIN) -> tuple[Objec
         raise InvalidInputError(f"a search has 1 to {MOST_WORDS} words, of letters and digits", text=text[:100])
     view = objects.view_at(tx, None, ns)
     quoted = " ".join(f'"{word}"' for word in wanted)  # nothing but words for either database
-    found = [key for (key,) in tx.all(_SEARCH, words=quoted, ns=ns, limit=limit)]
+    found = [key for (key,) in tx.all(_SEARCH, words=quoted, ns=ns, limit=limited(limit))]
     return tuple(objects.read(view, key, ns) for key in found if view.find(OBJECT + key) is not None)
 
 

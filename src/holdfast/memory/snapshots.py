@@ -21,14 +21,14 @@ from holdfast.crypto.cid import CID
 from holdfast.crypto.mst import EMPTY_ROOT
 from holdfast.crypto.mst_diff import Change
 from holdfast.db import Tx, Work, Write, ask, sql
-from holdfast.errors import InvalidInputError, MergeConflictError, NotFoundError
+from holdfast.errors import MergeConflictError, NotFoundError
 from holdfast.evidence import keys
 from holdfast.evidence.context import Context
 from holdfast.memory import arrivals, commits, edits, objects, records
 from holdfast.memory.commits import NEWEST, Note
 from holdfast.memory.edits import MAIN, Edit, View
-from holdfast.memory.objects import MOST
 from holdfast.memory.records import META, OBJECT, Record
+from holdfast.model.given import limited
 from holdfast.model.memory import Diff, Difference, Object, Snapshot, SnapshotPage
 
 WORK: Final = "work"
@@ -63,9 +63,7 @@ _LIST = sql(
 
 def list(tx: Tx, *, after: str = "", limit: int = 100, ns: str = MAIN) -> SnapshotPage:
     """Snapshots, the newest first, a page at a time."""
-    if not 1 <= limit <= MOST:
-        raise InvalidInputError(f"a page has 1 to {MOST} snapshots", limit=limit)
-    found = tuple(commits.shown(tx, row) for row in tx.all(_LIST, ns=ns, before=after, limit=limit))
+    found = tuple(commits.shown(tx, row) for row in tx.all(_LIST, ns=ns, before=after, limit=limited(limit)))
     return SnapshotPage(found, found[-1].rev if len(found) == limit else None)
 
 
@@ -74,8 +72,7 @@ def list(tx: Tx, *, after: str = "", limit: int = 100, ns: str = MAIN) -> Snapsh
 
 def diff(tx: Tx, old: str = NEWEST, new: str = WORK, *, after: str = "", limit: int = 100, ns: str = MAIN) -> Diff:
     """How one state differs from another, object by object: snapshots, or `work` for what is there now."""
-    if not 1 <= limit <= MOST:
-        raise InvalidInputError(f"a page has 1 to {MOST} differences", limit=limit)
+    limited(limit)
     left, right = (edits.view(tx, _root(tx, state, ns)) for state in (old, new))
     start = records.key_of(after) if after else ""
     keys = sorted({change.key.partition("/")[2] for change in mst_diff.diff(right.get, left.root, right.root)})

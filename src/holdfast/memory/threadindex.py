@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.db import Row, Tx, sql
-from holdfast.errors import InvalidInputError, NotFoundError
+from holdfast.errors import NotFoundError
 from holdfast.memory import threads, threadstates
 from holdfast.memory.edits import MAIN
+from holdfast.model import given
 from holdfast.model.threads import Thread, ThreadPage
 
 _COLUMNS = (
@@ -44,19 +45,18 @@ def list(
     ns: str = MAIN,
 ) -> ThreadPage:
     """Threads, the one that was written last first: all, of one status, with all these facts, idle since `before`."""
-    if not 1 <= limit <= threads.MOST_PAGE:
-        raise InvalidInputError(f"a page has 1 to {threads.MOST_PAGE} threads", limit=limit)
-    number, _, at = after.partition(".") if after else (str(2**62), "", _NEVER)
-    if not number.isdecimal():
-        raise InvalidInputError("after is the `next` of the page before", after=after)
-    given: dict[str, Any] = {"ns": ns, "before": before or _NEVER, "at": at, "n": int(number), "limit": limit}
+    if status is not None:
+        threads.one_of_statuses(status)
+    n, at = threads.place(after, _NEVER)
+    page: dict[str, Any] = {"ns": ns, "n": n, "at": given.moment("after", at), "limit": given.limited(limit)}
+    page["before"] = given.moment("before", _NEVER if before is None else before)
     if facts:
         wanted = threadstates.spelled({key: threadstates.spelled(item) for key, item in facts.items()})
-        rows = tx.all(_OF_FACTS, **given, facts=wanted, wanted=len(facts), status=status)
+        rows = tx.all(_OF_FACTS, **page, facts=wanted, wanted=len(facts), status=status)
     elif status is not None:
-        rows = tx.all(_OF_STATUS, **given, status=status)
+        rows = tx.all(_OF_STATUS, **page, status=status)
     else:
-        rows = tx.all(_LIST, **given)
+        rows = tx.all(_LIST, **page)
     follows = f"{rows[-1][0]}.{rows[-1][7]}" if len(rows) == limit else None
     return ThreadPage(tuple(_thread(row) for row in rows), follows)
 

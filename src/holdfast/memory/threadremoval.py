@@ -101,7 +101,7 @@ def prune(
     if found is None or found.deleted_at is not None:
         return ThreadsRemoved()
     rows = [_Row(*row) for row in tx.all(_ROWS, n=found.n)]
-    gone = _due(rows, keep or 1, before)
+    gone = _due(rows, keep or 1, None if before is None else given.moment("before", before))
     done = _remove(tx, found.n, gone, dry_run=dry_run)
     if gone and not dry_run:
         _log(tx, {"thread": thread_id, "keep": keep, "before": before}, len(gone), who, ns)

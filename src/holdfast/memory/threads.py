@@ -14,6 +14,7 @@ Rules:
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -23,9 +24,10 @@ from holdfast.memory import threadstates, threadvalues
 from holdfast.memory.edits import MAIN
 from holdfast.memory.threadstates import State, name, spelled
 from holdfast.memory.threadvalues import Memo, Ref, Space
+from holdfast.model import given
 from holdfast.model.threads import Checkpoint, CheckpointPage, Kept, PendingWrite
 
-MOST_PAGE: Final = 1_000
+_CLAIM: Final = re.compile(r"([0-9]{1,18})\.([0-9a-f]+)\.(.*)", re.DOTALL)
 _CONFLICTS: Final = frozenset({"error", "fork"})
 STATUSES: Final = frozenset({"active", "interrupted", "error", "idle"})
 
@@ -115,7 +117,7 @@ def put(
 def _refs(
     space: Space, channels: Mapping[str, Any], keep: Collection[str], before: Mapping[str, Ref]
 ) -> dict[str, Ref]:
-    refs = {each: threadvalues.store(space, given, before.get(each)) for each, given in channels.items()}
+    refs = {each: threadvalues.store(space, value, before.get(each)) for each, value in channels.items()}
     for kept in keep:
         if kept not in before:
             raise NotFoundError("the parent has no such channel to keep: give its value", channel=kept)
@@ -184,11 +186,10 @@ def _seen(seen: str | None, checkpoint_ns: str) -> tuple[int, str | None]:
     """Epoch and name of a run; a claim of another line says nothing about this one."""
     if seen is None:
         return 0, None
-    epoch, _, rest = seen.partition(".")
-    token, _, of = rest.partition(".")
-    if not epoch.isdecimal() or not token:
-        raise InvalidInputError("seen is what claim gave", seen=str(seen)[:100])
-    return (int(epoch), token) if of == checkpoint_ns else (0, None)
+    found = _CLAIM.fullmatch(seen)
+    if found is None:
+        raise InvalidInputError("seen is what claim gave", seen=seen[:100])
+    return (int(found[1]), found[2]) if found[3] == checkpoint_ns else (0, None)
 
 
 _HELD: Final = "t.n, t.facts, t.deleted_at, t.dead_id, t.status, t.status_of"
@@ -263,9 +264,7 @@ def touch(
 ) -> None:
     """Bring the index up to date."""
     if status is not None:
-        if status not in STATUSES:
-            raise InvalidInputError(f"a status is one of {', '.join(sorted(STATUSES))}", status=str(status))
-        tx.execute(_TOUCH, n=thread.n, now=tx.now, status=status, about=about, expect=1)
+        tx.execute(_TOUCH, n=thread.n, now=tx.now, status=one_of_statuses(status), about=about, expect=1)
     if facts is None or (text := spelled(facts, "facts")) == thread.facts:
         return
     tx.execute(_TELL, n=thread.n, facts=text, expect=1)
@@ -273,6 +272,13 @@ def touch(
     tx.many(
         _FACT, [{"ns": ns, "n": thread.n, "key": key, "value": spelled(facts[key], "facts")} for key in sorted(facts)]
     )
+
+
+def one_of_statuses(status: str) -> str:
+    """What a thread can be; InvalidInputError for another word."""
+    if status not in STATUSES:
+        raise InvalidInputError(f"a status is one of {', '.join(sorted(STATUSES))}", status=str(status))
+    return status
 
 
 # --- what tasks wrote --------------------------------------------------------------------------------------------
@@ -310,9 +316,9 @@ def put_writes(
     row = {"thread": thread.n, "checkpoint_ns": name("checkpoint_ns", checkpoint_ns, least=0), "checkpoint_id": late}
     row |= {"task_id": name("task_id", task_id), "task_path": name("task_path", task_path, least=0)}
     rows = []
-    for idx, channel, given in writes:
-        value = threadstates.encode_ref(threadvalues.store(space, given))
-        rows.append({**row, "idx": idx, "channel": name("channel", channel), "value": value})
+    for idx, channel, value in writes:
+        kept = threadstates.encode_ref(threadvalues.store(space, value))
+        rows.append({**row, "idx": idx, "channel": name("channel", channel), "value": kept})
     space.flush()
     tx.many(_REWRITE if replace else _WRITE, rows)
     if status is not None:
@@ -366,18 +372,20 @@ def history(
     ns: str = MAIN,
 ) -> CheckpointPage:
     """Checkpoints of a thread, newest first, a page at a time; of all threads in the order they were written."""
-    if not 1 <= limit <= MOST_PAGE:
-        raise InvalidInputError(f"a page has 1 to {MOST_PAGE} checkpoints", limit=limit)
-    given: dict[str, Any] = {"ns": ns, "checkpoint_ns": checkpoint_ns, "before": before, "limit": limit}
-    number, _, last = after.partition(".") if after else (str(2**62), "", "\U0010ffff")
-    if not number.isdecimal():
-        raise InvalidInputError("after is the `next` of the page before", after=after)
-    if thread_id is None:
-        rows = tx.all(_OF_ALL, **given, n=int(number))
-    else:
-        rows = tx.all(_OF_THREAD, **given, thread_id=thread_id, id=last, n=int(number))
+    n, last = place(after, "\U0010ffff")
+    page = {"ns": ns, "checkpoint_ns": checkpoint_ns, "before": before, "limit": given.limited(limit), "n": n}
+    rows = tx.all(_OF_ALL, **page) if thread_id is None else tx.all(_OF_THREAD, **page, thread_id=thread_id, id=last)
     follows = f"{rows[-1][0]}.{rows[-1][4]}" if len(rows) == limit else None
     return CheckpointPage(tuple(_checkpoint(tx, row, ns) for row in rows), follows)
+
+
+def place(after: str, first: str) -> tuple[int, str]:
+    """Where a page goes on: number and key of the last row of the page before; before all rows is `first`."""
+    number, _, key = after.partition(".") if after else (given.LAST, "", first)
+    try:
+        return given.position("after", int(number)), key
+    except ValueError as error:
+        raise InvalidInputError("`after` is the `next` of a page", after=after[:100]) from error
 
 
 _WRITES = sql(

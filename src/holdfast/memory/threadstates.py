@@ -13,6 +13,7 @@ from holdfast.crypto.dagcbor import head
 from holdfast.errors import FormatError, InvalidInputError
 from holdfast.memory import threadvalues
 from holdfast.memory.threadvalues import Block, InPlace, Listed, Ref
+from holdfast.model import given
 
 _LONGEST: Final = 2_000
 _MOST: Final = 2**26
@@ -77,15 +78,8 @@ def row_hash(line: str, ids: tuple[str, str | None, str | None], metadata: str, 
 
 
 def name(what: str, text: Any, *, least: int = 1) -> str:
-    """A name that a framework chose; PostgreSQL keeps no NUL in a text, and no text is a lone surrogate."""
-    if not isinstance(text, str) or not least <= len(text) <= _LONGEST or "\0" in text:
-        raise InvalidInputError(f"{what} is a text of {least} to {_LONGEST} characters", value=str(text)[:100])
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidInputError(f"{what} is no text: {error.reason}") from error
-    return text
+    """A name that a framework chose."""
+    return given.words(what, text, least=least, most=_LONGEST)
 
 
 def spelled(value: Any, what: str = "the value") -> str:

@@ -16,10 +16,10 @@ from typing import Any, Final
 from holdfast.db import Row, Tx, sql
 from holdfast.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
 from holdfast.memory.edits import MAIN
+from holdfast.model import given
 from holdfast.model.transcripts import Item, Transcript, TranscriptPage
 
 _LONGEST: Final = 1000
-_MOST_PAGE: Final = 1000
 _ALL: Final = 2**62
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -100,14 +100,14 @@ def _touch(
     tx: Tx, name: str, ns: str, *, count: int = 0, state: Any = None, expected: int | None = None
 ) -> tuple[int, int, int]:
     """Take a transcript's next `rev` and numbers; nobody else has it before this transaction ends."""
-    given = {"name": _named("name", name), "ns": ns, "count": count, "now": tx.now}
-    given["state"] = None if state is None else _dump(state)
+    row = {"name": _named("name", name), "ns": ns, "count": count, "now": tx.now}
+    row["state"] = None if state is None else _dump(state)
     if expected is not None and (isinstance(expected, bool) or not 0 <= expected < _ALL):
         raise InvalidInputError("expected is the rev that was seen, 0 where there was none", expected=expected)
-    row = tx.one(_RENEW if expected else _TOUCH, **given, expected=-1 if expected is None else expected)
-    if row is None:
+    taken = tx.one(_RENEW if expected else _TOUCH, **row, expected=-1 if expected is None else expected)
+    if taken is None:
         raise ConflictError(f"somebody else has written the transcript {name}", name=name, expected=expected)
-    return int(row[0]), int(row[1]), int(row[2])
+    return int(taken[0]), int(taken[1]), int(taken[2])
 
 
 def _add(tx: Tx, n: int, before: int, items: Iterable[tuple[str | None, str | None, str]]) -> None:
@@ -178,9 +178,9 @@ def read(
     tx: Tx, name: str, *, last: int | None = None, before: int | None = None, tag: str | None = None, ns: str = MAIN
 ) -> tuple[Item, ...]:
     """The items in their order: all, the last so many, those before a number, those with a tag."""
-    given = {"ns": ns, "name": name, "before": _ALL if before is None else before}
-    given["limit"] = _ALL if last is None else max(0, last)
-    rows = tx.all(_LATEST, **given) if tag is None else tx.all(_TAGGED, **given, tag=tag)
+    of = {"ns": ns, "name": name, "before": _ALL if before is None else before}
+    of["limit"] = _ALL if last is None else max(0, last)
+    rows = tx.all(_LATEST, **of) if tag is None else tx.all(_TAGGED, **of, tag=tag)
     rows.reverse()
     values = _load([row[3] for row in rows], name)
     return tuple(Item(row[0], value, row[1], row[2]) for row, value in zip(rows, values, strict=True))
@@ -217,10 +217,8 @@ _LIST = sql(
 
 def list(tx: Tx, *, prefix: str = "", after: str = "", limit: int = 100, ns: str = MAIN) -> TranscriptPage:
     """Transcripts whose names begin with `prefix`, by name, a page at a time: pass `next` of a page as `after`."""
-    if not 1 <= limit <= _MOST_PAGE:
-        raise InvalidInputError(f"a page has 1 to {_MOST_PAGE} transcripts", limit=limit)
     end = prefix + chr(0x10FFFF)
-    rows = tx.all(_LIST, ns=ns, after=after, prefix=prefix, end=end, limit=limit)
+    rows = tx.all(_LIST, ns=ns, after=after, prefix=prefix, end=end, limit=given.limited(limit))
     found = tuple(_transcript(row) for row in rows)
     return TranscriptPage(found, found[-1].name if len(found) == limit else None)
 
@@ -229,9 +227,7 @@ def list(tx: Tx, *, prefix: str = "", after: str = "", limit: int = 100, ns: str
 
 
 def _named(what: str, text: Any) -> str:
-    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST or not text.isprintable():
-        raise InvalidInputError(f"{what} is a printable text of 1 to {_LONGEST} characters", value=str(text)[:100])
-    return text
+    return given.name(what, text, most=_LONGEST)
 
 
 def _dump(value: Any) -> str:

@@ -6,6 +6,7 @@ as in one process, the functions that undo being called here too.
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
@@ -63,7 +64,7 @@ class Inside(Generic[Wire]):
         **kwargs: Any,
     ) -> Any:
         """Run a step once, whatever happens, and give its result; see `flows.run` of an embedded store."""
-        return self._wire.run(self._step(name, lambda: fn(*args, **kwargs), compensate, on_unknown))
+        return self._wire.run(self._step(name, partial(fn, *args, **kwargs), compensate, on_unknown))
 
     def _step(
         self, name: str, fn: Callable[[], Any], compensate: Callable[[Any], Any] | None, on_unknown: str

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from holdfast.errors import InvalidInputError, RemoteError, UnreachableError
+from holdfast.errors import ConnectionLostError, InvalidInputError, OutcomeUnknownError, RemoteError
 from holdfast.faces import problems, wire
 from holdfast.ops.catalogue import Entry
 from holdfast.runtime import rows
@@ -62,7 +62,7 @@ def call(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchang
     lines = entry.streams or bool(functions)
     answer = yield Send(f"/v1/{entry.noun}/{entry.verb}", body, lines, entry.reads)
     if lines:
-        return (yield from converse(functions, _loading(entry)))
+        return (yield from converse(functions, _loading(entry), reads=entry.reads))
     return answer if isinstance(answer, bytes) else entry.answer.load(answer, "")
 
 
@@ -88,13 +88,13 @@ def _body(entry: Entry, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
     return body, functions
 
 
-def converse(functions: Functions, load: Loads) -> Exchange[Any]:
+def converse(functions: Functions, load: Loads, *, reads: bool = False) -> Exchange[Any]:
     """Listen until the answer has come; call what the server asks for."""
     raised: dict[str, Exception] = {}
     while True:
         line = yield Line()
         if line is None:
-            raise UnreachableError("the server went away before it had answered")
+            raise (ConnectionLostError if reads else OutcomeUnknownError)("the answer of the server has no end")
         if "progress" in line:
             functions["progress"](*wire.shape(Any).load(line["progress"], "progress"))
         elif "give" in line:

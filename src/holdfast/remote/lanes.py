@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import httpx
 
 from holdfast.content.addresses import apart
+from holdfast.errors import ClosedError
 
 C = TypeVar("C", bound=httpx.AsyncClient | httpx.Client)
 
@@ -36,9 +37,12 @@ class Lanes(Generic[C]):
         self._kind, self._options = kind, options
         self._free: list[C] = []
         self._open: set[C] = set()
+        self._ended = False
 
     def take(self) -> C:
-        """A client that nobody uses."""
+        """A client that nobody uses; ClosedError once all are closed."""
+        if self._ended:
+            raise ClosedError("the connections to the server are closed")
         try:
             return self._free.pop()
         except IndexError:
@@ -56,7 +60,7 @@ class Lanes(Generic[C]):
 
     def end(self) -> list[C]:
         """Every client that is open, to be closed."""
-        ended = [*self._open]
+        ended, self._ended = [*self._open], True
         self._open.clear()
         self._free.clear()
         return ended

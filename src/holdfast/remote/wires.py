@@ -8,7 +8,10 @@ import asyncio
 import inspect
 import json
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import httpx
@@ -21,6 +24,7 @@ from holdfast.remote.lanes import TIMEOUT, C, Lanes
 T = TypeVar("T")
 
 _BAD: Final = 400
+_CALLS: Final = 32
 _JSON: Final = {"Content-Type": "application/json"}
 
 
@@ -91,6 +95,7 @@ class AsyncWire:
     def __init__(self, url: str, token: str | None, **given: Any) -> None:
         self._lanes = Lanes(httpx.AsyncClient, url, token, given)
         self._room = asyncio.Semaphore(self._lanes.most)
+        self._pool: ThreadPoolExecutor | None = None
 
     async def run(self, exchange: Exchange[T]) -> T:
         """Perform an exchange to its end."""
@@ -127,12 +132,19 @@ class AsyncWire:
     async def _perform(self, act: Act, talk: _Talk[httpx.AsyncClient]) -> Any:
         match act:
             case Local(fn, args, kwargs):
-                answer = fn(*args, **kwargs)
+                called = partial(fn, *args, **kwargs)
+                answer = await (called() if inspect.iscoroutinefunction(fn) else self._apart(called))
                 return await answer if inspect.isawaitable(answer) else answer
             case Line():
                 return await self._line(talk)
             case Send():
                 return await self._send(act, talk)
+
+    def _apart(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        """Call a function of the caller that may block in a thread, as an open store does (faces/loop.py)."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_CALLS, thread_name_prefix="holdfast-call")
+        return asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, fn)
 
     async def _send(self, send: Send, talk: _Talk[httpx.AsyncClient]) -> Any:
         if send.lines:
@@ -192,6 +204,8 @@ class AsyncWire:
 
     async def close(self) -> None:
         """Close the connections."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
         for lane in self._lanes.end():
             await lane.aclose()
 

@@ -19,7 +19,6 @@ from holdfast.errors import InvalidInputError
 from holdfast.evidence import covered, leaves
 from holdfast.evidence.leaves import Projection
 from holdfast.model import given as checks
-from holdfast.model.times import to_micros, to_text
 
 T = TypeVar("T")
 
@@ -28,8 +27,6 @@ IMPORTED: Final = "legacy_import"
 """The leaf of a row that was taken over from elsewhere: the log saw it arrive, not happen."""
 BEGINNING: Final = "0001-01-01T00:00:00.000000Z"
 """Before everything, where no moment is given."""
-LAST: Final = 2**53 - 1
-"""The number after every row, where none is given."""
 _LONGEST_WORDS: Final = 10_000
 
 # --- under the log -----------------------------------------------------------------------------------------------
@@ -83,6 +80,7 @@ def numbered(text: str, table: str) -> Query:
 # --- values ------------------------------------------------------------------------------------------------------
 
 name, number, limited = checks.name, checks.number, checks.limited
+moment, position, LAST = checks.moment, checks.position, checks.LAST
 
 
 def dump(value: Any) -> str:
@@ -128,21 +126,6 @@ def one_of(what: str, value: str, allowed: frozenset[str]) -> str:
 def seconds(what: str, value: float, *, least: float = 0.0) -> float:
     """A span of time that a calendar can hold."""
     return number(what, value, least=least, most=3e9)
-
-
-def moment(what: str, text: str) -> str:
-    """A time as it is stored."""
-    try:
-        return to_text(to_micros(text))
-    except (ValueError, TypeError) as error:
-        raise InvalidInputError(f"{what}: {error}", value=str(text)) from error
-
-
-def position(what: str, value: Any) -> int:
-    """A number of a row, as far as every database counts."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LAST:
-        raise InvalidInputError(f"{what} is the number of a row", value=str(value)[:100])
-    return value
 
 
 def paged(rows: list[Row], limit: int, read: Callable[[Row], T], key: Callable[[T], Any]) -> tuple[tuple[T, ...], Any]:

@@ -2,6 +2,8 @@
 
 Rules:
 - A dirty flow stays dirty, and keeps its locks, until a compensation reports success or an operator clears it.
+- A flow that was marked under way and completes all the same stays dirty too. COMPLETED is an end: nothing compensates
+  it any more, a person mends what is left and clears it.
 - One worker compensates at a time; a compensation that a crash ended is taken up again once its lease has run out.
 - REVERT and CLOSE_ALL call what the caller brings with the partial state; NOOP says that nothing is to be undone;
   ALERT_HUMAN asks a person, and undoes nothing.
@@ -150,6 +152,9 @@ def compensate(
 def _begin(tx: Tx, dfid: str, strategy: str, *, worker: str, lease_s: float, ns: str) -> tuple[Dirty, int]:
     """Take the flow in hand for undoing."""
     flow, dirty = flows.hold(tx, dfid, ns=ns), get(tx, dfid, ns=ns)
+    if flow.status in TERMINAL - UNDOABLE:
+        said = f"flow {dfid} is {flow.status}: undo what is left by hand, then say so with `sagas clear`"
+        raise FlowEndedError(said, dfid=dfid, flow_status=flow.status)
     if flow.status != "COMPENSATING":
         flows.transition(tx, dfid, "COMPENSATING", reason=strategy, ns=ns)
     taken = leases.lease(tx, dfid, worker, lease_s=lease_s, ns=ns)

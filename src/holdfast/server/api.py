@@ -24,6 +24,7 @@ from holdfast.errors import InvalidInputError, MethodError, StaleVersionError
 from holdfast.faces import whole, wire
 from holdfast.faces.problems import MEDIA_TYPE
 from holdfast.faces.wire import Named
+from holdfast.model.given import position
 from holdfast.ops.catalogue import Entry, entries
 from holdfast.server.access import KEPT
 from holdfast.server.exchange import Exchange, Exchanges
@@ -237,9 +238,11 @@ def _expected(entry: Entry, request: Request, given: dict[str, Any]) -> bool:
     tag = request.headers.get("If-Match")
     if tag is None or tag == "*" or entry.parameter("expected_version") is None:
         return False
-    if not tag.strip('"').isdigit():
-        raise InvalidInputError("If-Match is a version as the ETag of a value gives it", parameter="If-Match")
-    given.setdefault("expected_version", int(tag.strip('"')))
+    try:
+        given.setdefault("expected_version", position("If-Match", int(tag.strip('"'))))
+    except ValueError as error:
+        said = "If-Match is a version as the ETag of a value gives it"
+        raise InvalidInputError(said, parameter="If-Match") from error
     return True
 
 

@@ -7,7 +7,7 @@ Rules:
 - Read-only offers what reads, and verifies without locking.
 - What fails is a result that says so, with code and remedy: a model can read it and act. What fails in a way it should
   not is a defect here as everywhere: its words are for the server's log.
-- Over HTTP nobody is answered whom the door does not know.
+- Over HTTP nobody is answered whom the door does not know (tools.py).
 """
 
 import json
@@ -20,14 +20,11 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import mcp_types as types
-from fastapi import FastAPI
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from starlette.requests import Request
-from starlette.routing import Mount
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from holdfast.client import Holdfast
 from holdfast.errors import HoldfastError, InvalidInputError, NotFoundError
@@ -206,29 +203,18 @@ async def caller_for(store: Holdfast, token: str | None, agent_id: str | None, *
 # --- over HTTP ---------------------------------------------------------------------------------------------------
 
 
-def part(app: FastAPI, offer: Offer | None = None) -> None:
-    """Add `/mcp` to a server: every request is one exchange, made by whoever the door knows."""
+@asynccontextmanager
+async def over_http() -> AsyncIterator[ASGIApp]:
+    """What answers at `/mcp` (tools.py): every request is one exchange, made by whoever the door knows."""
 
     async def finds(context: ServerRequestContext[Any, Any]) -> tuple[Caller, Sees, Refuses]:
         request: Any = context.request
         caller, state = caller_of(request), state_of(request)
         return caller, lambda noun: state.face(caller, noun), partial(note, request.scope)
 
-    manager = StreamableHTTPSessionManager(server(finds, offer or Offer()), json_response=True, stateless=True)
-
-    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-        caller_of(Request(scope))
-        await manager.handle_request(scope, receive, send)
-
-    app.router.routes.append(Mount("/mcp", app=handle))
-    inner = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def life(served: FastAPI) -> AsyncIterator[Any]:
-        async with inner(served) as found, manager.run():
-            yield found
-
-    app.router.lifespan_context = life
+    manager = StreamableHTTPSessionManager(server(finds, Offer()), json_response=True, stateless=True)
+    async with manager.run():
+        yield manager.handle_request
 
 
 def nouns(names: Sequence[str]) -> frozenset[str] | None:

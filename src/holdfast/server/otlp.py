@@ -1,5 +1,8 @@
 """`/v1/traces`: spans of any instrumented agent into the telemetry store, as OTLP/HTTP sends them."""
 
+import asyncio
+from functools import partial
+
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,6 +22,7 @@ async def traces(request: Request) -> Response:
     granted = await guard(request, entries()["telemetry", "append"], {})
     headers = request.headers
     content_type, encoding = headers.get("Content-Type", ""), headers.get("Content-Encoding")
-    received = receive(await request.body(), content_type=content_type, content_encoding=encoding)
+    read = partial(receive, await request.body(), content_type=content_type, content_encoding=encoding)
+    received = await asyncio.to_thread(read)  # megabytes of it take seconds, and everybody else would wait
     await granted.store.telemetry.append(received.events)
     return Response(received.body, media_type=received.content_type)

@@ -15,13 +15,13 @@ class Buckets:
         self._rate, self._burst, self._clock = rate, burst, clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, key: str, cost: float = 1.0) -> float:
+    def take(self, key: str) -> float:
         """Take from a bucket; 0 if it was granted, else the seconds until it would be."""
         if self._rate <= 0:
             return 0.0
         left, now = self._level(key)
         granted = left >= 1.0
-        self._keep(key, left - cost if granted else left, now)
+        self._keep(key, left - 1.0 if granted else left, now)
         return 0.0 if granted else (1.0 - left) / self._rate
 
     def charge(self, key: str, cost: float) -> None:

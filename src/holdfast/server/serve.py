@@ -27,7 +27,7 @@ from holdfast.client import Holdfast
 from holdfast.errors import ConfigError
 from holdfast.model.value import Value
 from holdfast.server import console as pages
-from holdfast.server import otlp, verbs
+from holdfast.server import otlp, tools, verbs
 from holdfast.server.app import create_app
 from holdfast.server.protocol import Impatient
 from holdfast.server.settings import LOOPBACK, Settings
@@ -48,10 +48,8 @@ Beside = Callable[[State], Awaitable[None]]
 def parts(*, console: bool) -> tuple[Part, ...]:
     """What `holdfast up` serves beside health, log, events and login."""
     found: tuple[Part, ...] = (verbs.part, otlp.part)
-    if util.find_spec("mcp") is not None:
-        from holdfast.server import mcp  # noqa: PLC0415 (an optional extra)
-
-        found += (mcp.part,)
+    if util.find_spec("mcp") is not None:  # an optional extra
+        found += (tools.part,)
     return (*found, pages.part) if console else found
 
 

@@ -20,13 +20,7 @@ name, number, limited = given.name, given.number, given.limited
 
 def words(what: str, text: Any, *, most: int = _LONGEST_WORDS) -> str:
     """A text of any lines that every database can keep; it may be empty."""
-    if not isinstance(text, str) or "\0" in text or len(text) > most:
-        raise InvalidInputError(f"{what} must be a text of at most {most} characters, without NUL", field=what)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{what} is no Unicode: {error}", field=what) from error
-    return text
+    return given.words(what, text, least=0, most=most)
 
 
 def maybe(what: str, text: Any) -> str | None:

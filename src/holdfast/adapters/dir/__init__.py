@@ -28,6 +28,7 @@ from holdfast.adapters.dir.records import (
     LifecycleStorage,
 )
 from holdfast.adapters.dir.storage import Place
+from holdfast.adapters.places import located
 
 __all__ = [
     "AgentRegistryStorage",
@@ -81,7 +82,7 @@ def bundle(
 
     `lease_s` is how long a step may take under DIR's IdempotencyGuard before its worker is taken for dead.
     """
-    store = where if isinstance(where, sync.Holdfast) else _open(where, options)
+    store = where if isinstance(where, sync.Holdfast) else sync.open(*located(where), **options)
     place = Place(store, ns)
     return Bundle(
         store,
@@ -96,9 +97,3 @@ def bundle(
         EscalationStorage(place),
         LifecycleStorage(place),
     )
-
-
-def _open(where: str | Path | None, options: dict[str, Any]) -> sync.Holdfast:
-    if isinstance(where, str) and ("://" in where or where == ":memory:"):
-        return sync.open(url=where, **options)
-    return sync.open(where, **options)

@@ -5,37 +5,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from holdfast import client, sync
-from holdfast.db import MEMORY
-from holdfast.errors import InvalidInputError, RemoteError
+from holdfast import sync
+from holdfast.adapters.places import located
+from holdfast.errors import InvalidInputError
 from holdfast.store import Store, open_store
 
 T = TypeVar("T")
-
-
-def embedded(store: Any) -> Any:
-    """A store that is open in this process; RemoteError for one on a server."""
-    if isinstance(store, client.Holdfast | sync.Holdfast):
-        return store
-    raise RemoteError(
-        "the adapter works within transactions of its own: it needs a store that is open in this process, in a folder"
-        " or on PostgreSQL, and this is none",
-        given=type(store).__name__,
-    )
 
 
 class Opening(Generic[T]):
     """What an adapter is opened with: `with`, or `async with`, on which it is closed again."""
 
     def __init__(
-        self, conn_string: str | Path, make: Callable[[Any], T], closing: Callable[[T], None] | None = None
+        self,
+        conn_string: str | Path,
+        home: str | Path | None,
+        make: Callable[[Any], T],
+        closing: Callable[[T], None] | None = None,
     ) -> None:
-        self._conn_string, self._make, self._closing = conn_string, make, closing
+        self._conn_string, self._home, self._make, self._closing = conn_string, home, make, closing
         self._store: Store | None = None
         self._made: T | None = None
 
     def _open(self) -> T:
-        self._store = open_store(**_place(self._conn_string))
+        self._store = open_store(*_place(self._conn_string, self._home))
         try:
             self._made = self._make(sync.Holdfast(self._store))
         except BaseException:
@@ -62,14 +55,17 @@ class Opening(Generic[T]):
         await asyncio.to_thread(self._close)
 
 
-def _place(conn_string: str | Path) -> dict[str, Any]:
-    """Where a store lies: a server, memory, or a folder."""
-    text = str(conn_string)
-    if text == MEMORY or "://" in text:
-        return {"url": text}
+def _place(conn_string: str | Path, home: str | Path | None) -> tuple[str | Path | None, str | None]:
+    """Home and URL of a store: at a server, in memory, or in a folder, which is its own home."""
+    folder, url = located(conn_string)
+    if url is not None:
+        return home, url
+    text = str(folder)
+    if home is not None:
+        raise InvalidInputError(f"the home of a store in a folder is that folder: {text}", home=str(home))
     if Path(text).is_file():
         raise InvalidInputError(
             f"{text} is a file, and a store is a folder; `holdfast import langgraph {text}` takes over checkpoints",
             path=text,
         )
-    return {"home": text}
+    return text, None

@@ -32,13 +32,15 @@ from holdfast import client, sync
 from holdfast.adapters.langgraph import values
 from holdfast.adapters.langgraph.envelope import Envelopes, Sealer
 from holdfast.adapters.langgraph.memo import Memo
-from holdfast.adapters.langgraph.opening import Opening, embedded
+from holdfast.adapters.langgraph.opening import Opening
 from holdfast.adapters.langgraph.safety import Named, SafeSerializer
 from holdfast.adapters.langgraph.values import Place
+from holdfast.adapters.places import embedded
 from holdfast.db import Give, Read, Stream, Tx, Work, Write, ask
 from holdfast.errors import InvalidInputError, NotFoundError
 from holdfast.memory import threaddeltas, threadremoval, threads
 from holdfast.memory.edits import MAIN
+from holdfast.model.given import LAST
 from holdfast.model.threads import CheckpointPage, Kept, Part, Run
 
 _PAGE: Final = 20
@@ -73,9 +75,14 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         self._memo = Memo()
 
     @classmethod
-    def from_conn_string(cls, conn_string: str | Path, **options: Any) -> Opening["HoldfastSaver"]:
-        """A saver over the store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes."""
-        return Opening(conn_string, partial(cls, **options))
+    def from_conn_string(
+        cls, conn_string: str | Path, *, home: str | Path | None = None, **options: Any
+    ) -> Opening["HoldfastSaver"]:
+        """A saver over the store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
+
+        Keys and kept heads of a store on a server lie in `home`: the user's own, or HOLDFAST_HOME, if it is not said.
+        """
+        return Opening(conn_string, home, partial(cls, **options))
 
     def with_allowlist(self, extra_allowlist: Collection[Any]) -> "HoldfastSaver":
         """The same saver with more types that may be read."""
@@ -263,13 +270,16 @@ class HoldfastSaver(BaseCheckpointSaver[Any]):
         given["before"] = None if before is None else Place.of(before).checkpoint_id
         thread, envelopes = named.get("thread_id"), self._envelopes
         left = -1 if limit is None else limit
-        after: str | None = ""
+        alone = only is not None and thread is not None
+        after: str | None = f"{LAST}.{only}" if alone else ""
         while after is not None and left:
             given |= {"thread_id": None if thread is None else str(thread), "after": after, "limit": _PAGE}
             look = partial(threads.history, **given)
             page: CheckpointPage = yield from ask(Read(look))
             for found in page.checkpoints:
                 if only is not None and found.checkpoint_id != only:
+                    if alone:
+                        return
                     continue
                 made = values.shown(envelopes, found, self._memo)
                 if values.matches(made.metadata, wanted):

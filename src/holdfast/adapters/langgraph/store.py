@@ -34,9 +34,10 @@ from langgraph.store.base import (
 )
 
 from holdfast import client, sync
-from holdfast.adapters.langgraph.opening import Opening, embedded
+from holdfast.adapters.langgraph.opening import Opening
 from holdfast.adapters.langgraph.sweeping import Sweeper
 from holdfast.adapters.langgraph.values import plain
+from holdfast.adapters.places import embedded
 from holdfast.db import Call, Read, Tx, Work, Write, ask
 from holdfast.errors import InvalidInputError, RunningLoopError
 from holdfast.memory import notes
@@ -85,9 +86,14 @@ class HoldfastStore(BaseStore):
         self._sweeper = Sweeper(self.sweep_ttl)
 
     @classmethod
-    def from_conn_string(cls, conn_string: str | Path, **options: Any) -> Opening["HoldfastStore"]:
-        """A store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes."""
-        return Opening(conn_string, partial(cls, **options), closing=HoldfastStore.close)
+    def from_conn_string(
+        cls, conn_string: str | Path, *, home: str | Path | None = None, **options: Any
+    ) -> Opening["HoldfastStore"]:
+        """A store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
+
+        Keys and kept heads of a store on a server lie in `home`: the user's own, or HOLDFAST_HOME, if it is not said.
+        """
+        return Opening(conn_string, home, partial(cls, **options), closing=HoldfastStore.close)
 
     def setup(self) -> None:
         """Nothing to do: a store that is open has its tables. It is here because LangGraph's own stores need it."""

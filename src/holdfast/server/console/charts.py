@@ -22,14 +22,13 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar, and what it says; `tone` is the class it is drawn in."""
+    """A bar, and what it says."""
 
     x: float
     y: float
     width: float
     height: float
     says: str
-    tone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +77,13 @@ def line(title: str, points: Sequence[tuple[str, float]], *, width: float = WIDT
     return Chart(title, height, _ticks(low, high, height), dots, (), *ends, width=width)
 
 
-def columns(title: str, points: Sequence[tuple[str, float]], *, height: float = 140.0, tone: str = "") -> Chart:
+def columns(title: str, points: Sequence[tuple[str, float]]) -> Chart:
     """Counts in their order, each with its label, as columns."""
-    high = max((value for _, value in points), default=0.0) or 1.0
+    high, height = max((value for _, value in points), default=0.0) or 1.0, 140.0
     step = (WIDTH - LEFT - 4) / max(len(points), 1)
     floor = height - _BOTTOM
     bars = tuple(
-        Bar(LEFT + step * at + step * 0.1, top, step * 0.8, max(floor - top, 0.0), f"{label}: {value:g}", tone)
+        Bar(LEFT + step * at + step * 0.1, top, step * 0.8, max(floor - top, 0.0), f"{label}: {value:g}")
         for at, (label, value) in enumerate(points)
         for top in (_y(value, 0.0, high, height),)
     )
@@ -178,15 +177,9 @@ def _ordered(spans: Sequence[Span]) -> list[tuple[int, Span]]:
         parent = each.parent if each.parent in known and each.parent != each.id else None
         below.setdefault(parent, []).append(each)
     found: list[tuple[int, Span]] = []
-    met: set[int] = set()
-
-    def walk(at: str | None, depth: int) -> None:
-        for each in below.get(at, ()):
-            if id(each) not in met:
-                met.add(id(each))
-                found.append((depth, each))
-                walk(each.id, depth + 1)
-
-    walk(None, 0)
-    left = [each for each in spans if id(each) not in met]
-    return found + [(0, each) for each in left]
+    coming = [(0, each) for each in reversed(below.pop(None, []))]
+    while coming:
+        depth, each = coming.pop()
+        found.append((depth, each))
+        coming += [(depth + 1, child) for child in reversed(below.pop(each.id, []))]
+    return found + [(0, each) for ring in below.values() for each in ring]

@@ -61,7 +61,9 @@ def _span(name: str, told: Sequence[TelemetryEvent]) -> Span:
     first = min(told, key=lambda each: each.timestamp)
     facts: dict[str, Any] = {key: value for each in reversed(told) for key, value in each.data.items()}
     parent = next((str(facts[key]) for key in _PARENTS if facts.get(key)), None)
-    bad = str(facts.get("status", "")) in _BAD or bool(facts.get("error"))
+    status = facts.get("status", "")
+    ended = str(status.get("code") if isinstance(status, Mapping) else status)
+    bad = ended in _BAD or bool(facts.get("error"))
     said = str(facts.get("name") or first.event_type)
     return Span(name, parent, said, min(start for start, _ in bounds), max(end for _, end in bounds), bad)
 
@@ -72,6 +74,10 @@ def _bounds(event: TelemetryEvent) -> tuple[int, int]:
 
 
 def _length(data: Mapping[str, Any]) -> int:
+    """How long something took, in microseconds: between its times, as spans have them, or as it says itself."""
+    match data.get("start_unix_nano"), data.get("end_unix_nano"):
+        case int(start), int(end) if start <= end:
+            return (end - start) // 1000
     for name, scale in _LENGTHS.items():
         value = data.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15:
