@@ -56,12 +56,15 @@ class Tools:
         """Keep it open: what was entered in a task has to be left in the same one."""
         try:
             mcp = await asyncio.to_thread(import_module, "holdfast.server.mcp")
+            async with mcp.over_http() as answer:
+                made.set_result(answer)
+                await asyncio.Event().wait()
         except ImportError as error:
             made.set_exception(MissingExtraError(f"tools need the extra: pip install 'holdfast[mcp]' ({error})"))
-            return
-        async with mcp.over_http() as answer:
-            made.set_result(answer)
-            await asyncio.Event().wait()
+        except Exception as error:
+            if made.done():
+                raise
+            made.set_exception(error)  # or whoever asked would wait for ever
 
     async def close(self) -> None:
         """End what still runs."""
