@@ -1,13 +1,18 @@
 """The mutants themselves: which changes are made, what they are called, and that they are tried for real."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proof import mutants as proof
 from proof.mutants import targets
-from proof.mutants.mutate import mutants
+from proof.mutants.mutate import Mutant, mutants
+from proof.mutants.sheet import Sheet
+from proof.report import Proof, save
 
 SOURCE = '''
 """A module."""
@@ -79,6 +84,77 @@ def test_what_is_explained_says_why_and_still_exists() -> None:
     assert all("  # " in line for line in lines if line and not line.startswith("#"))
     there = {each.name for target in targets.TARGETS for each in mutants(target.file, target.source())}
     assert proof.explained() <= there
+
+
+BEFORE: dict[str, Any] = {
+    "rows": [
+        {"file": "a.py", "mutants": 3, "tried": 3, "killed": 1, "timed out": 0, "explained": 0, "survived": 2},
+        {"file": "b.py", "mutants": 2, "tried": 1, "killed": 0, "timed out": 0, "explained": 0, "survived": 1},
+        {"file": "gone.py", "mutants": 1, "tried": 1, "killed": 0, "timed out": 0, "explained": 0, "survived": 1},
+    ],
+    "broken": [
+        "a.py f: x < 1 -> x <= 1 (line 7) fails no test",
+        "a.py f: x < 1 -> x >= 1 (line 7) fails no test",
+        "b.py g: 1 -> 2 (line 1) fails no test",
+        "gone.py h: 1 -> 2 (line 1) fails no test",
+    ],
+    "took_s": 60,
+}
+THERE = {"a.py": 4, "b.py": 2, "c.py": 5}
+
+
+def mutant(name: str) -> Mutant:
+    file, _, rest = name.partition(" ")
+    place, _, change = rest.partition(": ")
+    was, _, now = change.partition(" -> ")
+    return Mutant(file, place, 9, was, now, str)
+
+
+def test_what_a_run_finds_about_a_file_takes_the_place_of_what_was_known_and_other_files_keep_their_rows() -> None:
+    sheet = Sheet(THERE, BEFORE, again=False)
+    sheet.note(mutant("a.py f: x < 1 -> x <= 1"), "killed")
+    sheet.note(mutant("a.py f: x < 2 -> x <= 2"), "survived")
+    assert [(row["file"], row["mutants"], row["tried"], row["survived"]) for row in sheet.rows()] == [
+        ("a.py", 4, 2, 1),
+        ("b.py", 2, 1, 1),
+        ("c.py", 5, 0, 0),
+    ]
+    assert sheet.broken() == ("a.py f: x < 2 -> x <= 2 (line 9) fails no test", BEFORE["broken"][2])
+    assert sheet.counts() == {
+        "files": 3,
+        "files tried whole": 0,
+        "mutants": 11,
+        "tried": 3,
+        "killed": 1,
+        "of these by a time limit": 0,
+        "explained": 0,
+        "survived": 2,
+    }
+    assert sheet.before_s() == 60
+
+
+def test_a_run_of_all_files_owes_nothing_to_earlier_ones() -> None:
+    sheet = Sheet({"a.py": 1, "b.py": 1}, BEFORE, again=False)
+    sheet.note(mutant("a.py f: 1 -> 2"), "killed")
+    sheet.note(mutant("b.py g: 1 -> 2"), "timed out")
+    assert sheet.counts()["files tried whole"] == sheet.counts()["killed"] == 2
+    assert (sheet.broken(), sheet.before_s()) == ((), 0)
+
+
+def test_a_run_again_exchanges_survivors_only_and_keeps_those_it_did_not_come_to() -> None:
+    sheet = Sheet(THERE, BEFORE, again=True)
+    assert sheet.survivors == {"a.py f: x < 1 -> x <= 1", "a.py f: x < 1 -> x >= 1", "b.py g: 1 -> 2"}
+    sheet.note(mutant("a.py f: x < 1 -> x <= 1"), "killed")
+    sheet.note(mutant("b.py g: 1 -> 2"), "survived")
+    rows = {row["file"]: row for row in sheet.rows()}
+    assert (rows["a.py"]["killed"], rows["a.py"]["survived"], rows["b.py"]["survived"]) == (2, 1, 1)
+    assert sheet.survivors == {"a.py f: x < 1 -> x >= 1", "b.py g: 1 -> 2"}
+
+
+def test_how_long_it_took_is_told_of_all_runs_that_count(tmp_path: Path) -> None:
+    kept = json.loads(save(Proof("mutants", "…", 1, {}, before_s=60.0), 5.2, tmp_path).read_text())
+    assert kept["took_s"] == 65
+    assert "before_s" not in kept
 
 
 @pytest.mark.slow
