@@ -154,6 +154,15 @@ def test_a_malformed_envelope_is_refused(changes: dict[str, Any]) -> None:
     rejected(dsse.parse, envelope_json(**changes))
 
 
+def test_as_many_signatures_are_read_and_judged_as_an_envelope_may_have_and_no_more() -> None:
+    junk, good = Signature("", b"junk"), dsse.sign("a/b", b"body", LOG).signatures
+    most = Envelope("a/b", b"body", (junk,) * 63 + good)
+    assert dsse.parse(dsse.encode(most)) == most
+    assert dsse.verify(most, [LOG.public], payload_type="a/b") == (LOG.public,)
+    with pytest.raises(ProofError, match="too few"):
+        dsse.verify(Envelope("a/b", b"body", (junk,) * 64 + good), [LOG.public], payload_type="a/b")
+
+
 @pytest.mark.parametrize("data", [b"", b"[]", b"null", b'{"payload":"","payload":""}', b"\xff"])
 def test_what_is_no_envelope_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
