@@ -96,6 +96,13 @@ def test_a_wrong_key_id_is_only_a_hint() -> None:
         assert dsse.verify(hinted, [JUDGE.public, LOG.public], payload_type="a/b") == (LOG.public,)
 
 
+def test_a_key_id_of_a_trusted_key_narrows_the_search_to_that_one() -> None:
+    [made] = dsse.sign("a/b", b"body", LOG).signatures
+    hinted = Envelope("a/b", b"body", (Signature(JUDGE.keyid, made.sig),))
+    with pytest.raises(ProofError, match="too few"):
+        dsse.verify(hinted, [JUDGE.public, LOG.public], payload_type="a/b")
+
+
 def test_bad_signatures_beside_a_good_one_do_no_harm() -> None:
     good = dsse.sign("a/b", b"body", LOG).signatures
     mixed = Envelope("a/b", b"body", (Signature(JUDGE.keyid, b"junk"), *good))
