@@ -52,7 +52,8 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
     random.Random(given.seed).shuffle(crowd)
     crowd = crowd[: given.most or None]
     ends = time.monotonic() + 60 * given.budget_minutes
-    for number, (_, mutant, found) in enumerate(trial.Court(given.at_once).fates(crowd, ends), start=1):
+    court = trial.Court(given.at_once, {target for target, _ in crowd})
+    for number, (_, mutant, found) in enumerate(court.fates(crowd, ends), start=1):
         fate = "explained" if found == "survived" and mutant.name in explained() else found
         sheet.note(mutant, fate)
         if fate == "survived":

@@ -1,5 +1,7 @@
 """One mutant against its tests, in a process of its own that is forked from one with the libraries in it.
 
+Modules of the package that do not depend on a mutated file are in it too: they are most of what a child would import.
+
 The mutated source is given to Python's importer, so nothing on the disk changes. Tests that start other processes run
 these without the change: they can let a mutant live, never kill one that should.
 """
@@ -15,7 +17,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
@@ -23,6 +25,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from proof.mutants import warm
 from proof.mutants.mutate import Mutant
 from proof.mutants.targets import ROOT, Target
 
@@ -63,7 +66,7 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 class Court:
     """Tries mutants, several at a time; knows how long tests take without a change."""
 
-    def __init__(self, workers: int = 1) -> None:
+    def __init__(self, workers: int = 1, targets: Collection[Target] = ()) -> None:
         for name in (*_WARM, *_WARM_TOO):
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
@@ -71,6 +74,8 @@ class Court:
         steady = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
         settings.register_profile("mutants", phases=(Phase.explicit, Phase.generate), **steady)  # type: ignore[arg-type]
         settings.load_profile("mutants")
+        if targets and not any(target.light for target in targets):
+            _load({target.module for target in targets})
         assert "holdfast" not in sys.modules, "a child has to import it anew, with the change in it"
         self._workers = workers
         self._usual: dict[tuple[str, ...], _Spent] = {}
@@ -138,6 +143,30 @@ class _Trial:
         return bool(self.fate)
 
 
+def _bare_package() -> None:
+    """The package without what its `__init__` imports."""
+    sys.modules["holdfast"] = package = ModuleType("holdfast")
+    package.__path__ = [str(ROOT / "src" / "holdfast")]
+
+
+def _whole_package() -> None:
+    """The package around those of its modules that are loaded."""
+    package = importlib.import_module("holdfast")
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("holdfast.") and name.count(".") == 1:
+            setattr(package, name.removeprefix("holdfast."), module)
+
+
+def _load(changed: Collection[str]) -> None:
+    """Import what does not depend on these modules; the package itself is left to the children."""
+    sys.path[:0] = [str(ROOT / "src")]
+    _bare_package()
+    for name in warm.independent(changed):
+        importlib.import_module(name)
+    assert not set(changed) & sys.modules.keys(), "what is changed has to be imported anew"
+    del sys.modules["holdfast"]
+
+
 def _be_tried(mutant: Mutant | None, target: Target, stage: Sequence[str], cpu_s: int) -> None:
     """The child: never returns."""
     code = 3
@@ -151,11 +180,12 @@ def _be_tried(mutant: Mutant | None, target: Target, stage: Sequence[str], cpu_s
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         os.environ.pop("PYTEST_ADDOPTS", None)
         sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
-        if target.light:
-            sys.modules["holdfast"] = package = ModuleType("holdfast")
-            package.__path__ = [str(ROOT / "src" / "holdfast")]
         if mutant is not None:
             sys.meta_path.insert(0, _Changed(mutant, target))
+        if target.light:
+            _bare_package()
+        elif "holdfast.errors" in sys.modules:
+            _whole_package()
         code = int(pytest.main([*_OPTIONS, f"--rootdir={ROOT}", *stage]))
     finally:
         os._exit(code)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proof import mutants as proof
-from proof.mutants import targets
+from proof.mutants import targets, warm
 from proof.mutants.mutate import Mutant, mutants
 from proof.mutants.sheet import Sheet
 from proof.report import Proof, save
@@ -77,6 +77,13 @@ def test_every_target_and_its_tests_are_there() -> None:
         assert mutants(target.file, target.source())
         for stage in target.stages:
             assert all((targets.ROOT / word).is_file() for word in stage if word.startswith("tests/"))
+
+
+def test_only_what_does_not_depend_on_a_changed_file_is_loaded_beforehand() -> None:
+    beside = warm.independent(["holdfast.evidence.tree"])
+    assert {"holdfast.errors", "holdfast.crypto.merkle", "holdfast.evidence.leaves", "holdfast.db"} <= {*beside}
+    assert not {"holdfast", "holdfast.sync", "holdfast.evidence.tree", "holdfast.evidence.log"} & {*beside}
+    assert "holdfast.db.sql" not in warm.independent(["holdfast.db"]), "what lies in a package imports it"
 
 
 def test_what_is_explained_says_why_and_still_exists() -> None:
