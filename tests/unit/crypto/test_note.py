@@ -98,6 +98,7 @@ def test_two_keys_with_one_name_and_key_id_are_refused() -> None:
         TEXT,
         TEXT + "\n",
         f"{TEXT}\n{PETER_LINE[:-1]}",
+        f"{TEXT}\n{PETER_LINE[:-1]}x",
         f"\x01{TEXT}\n{PETER_LINE}",
         f"{TEXT}\r\n\n{PETER_LINE}",
         f"{TEXT}\t\n\n{PETER_LINE}",
