@@ -41,7 +41,7 @@ class _Spent(NamedTuple):
     cpu_s: float
 
 
-_LEAST: Final = _Spent(20.0, 5.0)
+_LEAST: Final = _Spent(20.0, 3.0)
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -102,7 +102,7 @@ class Court:
 
     def _began(self, target: Target, mutant: Mutant, number: int) -> "_Trial":
         usual = self._unchanged(target, number)
-        return _Trial(target, mutant, number, _Spent(_LEAST.wall_s + 5 * usual.wall_s, _LEAST.cpu_s + 5 * usual.cpu_s))
+        return _Trial(target, mutant, number, _Spent(_LEAST.wall_s + 5 * usual.wall_s, _LEAST.cpu_s + 3 * usual.cpu_s))
 
     def _unchanged(self, target: Target, number: int) -> "_Spent":
         """What these tests take without a change; they must pass."""
