@@ -89,6 +89,15 @@ class Escalations(OnStore):
         assert store.escalations.request(dfid, reason="?").status == "PENDING"
         assert store.read(lambda tx: tx.one(_SPENT)) == (4,)
 
+    def test_one_agent_does_not_spend_the_budget_of_another(self, store: sync.Holdfast) -> None:
+        store.agents.register("other", version="1.0.0")
+        for _ in range(3):
+            store.escalations.request(running(store), reason="?")
+        theirs = store.flows.start("other").dfid
+        store.flows.transition(theirs, "RUNNING")
+        assert store.escalations.request(theirs, reason="?").status == "PENDING"
+        assert store.read(lambda tx: tx.one(_SPENT)) == (3,)
+
     def test_a_budget_of_three_grants_three_of_eight_at_once(self, live: sync.Holdfast) -> None:
         flows = [running(live) for _ in range(8)]
 
@@ -145,6 +154,14 @@ class Escalations(OnStore):
         assert default in (answer.comment or "")
         assert store.flows.get(dfid).status == onward
         assert store.write(lambda tx: escalations.sweep(tx)) == 0
+
+    def test_a_sweep_answers_as_many_as_it_is_asked_to(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        for _ in range(3):
+            store.escalations.request(running(store), reason="?", deadline_s=10)
+        clock.advance(9.999)
+        assert store.write(lambda tx: escalations.sweep(tx, limit=2)) == 0
+        clock.advance(0.001)
+        assert [store.write(lambda tx: escalations.sweep(tx, limit=2)) for _ in range(3)] == [2, 1, 0]
 
     def test_a_question_without_a_deadline_waits_for_ever(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         asked = store.escalations.request(running(store), reason="?")
