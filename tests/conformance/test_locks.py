@@ -122,7 +122,7 @@ class Locks(OnStore):
         clock.advance(0.001)
         assert store.write(locks.sweep) == 1
         clock.advance(-1)
-        assert [lock.resource_id for lock in store.locks.list()] == ["b", "c"], "a clock that goes back brings none back"
+        assert [lock.resource_id for lock in store.locks.list()] == ["b", "c"], "no clock brings one back"
 
     def test_a_flow_that_lets_everything_go_takes_nothing_from_others(self, store: sync.Holdfast) -> None:
         one, two = running(store), running(store)
