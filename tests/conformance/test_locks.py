@@ -184,6 +184,13 @@ class Locks(OnStore):
         with pytest.raises(errors.InvalidInputError):
             store.locks.acquire(running(store), {"r": 1}, ttl_s=0)
 
+    @pytest.mark.parametrize("capacity", [0, -1, float("nan"), "10"])
+    def test_a_capacity_that_is_none_is_refused(self, store: sync.Holdfast, capacity: Any) -> None:
+        for given in (capacity, {"r": capacity}):
+            with pytest.raises(errors.InvalidInputError):
+                store.locks.try_acquire(running(store), {"r": 1}, capacity=given)
+        assert store.locks.list() == ()
+
     # --- waiting --------------------------------------------------------------------------------------------------
 
     def test_a_clock_that_goes_back_makes_nobody_wait_longer(self, store: sync.Holdfast, clock: FrozenClock) -> None:
