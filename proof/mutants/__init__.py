@@ -41,7 +41,8 @@ def arguments(parser: argparse._ArgumentGroup) -> None:
 def run(given: argparse.Namespace, say: Say) -> Proof:
     """Try as many mutants as there is time for, or those that survived the last time."""
     everyone = {target: mutants(target.file, target.source()) for target in targets.TARGETS}
-    sheet = Sheet({target.file: len(crowd) for target, crowd in everyone.items()}, _kept(), again=given.again)
+    names = {target.file: {mutant.name for mutant in crowd} for target, crowd in everyone.items()}
+    sheet = Sheet(names, _kept(), again=given.again)
     crowd = [(target, mutant) for target in everyone if _asked(target, given.files) for mutant in everyone[target]]
     if given.again:
         crowd = [(target, mutant) for target, mutant in crowd if mutant.name in sheet.survivors]

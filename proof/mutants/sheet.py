@@ -1,6 +1,6 @@
 """What is known about the mutants of every file, over all runs: one row a file."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from proof.mutants.mutate import Mutant
@@ -12,17 +12,23 @@ class Sheet:
     """Rows that add up.
 
     The first verdict of a run about a file takes the place of all that was known about it. A run `again` tries what
-    survived before, so there each verdict takes the place of that one survivor. What no verdict touches stays.
+    survived before, so there each verdict takes the place of that one survivor. What no verdict touches stays; only a
+    survivor that is no mutant of its file any more, because the line is gone, is forgotten.
     """
 
-    def __init__(self, there: Mapping[str, int], before: Mapping[str, Any], *, again: bool) -> None:
+    def __init__(self, there: Mapping[str, Collection[str]], before: Mapping[str, Any], *, again: bool) -> None:
         self._there, self._again, self._before_s = there, again, float(before.get("took_s", 0))
         self._rows = {file: dict.fromkeys(FATES, 0) for file in there}
         for row in before.get("rows", ()):
             if row["file"] in there:
                 self._rows[row["file"]] = {fate: row[fate] for fate in FATES}
-        lines = [line for line in before.get("broken", ()) if line.partition(" ")[0] in there]
-        self._broken = {line.rpartition(" (line ")[0]: line for line in lines}
+        self._broken: dict[str, str] = {}
+        for line in before.get("broken", ()):
+            name, file = line.rpartition(" (line ")[0], line.partition(" ")[0]
+            if name in there.get(file, ()):
+                self._broken[name] = line
+            elif file in there:
+                self._rows[file]["survived"] -= 1
         self._begun = set[str]()
 
     @property
@@ -64,7 +70,7 @@ class Sheet:
     def rows(self) -> tuple[dict[str, Any], ...]:
         """A row for every file, tried or not: how many mutants it has, and what became of those that were tried."""
         return tuple(
-            {"file": file, "mutants": self._there[file], "tried": sum(found.values()), **found}
+            {"file": file, "mutants": len(self._there[file]), "tried": sum(found.values()), **found}
             for file, found in sorted(self._rows.items())
         )
 

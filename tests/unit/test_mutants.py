@@ -108,7 +108,11 @@ BEFORE: dict[str, Any] = {
     ],
     "took_s": 60,
 }
-THERE = {"a.py": 4, "b.py": 2, "c.py": 5}
+THERE = {
+    "a.py": ["a.py f: x < 1 -> x <= 1", "a.py f: x < 1 -> x >= 1", "a.py f: x < 2 -> x <= 2", "a.py f: 1 -> 2"],
+    "b.py": ["b.py g: 1 -> 2", "b.py g: 3 -> 4"],
+    "c.py": [f"c.py h: {number} -> {number + 1}" for number in range(5)],
+}
 
 
 def mutant(name: str) -> Mutant:
@@ -142,7 +146,7 @@ def test_what_a_run_finds_about_a_file_takes_the_place_of_what_was_known_and_oth
 
 
 def test_a_run_of_all_files_owes_nothing_to_earlier_ones() -> None:
-    sheet = Sheet({"a.py": 1, "b.py": 1}, BEFORE, again=False)
+    sheet = Sheet({"a.py": ["a.py f: 1 -> 2"], "b.py": ["b.py g: 1 -> 2"]}, BEFORE, again=False)
     sheet.note(mutant("a.py f: 1 -> 2"), "killed")
     sheet.note(mutant("b.py g: 1 -> 2"), "timed out")
     assert sheet.counts()["files tried whole"] == sheet.counts()["killed"] == 2
@@ -157,6 +161,12 @@ def test_a_run_again_exchanges_survivors_only_and_keeps_those_it_did_not_come_to
     rows = {row["file"]: row for row in sheet.rows()}
     assert (rows["a.py"]["killed"], rows["a.py"]["survived"], rows["b.py"]["survived"]) == (2, 1, 1)
     assert sheet.survivors == {"a.py f: x < 1 -> x >= 1", "b.py g: 1 -> 2"}
+
+
+def test_a_survivor_whose_line_is_gone_is_forgotten() -> None:
+    sheet = Sheet({**THERE, "a.py": ["a.py f: x < 1 -> x <= 1"]}, BEFORE, again=True)
+    assert sheet.survivors == {"a.py f: x < 1 -> x <= 1", "b.py g: 1 -> 2"}
+    assert [(row["tried"], row["survived"]) for row in sheet.rows()] == [(2, 1), (1, 1), (0, 0)]
 
 
 def test_how_long_it_took_is_told_of_all_runs_that_count(tmp_path: Path) -> None:
