@@ -99,7 +99,7 @@ def _nodes(tree: ast.Module) -> Iterator[_Found]:
             place = f"{place}.{node.name}" if place else node.name
         yield place or "module", parents, node
         for name, value in ast.iter_fields(node):
-            if name in _ASIDE or isinstance(node, ast.Raise | ast.Import | ast.ImportFrom):
+            if name in _ASIDE or isinstance(node, ast.Raise | ast.Import | ast.ImportFrom) or _names_a_type(node):
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST) and not _docstring(child):
@@ -166,6 +166,11 @@ def _made_of_text(node: ast.BinOp) -> bool:
 def _of_types(parents: tuple[ast.AST, ...]) -> bool:
     """A union of types looks like a sum of bits."""
     return any(isinstance(each, ast.Subscript | ast.AnnAssign) or _asks_for_type(each) for each in parents)
+
+
+def _names_a_type(node: ast.AST) -> bool:
+    """An alias of a type, which nothing that runs asks for."""
+    return isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias"
 
 
 def _asks_for_type(node: ast.AST) -> bool:

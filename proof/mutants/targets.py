@@ -8,6 +8,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 _CRYPTO: Final = "tests/unit/crypto/test_"
 _ALONE: Final = ("-k", "not Postgres and not mutat and not walk and not racing")
 """On a database server every mutant would take seconds; what differs there has tests of its own."""
+_IN_MEMORY: Final = ("-k", "not Postgres and not TestSqlite and not mutat and not walk and not racing")
+"""Where one suite runs on a file and in memory, by the same statements: once is enough."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -44,6 +46,10 @@ def _guard(file: str, *stages: str) -> Target:
     return Target(f"src/holdfast/{file}.py", (first, *((*stage.split(), *_ALONE) for stage in stages[1:])))
 
 
+def _log(file: str, *stages: str) -> Target:
+    return Target(f"src/holdfast/evidence/{file}.py", tuple((*stage.split(), *_IN_MEMORY) for stage in stages))
+
+
 _C: Final = "tests/conformance/test_"
 TARGETS: Final = (
     *(_crypto(name) for name in ("b64", "base58", "car", "cid", "commit", "didkey", "frontier", "points")),
@@ -72,10 +78,10 @@ TARGETS: Final = (
     _guard("runtime/logins", f"{_C}tokens.py"),
     _domain("server/access", "tests/unit/test_access.py", "tests/e2e/test_door.py"),
     _domain("server/identify", "tests/e2e/test_door.py"),
-    _domain("evidence/leaves", "tests/unit/test_log_leaves.py", f"{_C}log.py"),
-    _domain("evidence/heads", "tests/unit/test_log_heads.py", f"{_C}log_audit.py"),
-    _domain("evidence/replay", "tests/unit/test_log_replay.py", f"{_C}log.py"),
-    _domain("evidence/log", f"{_C}log.py", f"{_C}log_audit.py {_C}log_keys.py"),
-    _domain("evidence/tree", f"{_C}log.py", f"{_C}log_audit.py"),
-    _domain("evidence/audit", f"{_C}log_audit.py", f"{_C}log.py"),
+    _log("leaves", "tests/unit/test_log_leaves.py", f"{_C}log.py"),
+    _log("heads", "tests/unit/test_log_heads.py", f"{_C}log_audit.py"),
+    _log("replay", "tests/unit/test_log_replay.py", f"{_C}log.py"),
+    _log("log", f"{_C}log.py", f"{_C}log_audit.py {_C}log_keys.py"),
+    _log("tree", f"{_C}log.py", f"{_C}log_audit.py"),
+    _log("audit", f"{_C}log_audit.py", f"{_C}log.py"),
 )

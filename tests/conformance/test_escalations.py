@@ -1,6 +1,7 @@
 """Escalations: budgets that hold, answers that are given once, deadlines that say so; on every backend."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +16,7 @@ from holdfast.runtime import escalations
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
+_ANSWER = sql("SELECT answer_json FROM escalation_requests")
 _SPENT = sql("SELECT count(*) FROM escalation_budget WHERE agent_id = 'trader'")
 
 
@@ -29,6 +31,13 @@ class Escalations(OnStore):
         assert store.escalations.pending().escalations == (asked,)
         assert (asked.context, asked.proposal, asked.impact) == ({"pnl": 1.5}, {"buy": 3}, "HIGH_IMPACT")
         assert (asked.status, asked.deadline) == ("PENDING", later(asked.created_at, 600))
+
+    def test_whoever_watches_is_told_that_there_is_a_question(self, live: sync.Holdfast) -> None:
+        told, topics = threading.Event(), live.database.topics
+        dfid = running(live)
+        assert topics.subscribe("escalations:main", topics.epoch, told.set)
+        live.escalations.request(dfid, reason="?")
+        assert told.wait(30)
 
     @pytest.mark.parametrize(
         ("status", "decision", "onward"),
@@ -48,6 +57,11 @@ class Escalations(OnStore):
         asked = store.escalations.request(running(store), reason="?", proposal={"buy": 3})
         answer = store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal={"buy": 1})
         assert (answer.human_decision, answer.proposal, answer.answer) == ("MODIFY", {"buy": 3}, {"buy": 1})
+
+    def test_an_answer_without_a_proposal_of_its_own_keeps_none(self, store: sync.Holdfast) -> None:
+        asked = store.escalations.request(running(store), reason="?", proposal={"buy": 3})
+        assert store.escalations.resolve(asked.id, "APPROVED", by="ann").answer is None
+        assert store.read(lambda tx: tx.one(_ANSWER)) == (None,)
 
     def test_the_second_resolver_gets_a_conflict(self, store: sync.Holdfast) -> None:
         asked = store.escalations.request(running(store), reason="?")
@@ -88,6 +102,15 @@ class Escalations(OnStore):
         clock.advance(0.001)
         assert store.escalations.request(dfid, reason="?").status == "PENDING"
         assert store.read(lambda tx: tx.one(_SPENT)) == (4,)
+
+    def test_one_agent_does_not_spend_the_budget_of_another(self, store: sync.Holdfast) -> None:
+        store.agents.register("other", version="1.0.0")
+        for _ in range(3):
+            store.escalations.request(running(store), reason="?")
+        theirs = store.flows.start("other").dfid
+        store.flows.transition(theirs, "RUNNING")
+        assert store.escalations.request(theirs, reason="?").status == "PENDING"
+        assert store.read(lambda tx: tx.one(_SPENT)) == (3,)
 
     def test_a_budget_of_three_grants_three_of_eight_at_once(self, live: sync.Holdfast) -> None:
         flows = [running(live) for _ in range(8)]
@@ -145,6 +168,14 @@ class Escalations(OnStore):
         assert default in (answer.comment or "")
         assert store.flows.get(dfid).status == onward
         assert store.write(lambda tx: escalations.sweep(tx)) == 0
+
+    def test_a_sweep_answers_as_many_as_it_is_asked_to(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+        for _ in range(3):
+            store.escalations.request(running(store), reason="?", deadline_s=10)
+        clock.advance(9.999)
+        assert store.write(lambda tx: escalations.sweep(tx, limit=2)) == 0
+        clock.advance(0.001)
+        assert [store.write(lambda tx: escalations.sweep(tx, limit=2)) for _ in range(3)] == [2, 1, 0]
 
     def test_a_question_without_a_deadline_waits_for_ever(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         asked = store.escalations.request(running(store), reason="?")

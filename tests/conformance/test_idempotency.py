@@ -130,6 +130,48 @@ class Idempotency(OnStore):
         assert store.idempotency.once("k", 1, Counted("a")) == "a"
         assert store.idempotency.once("k", 2, Counted("b"), ns="other") == "b"
 
+    def test_the_sweep_removes_what_has_expired_by_now_and_leaves_what_is_unknown(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        store.idempotency.once("short", 1, Counted("a"), ttl_s=100)
+        store.idempotency.once("long", 1, Counted("b"), ttl_s=200)
+        _crash(store, "unknown")
+        clock.advance(99.999)
+        assert store.write(idempotency.sweep) == 0
+        clock.advance(0.001)
+        assert store.write(idempotency.sweep) == 1
+        assert store.idempotency.get("long").result == "b"
+        clock.advance(1e6)
+        assert store.write(idempotency.sweep) == 1
+        with pytest.raises(errors.UnknownOutcomeError):
+            store.idempotency.once("unknown", 1, Counted())
+
+    def test_what_is_settled_or_forgotten_here_stays_as_it_is_elsewhere(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        store.idempotency.once("k", 1, Counted("theirs"), ns="other")
+        store.idempotency.once("another", 1, Counted("mine"))
+        _crash(store, "k")
+        clock.advance(60)
+        store.idempotency.settle("k", "settled")
+        assert store.idempotency.forget("k")
+        assert store.idempotency.get("k", ns="other").result == "theirs"
+        assert store.idempotency.get("another").result == "mine"
+
+    def test_a_result_is_kept_by_the_owner_of_the_claim_or_without_any(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        first = store.run(idempotency.claim("k", lease_s=10))
+        clock.advance(10)
+        second = store.run(idempotency.claim("k", lease_s=10))
+        assert isinstance(first, str)
+        assert isinstance(second, str)
+        assert not store.write(lambda tx: idempotency.keep(tx, "k", "1", owner=first))
+        assert store.write(lambda tx: idempotency.keep(tx, "k", "2", owner=second))
+        assert store.idempotency.get("k").result == 2
+        assert store.write(lambda tx: idempotency.keep(tx, "k", "3"))
+        assert store.idempotency.get("k").result == 3
+
     def test_a_claim_is_renewed_by_its_owner_while_it_is_executed(
         self, store: sync.Holdfast, clock: FrozenClock
     ) -> None:

@@ -110,6 +110,27 @@ class Locks(OnStore):
         store.locks.try_acquire(two, {"r": 1})
         assert store.locks.extend(one, "s", ttl_s=10).dfid == one, "nobody took that one"
 
+    def test_the_sweep_removes_what_has_expired_by_now_and_nothing_else(
+        self, store: sync.Holdfast, clock: FrozenClock
+    ) -> None:
+        one, two = running(store), running(store)
+        store.locks.try_acquire(one, {"a": 1}, ttl_s=10)
+        store.locks.try_acquire(two, {"b": 1}, ttl_s=20)
+        store.locks.try_acquire(two, {"c": 1}, ttl_s=None)
+        clock.advance(9.999)
+        assert store.write(locks.sweep) == 0
+        clock.advance(0.001)
+        assert store.write(locks.sweep) == 1
+        clock.advance(-1)
+        assert [lock.resource_id for lock in store.locks.list()] == ["b", "c"], "no clock brings one back"
+
+    def test_a_flow_that_lets_everything_go_takes_nothing_from_others(self, store: sync.Holdfast) -> None:
+        one, two = running(store), running(store)
+        store.locks.try_acquire(one, {"a": 1, "b": 1})
+        store.locks.try_acquire(two, {"c": 1})
+        assert store.locks.release_all(one) == ("a", "b")
+        assert [(lock.resource_id, lock.dfid) for lock in store.locks.list()] == [("c", two)]
+
     def test_a_lock_is_extended_only_by_its_holder(self, store: sync.Holdfast, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"r": 1}, ttl_s=10)
@@ -162,6 +183,13 @@ class Locks(OnStore):
             store.locks.acquire(running(store), wrong)
         with pytest.raises(errors.InvalidInputError):
             store.locks.acquire(running(store), {"r": 1}, ttl_s=0)
+
+    @pytest.mark.parametrize("capacity", [0, -1, float("nan"), "10"])
+    def test_a_capacity_that_is_none_is_refused(self, store: sync.Holdfast, capacity: Any) -> None:
+        for given in (capacity, {"r": capacity}):
+            with pytest.raises(errors.InvalidInputError):
+                store.locks.try_acquire(running(store), {"r": 1}, capacity=given)
+        assert store.locks.list() == ()
 
     # --- waiting --------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,9 @@ import pytest
 from holdfast import sync
 from holdfast.crypto import checkpoint, keys
 from holdfast.db import Tx, sql
+from holdfast.errors import NotFoundError
 from holdfast.evidence import audit, tree, walk
+from holdfast.evidence.heads import HighWater
 from holdfast.evidence.tree import State
 from holdfast.model.verdicts import Verdict
 from tests.conformance import logs
@@ -105,6 +107,13 @@ class AuditSuite(logs.OnSqlite):
             store.write(lambda tx: tx.execute(_FRONTIER, frontier=edge))
             for full in (False, True):
                 assert store.log.audit(full=full).verdict is Verdict.TAMPERED
+
+    def test_without_any_head_nothing_has_been_logged(self) -> None:
+        with self.open() as store:
+            settle(store)
+            store.write(lambda tx: tx.execute(_HEAD, head=""))
+            with pytest.raises(NotFoundError, match="nothing has been logged"):
+                store.log.head()
 
     def test_a_leaf_filed_under_another_record_is_named(self) -> None:
         with self.grown() as store:
@@ -315,6 +324,14 @@ class TestYesterdaysFile(logs.OnSqlite):
         with self.open() as store:
             store.context.log.publish({"head": [store.log.head().encode().decode()]})
         assert self.verdict(lambda store: store.context.log.continuity) is Verdict.ROLLED_BACK
+
+    def test_a_new_store_begins_its_log_beside_the_heads_of_another(self) -> None:
+        other = checkpoint.sign(checkpoint.Checkpoint("holdfast/other", 5, b"\7" * 32), keys.generate("ed25519"))
+        marks = HighWater(self.home / "state" / "heads.jsonl")
+        marks.publish(other.encode().decode())
+        self.write()
+        assert [head.checkpoint.origin for head in marks.kept()][:1] == ["holdfast/other"]
+        assert self.verdict(lambda store: store.log.audit(full=True).verdict) is Verdict.VALID
 
     def test_the_leaves_are_all_there(self) -> None:
         self.write(700)

@@ -121,7 +121,7 @@ def accept(head: SignedCheckpoint, data: bytes, witnesses: Iterable[VerifierKey]
 def _is_consistent(request: AddCheckpoint, known: KnownLog) -> bool:
     head = request.head.checkpoint
     if known.size == 0:
-        return not request.proof and (head.size > 0 or head.root == merkle.EMPTY_ROOT)
+        return not request.proof
     try:
         merkle.verify_consistency(known.size, head.size, known.root, head.root, request.proof)
     except ProofError:

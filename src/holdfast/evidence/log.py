@@ -181,13 +181,13 @@ def tile(tx: Tx, path: str) -> bytes:
     return tiles.encode_bundle(trees.entries(tx, named)) if isinstance(named, Bundle) else trees.fetch(tx, named)
 
 
-def continuity(tx: Tx, kept: SignedCheckpoint | None) -> Verdict:
+def continuity(tx: Tx, kept: SignedCheckpoint) -> Verdict:
     """Whether this log continues a head that was kept elsewhere: a cheap look at size and root, by its tiles.
 
     ROLLED_BACK if it is shorter or knows nothing of a later restore, FORKED if it is whole and had another root at that
     size, TAMPERED if it is not even whole. A head of another log, or of a past that a restore gave up, says nothing.
     """
-    if kept is None or not trees.begun(tx):
+    if not trees.begun(tx):
         return Verdict.VALID
     then, counts = kept.checkpoint, counted(tx, kept)
     if counts is not Verdict.VALID:

@@ -46,6 +46,10 @@ def test_other_characters_and_long_texts_are_refused(text: str) -> None:
         base58.decode(text)
 
 
+def test_a_text_of_the_bound_is_still_read() -> None:
+    assert base58.decode("1" * base58.MAX_TEXT) == bytes(256)
+
+
 def test_more_bytes_than_an_identifier_has_are_refused() -> None:
     assert len(base58.encode(b"\xff" * base58.MAX_BYTES)) <= base58.MAX_TEXT
     with pytest.raises(InvalidInputError):

@@ -37,6 +37,11 @@ def test_secp256k1_is_refused_by_name() -> None:
             didkey.parse(case["publicDidKey"])
 
 
+def test_a_kind_without_a_name_here_is_refused_by_its_number() -> None:
+    with pytest.raises(BadKeyError, match="0xec"):
+        didkey.parse("did:key:z" + base58.encode(b"\xec\x01" + bytes(32)))
+
+
 def test_the_published_signatures_are_judged_as_the_protocol_says() -> None:
     """Low s in 64 raw bytes holds; the high twin and DER do not; secp256k1 is not ours."""
     judged = 0

@@ -96,6 +96,13 @@ def test_a_wrong_key_id_is_only_a_hint() -> None:
         assert dsse.verify(hinted, [JUDGE.public, LOG.public], payload_type="a/b") == (LOG.public,)
 
 
+def test_a_key_id_of_a_trusted_key_narrows_the_search_to_that_one() -> None:
+    [made] = dsse.sign("a/b", b"body", LOG).signatures
+    hinted = Envelope("a/b", b"body", (Signature(JUDGE.keyid, made.sig),))
+    with pytest.raises(ProofError, match="too few"):
+        dsse.verify(hinted, [JUDGE.public, LOG.public], payload_type="a/b")
+
+
 def test_bad_signatures_beside_a_good_one_do_no_harm() -> None:
     good = dsse.sign("a/b", b"body", LOG).signatures
     mixed = Envelope("a/b", b"body", (Signature(JUDGE.keyid, b"junk"), *good))
@@ -152,6 +159,15 @@ def test_unknown_fields_and_the_other_alphabet_are_accepted() -> None:
 )
 def test_a_malformed_envelope_is_refused(changes: dict[str, Any]) -> None:
     rejected(dsse.parse, envelope_json(**changes))
+
+
+def test_as_many_signatures_are_read_and_judged_as_an_envelope_may_have_and_no_more() -> None:
+    junk, good = Signature("", b"junk"), dsse.sign("a/b", b"body", LOG).signatures
+    most = Envelope("a/b", b"body", (junk,) * 63 + good)
+    assert dsse.parse(dsse.encode(most)) == most
+    assert dsse.verify(most, [LOG.public], payload_type="a/b") == (LOG.public,)
+    with pytest.raises(ProofError, match="too few"):
+        dsse.verify(Envelope("a/b", b"body", (junk,) * 64 + good), [LOG.public], payload_type="a/b")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"null", b'{"payload":"","payload":""}', b"\xff"])

@@ -96,6 +96,14 @@ def test_a_tree_cannot_outgrow_63_bits() -> None:
     assert len(full.peaks) == (2**63 - 1).bit_count()
     with pytest.raises(InvalidInputError):
         frontier.append(full, LEAVES[:1])
+    assert frontier.append(Frontier(2**63 - 2, full.peaks[:-1]), LEAVES[:1]).frontier.size == 2**63 - 1
+
+
+def test_a_frontier_of_63_bits_is_read_and_a_larger_one_is_not() -> None:
+    full = Frontier(2**63 - 1, tuple(hashes(63)))
+    assert frontier.from_bytes(full.to_bytes()) == full
+    with pytest.raises(FormatError):
+        frontier.from_bytes(Frontier(2**63, tuple(hashes(1))).to_bytes())
 
 
 @given(st.binary(max_size=200))

@@ -98,6 +98,7 @@ def test_two_keys_with_one_name_and_key_id_are_refused() -> None:
         TEXT,
         TEXT + "\n",
         f"{TEXT}\n{PETER_LINE[:-1]}",
+        f"{TEXT}\n{PETER_LINE[:-1]}x",
         f"\x01{TEXT}\n{PETER_LINE}",
         f"{TEXT}\r\n\n{PETER_LINE}",
         f"{TEXT}\t\n\n{PETER_LINE}",
@@ -128,8 +129,16 @@ def test_bytes_that_are_not_utf_8_are_refused() -> None:
     rejected(note.parse, b"\xff" + BOTH)
 
 
-def test_a_hundred_signatures_are_read() -> None:
-    assert len(note.parse(f"{TEXT}\n{PETER_LINE * 100}".encode()).signatures) == 100
+def test_a_hundred_signatures_are_read_and_written() -> None:
+    data = f"{TEXT}\n{PETER_LINE * 100}".encode()
+    assert len(note.parse(data).signatures) == 100
+    assert note.encode(note.parse(data)) == data
+
+
+def test_a_million_bytes_are_read_and_not_one_more() -> None:
+    rest = len(f"\n\n{PETER_LINE}".encode())
+    assert note.parse(f"{'a' * (1_000_000 - rest)}\n\n{PETER_LINE}".encode())
+    rejected(note.parse, f"{'a' * (1_000_001 - rest)}\n\n{PETER_LINE}".encode())
 
 
 @given(NOTES)

@@ -85,6 +85,11 @@ def test_another_length_is_refused(length: int) -> None:
         check_ed25519(bytes(length))
 
 
+def test_a_good_point_with_a_byte_behind_it_is_refused() -> None:
+    with pytest.raises(BadKeyError, match="32 bytes"):
+        check_ed25519(keys.from_seed(bytes(32)).public.raw + b"\x00")
+
+
 def test_a_low_order_key_is_refused_in_der_too() -> None:
     der = bytes.fromhex("302a300506032b6570032100") + encode(0, 1)
     with pytest.raises(BadKeyError):

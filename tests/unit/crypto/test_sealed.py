@@ -1,6 +1,9 @@
 """A file under a passphrase: it opens with that one, whole, or not at all."""
 
+import hashlib
+
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from holdfast.crypto import sealed
 from holdfast.errors import FormatError, InvalidInputError, ProofError
@@ -14,6 +17,18 @@ def test_what_was_sealed_opens_with_its_passphrase_alone() -> None:
     assert b"secret" not in made
     with pytest.raises(ProofError):
         sealed.unseal(made, "pass")
+
+
+def test_the_bytes_are_those_the_format_prescribes() -> None:
+    salt, nonce = RANDOM[:16], RANDOM[16:]
+    key = hashlib.scrypt("päss".encode(), salt=salt, n=32768, r=8, p=1, maxmem=2**26, dklen=32)
+    head = b"holdfast-sealed/1\n" + salt + nonce
+    assert (len(salt), len(nonce)) == (16, 12)
+    assert sealed.seal(b"secret", "päss", RANDOM) == head + AESGCM(key).encrypt(nonce, b"secret", head)
+
+
+def test_an_empty_file_can_be_sealed_too() -> None:
+    assert sealed.unseal(sealed.seal(b"", "p", RANDOM), "p") == b""
 
 
 def test_every_flipped_byte_is_noticed() -> None:

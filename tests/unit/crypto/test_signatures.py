@@ -34,6 +34,11 @@ def test_the_lower_s_is_the_lower_of_the_twins(r: int, s: int) -> None:
     assert signatures.is_low_s(raw_of(r, s)) == (low == raw_of(r, s))
 
 
+def test_the_bound_between_the_twins_is_half_the_order() -> None:
+    assert signatures.is_low_s(raw_of(1, P256_ORDER // 2))
+    assert not signatures.is_low_s(raw_of(1, P256_ORDER // 2 + 1))
+
+
 @given(st.binary(max_size=100))
 def test_both_twins_verify_and_a_changed_r_does_not(message: bytes) -> None:
     raw = signatures.to_raw(JUDGE.sign(message))
@@ -52,6 +57,12 @@ def test_a_raw_signature_out_of_range_is_refused(raw: bytes) -> None:
     for read in (signatures.from_raw, signatures.lower_s, signatures.is_low_s):
         with pytest.raises(FormatError):
             read(raw)
+
+
+def test_a_raw_signature_cut_short_or_padded_is_refused_though_its_numbers_would_do() -> None:
+    for raw in (b"\x01" * 63, raw_of(1, 1)[:32] + b"\x00" + raw_of(1, 1)[32:]):
+        with pytest.raises(FormatError, match="64 bytes"):
+            signatures.from_raw(raw)
 
 
 @pytest.mark.parametrize("r_s", [(0, 1), (1, 0), (P256_ORDER, 1), (1, P256_ORDER), (2**300, 1)])

@@ -76,6 +76,11 @@ def test_numbers_out_of_range_are_refused(micros: int, clock: int) -> None:
         tid.encode(micros, clock)
 
 
+def test_the_last_moment_has_the_last_text() -> None:
+    assert tid.encode(2**53 - 1, 1023) == "bzzzzzzzzzzzz"
+    assert tid.parse("bzzzzzzzzzzzz") == (2**53 - 1, 1023)
+
+
 def test_after_the_last_moment_there_is_none() -> None:
     with pytest.raises(InvalidInputError):
         tid.after(tid.encode(tid.MAX_MICROS), 0)

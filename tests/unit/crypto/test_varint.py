@@ -39,6 +39,11 @@ def test_padded_cut_and_long_ones_are_refused(text: str) -> None:
         varint.decode(bytes.fromhex(text))
 
 
+def test_the_largest_number_takes_nine_bytes() -> None:
+    assert varint.encode(2**63 - 1).hex() == "ffffffffffffffff7f"
+    assert varint.decode(bytes.fromhex("ffffffffffffffff7f")) == (2**63 - 1, 9)
+
+
 @pytest.mark.parametrize("number", [-1, 2**63])
 def test_a_number_out_of_range_is_refused(number: int) -> None:
     with pytest.raises(InvalidInputError):

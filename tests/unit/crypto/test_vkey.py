@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import keys, vkey
+from holdfast.crypto import b64, keys, vkey
 from holdfast.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
-from holdfast.errors import BadKeyError, FormatError, InvalidInputError
+from holdfast.errors import BadKeyError, FormatError, InvalidInputError, ProofError
 
 from .material import JUDGE, LOG, NAMES
 
@@ -81,6 +81,30 @@ def test_arbitrary_text_is_a_key_or_a_format_error(line: str) -> None:
     except FormatError:
         return
     assert key.encode() == line
+
+
+def test_the_type_byte_is_one_for_signatures_and_four_for_cosignatures() -> None:
+    for kind, byte in ((ED25519, 1), (COSIGNATURE_V1, 4)):
+        line = VerifierKey("a", kind, LOG.public).encode()
+        assert b64.decode(line.split("+", 2)[2]) == bytes([byte]) + LOG.public.raw
+
+
+def cosignature(seconds: int) -> bytes:
+    return seconds.to_bytes(8, "big") + LOG.sign(vkey.cosignature_message("text\n", seconds))
+
+
+def test_a_cosignature_tells_its_time_up_to_63_bits() -> None:
+    key = VerifierKey("a", COSIGNATURE_V1, LOG.public)
+    for seconds in (0, 2**63 - 1):
+        assert key.verify("text\n", cosignature(seconds)) == seconds
+    with pytest.raises(ProofError, match="out of range"):
+        key.verify("text\n", cosignature(2**63))
+
+
+@pytest.mark.parametrize("bad", [b"", bytes(8), bytes(72), cosignature(5)[:-1], cosignature(5) + b"\x00"])
+def test_a_cosignature_cut_short_or_too_long_does_not_hold(bad: bytes) -> None:
+    with pytest.raises(ProofError):
+        VerifierKey("a", COSIGNATURE_V1, LOG.public).verify("text\n", bad)
 
 
 def test_the_cosigned_message_is_the_one_of_the_c2sp_text() -> None:
