@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import errors, sync
 from holdfast.client import Holdfast
+from holdfast.db import Wait
 from holdfast.runtime import idempotency
 from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
@@ -183,6 +184,12 @@ class Idempotency(OnStore):
         clock.advance(9)
         assert store.write(lambda tx: idempotency.keep(tx, "k", "1", owner=owner))
         assert not store.write(lambda tx: idempotency.renew(tx, "k", owner, lease_s=10))
+
+    def test_whoever_waits_looks_again_when_the_lease_runs_out_at_the_latest(self, store: sync.Holdfast) -> None:
+        store.run(idempotency.claim("k", lease_s=25))
+        waiting: Any = idempotency.claim("k", lease_s=25)
+        pause = waiting.send(store.write(next(waiting).fn))
+        assert pause == Wait("idempotency:main:k", "2026-01-01T00:00:25.000000Z")
 
     def test_whoever_waits_for_a_key_gets_the_result_that_is_kept(self, live: sync.Holdfast) -> None:
         owner = live.run(idempotency.claim("k", lease_s=25))
