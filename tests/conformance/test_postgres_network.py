@@ -8,6 +8,7 @@ from contextlib import closing
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.generators import fetch
 
 from holdfast import errors
 from holdfast.db import Database, Tx, open_database
@@ -61,6 +62,21 @@ def test_a_statement_may_take_its_time_while_the_server_is_at_it(db: Database) -
         return add(tx, "c")
 
     assert db.write(slow).result(60) == "c"
+
+
+def test_who_waits_for_the_end_of_our_question_is_not_at_work(postgres_url: str) -> None:
+    """It calls itself active: the statement is done, and the word that ends the question was lost on its way."""
+    with closing(psycopg.connect(postgres_url)) as connection:
+        line = connection.pgconn
+        line.enter_pipeline_mode()
+        line.send_query_params(b"SELECT 1", None)
+        line.send_flush_request()
+        line.flush()
+        connection.wait(fetch(line))
+        with psycopg.connect(postgres_url) as other:
+            [(state,)] = other.execute("SELECT state FROM pg_stat_activity WHERE pid = %s", [line.backend_pid])
+        assert state == "active"
+        assert not asking.at_work(postgres_url, line.backend_pid)
 
 
 def test_who_cannot_be_asked_is_not_at_work(through: str, proxy: Proxy) -> None:

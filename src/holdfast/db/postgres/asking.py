@@ -3,7 +3,8 @@
 Rules:
 - A statement may take as long as it takes, while the server itself says that it is at it.
 - Who cannot be asked either, or says that there is nothing to be done, has lost our question or we its answer: the
-  connection counts as broken, and whoever waits hears so.
+  connection counts as broken, and whoever waits hears so. It may have lost the end of our question only: then it calls
+  itself active, and waits for us.
 """
 
 from collections.abc import Callable, Generator
@@ -23,7 +24,10 @@ SILENCE_S = 30.0
 """How long a server may say nothing before it is asked after."""
 
 _ANSWER_S: Final = 5.0
-_STATE = sql_postgres("SELECT coalesce(state, 'active') FROM pg_stat_activity WHERE pid = :pid")
+_STATE = sql_postgres(
+    "SELECT coalesce(state, 'active') = 'active' AND coalesce(wait_event_type, '') <> 'Client'"
+    " FROM pg_stat_activity WHERE pid = :pid"
+)
 
 
 def at_work(conninfo: str, pid: int) -> bool:
@@ -32,7 +36,7 @@ def at_work(conninfo: str, pid: int) -> bool:
         wire = Wire(make_conninfo(conninfo, application_name="holdfast-asks"), silence_s=_ANSWER_S)
         try:
             wire.send(_STATE, {"pid": pid})
-            return wire.sync() == [("active",)]
+            return wire.sync() == [(True,)]
         finally:
             wire.close()
     except HoldfastError:
