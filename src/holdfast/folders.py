@@ -7,15 +7,25 @@ from pathlib import Path
 
 
 def make(folder: Path | str) -> None:
-    """A folder and those above it, where they are missing, for the owner only; durable when it returns."""
+    """A folder and those above it, where they are missing, for the owner only; durable when it returns.
+
+    One that could not be made durable is taken away again: what is there is believed to be there for good.
+    """
     folder = Path(folder)
     if folder.is_dir():
         return
     for part in (*reversed(folder.parents), folder):
-        if not part.is_dir():
-            part.mkdir(mode=0o700, exist_ok=True)
-            with suppress(PermissionError):  # a folder one may write into but not list: nothing more can be done
-                sync(part.parent)
+        if part.is_dir():
+            continue
+        part.mkdir(mode=0o700, exist_ok=True)
+        try:
+            sync(part.parent)
+        except PermissionError:  # a folder one may write into but not list: nothing more can be done
+            pass
+        except OSError:
+            with suppress(OSError):
+                part.rmdir()
+            raise
 
 
 def sync(folder: Path | str) -> None:

@@ -49,10 +49,13 @@ def test_a_folder_that_may_be_written_but_not_listed_is_no_obstacle(
     assert (tmp_path / "new").is_dir()
 
 
-def test_a_sync_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sync_that_fails_is_told_and_leaves_no_folder_that_may_not_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(handle: int) -> None:
         raise OSError(5, "no", handle)
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="no"):
         folders.make(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
