@@ -217,7 +217,7 @@ def opened(home: Path) -> Iterator[Load]:
 @contextmanager
 def _served(store: sync.Holdfast) -> Iterator[str]:
     app = create_app(holdfast.Holdfast(store.core), Settings(), parts=(verbs.part,))
-    listening = socket.socket()
+    listening = socket.socket(proto=socket.IPPROTO_TCP)  # said, or what it accepts waits for company before it sends
     listening.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
