@@ -7,6 +7,7 @@ are kept and damaged further (child.py). `--input HEX --target NAME` tries one i
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from proof.fuzz.targets import MODULES, find
 from proof.report import Proof, Say
 
 CLAIM: Final = "No input makes a decoder or a door fail with anything but a typed error, hang, or eat the memory."
-FOUND: Final = Path(tempfile.gettempdir()) / "holdfast-fuzz"
+FOUND: Final = Path(tempfile.gettempdir()) / f"holdfast-fuzz-found-{os.getuid()}"
 """Where inputs are kept that broke something."""
 _MOST: Final = 10**9
 _TOLD: Final = ("inputs", "read", "refused")

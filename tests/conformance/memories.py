@@ -9,7 +9,6 @@ import pytest
 from holdfast import sync
 from holdfast.memory import checks
 from holdfast.memory.checks import Flaw
-from holdfast.testing import FrozenClock
 from tests.conformance.decisions import OnStore
 
 
@@ -43,10 +42,3 @@ class OnMemory(OnStore):
             yield store
             assert flaws(store) == []
             assert store.check().ok
-
-    @pytest.fixture
-    def other(self) -> Iterator[sync.Holdfast]:
-        """Another store, empty."""
-        with sync.open(url=":memory:", clock=FrozenClock()) as store:
-            yield store
-            assert flaws(store) == []
