@@ -142,7 +142,7 @@ def _keys(database: str) -> Iterator[Attack]:
                 ("PENDING",) if waits else (REFUSED,),
                 (LOADING,),
                 locks=None,
-                design="another process may hold the key: what was written waits for it, and verify says so" * waits,
+                design=_WAITS if waits else "",
             )
         if role != "log":
             act = partial(_work, role, _replace, rooted=True)
@@ -184,6 +184,7 @@ _KEYS: Final[dict[str, Callable[[Path], object]]] = {
     "cut": _halve,
 }
 _AWAY: Final = (_replace, Path.unlink)
+_WAITS: Final = "another process may hold the key: what was written waits for it, and verify says so"
 
 
 def _work(role: Role, damage: Callable[[Path], object], place: Place, *, rooted: bool = False) -> Got:

@@ -1,8 +1,8 @@
 """Images: what is loaded is what was dumped, to the byte; what is damaged is never believed; on every backend."""
 
+import errno
 import json
 import os
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import errors, sync
+from holdfast import errors, folders, sync
 from holdfast.crypto import b64, car, dsse
 from holdfast.crypto import cid as cids
 from holdfast.memory import imagefiles
-from holdfast.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
-from tests.conformance.memories import OnMemory, flaws
+from tests.conformance.memories import OnMemory
 
 CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
 
@@ -45,13 +44,6 @@ class Images(OnMemory):
     @pytest.fixture
     def place(self, tmp_path: Path) -> Path:
         return tmp_path / "images"
-
-    @pytest.fixture
-    def other(self) -> Iterator[sync.Holdfast]:
-        """Another store, empty."""
-        with sync.open(url=":memory:", clock=FrozenClock()) as store:
-            yield store
-            assert flaws(store) == []
 
     def did(self, store: sync.Holdfast) -> str:
         return store.snapshots.get().did
@@ -87,6 +79,25 @@ class Images(OnMemory):
         assert (second.kind, second.files) == ("delta", 2)
         assert second.blocks < 15 < first.blocks
         assert store.snapshots.get().message == "image"
+
+    def test_an_image_whose_name_could_not_be_made_durable_is_so_before_it_counts(
+        self, store: sync.Holdfast, place: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        synced, real, failing = list[str](), folders.sync, True
+
+        def sync_folder(folder: Path) -> None:
+            if failing and Path(folder) == place and [*place.glob("*.image.json")]:
+                raise OSError(errno.EIO, "Input/output error")
+            synced.append(str(folder))
+            real(folder)
+
+        fill(store)
+        monkeypatch.setattr(folders, "sync", sync_folder)
+        with pytest.raises(errors.UnavailableError):
+            store.image.dump(place)
+        failing, synced = False, []
+        assert store.image.dump(place).kind == "nothing"
+        assert str(place) in synced
 
     def test_deltas_are_folded_into_a_base_that_is_what_a_new_one_would_be(
         self, store: sync.Holdfast, place: Path, tmp_path: Path

@@ -66,7 +66,10 @@ def exchange(path: Path, data: bytes) -> None:
 
 
 def _placed(handle: int, aside: str, path: Path, data: bytes) -> None:
-    """Fill a file that lies aside, and let it take its place; both durable, or neither is there."""
+    """Fill a file that lies aside, and let it take its place; durable when it returns.
+
+    If only the name cannot be made durable the file stays: what it took the place of is gone already.
+    """
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

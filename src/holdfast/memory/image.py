@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from holdfast import folders
 from holdfast.config import Paths
 from holdfast.content import blocks, disk
 from holdfast.crypto import commit as formats
@@ -125,6 +126,7 @@ def _dump(wanted: _Wanted) -> Dumped:
         last = _last(wanted)
         path = wanted.folder / (wanted.head.rev + MANIFEST)
         if last is not None and (last.head == wanted.head.cid or _covers(wanted, last)):
+            folders.sync(wanted.folder)  # it may be one whose name could not be made durable when it was written
             return Dumped(str(wanted.folder / last.name), last.head, last.rev, "nothing", 0, 0, len(last.parts))
         line, kept = _plan(wanted, last)
         kind = "delta" if kept else "base"
