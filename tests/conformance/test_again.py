@@ -8,6 +8,7 @@ from tests.again import again
 from tests.conformance import (
     test_archive,
     test_battles,
+    test_blobs,
     test_escalations,
     test_exports,
     test_flows,
@@ -22,9 +23,13 @@ from tests.conformance import (
     test_objects,
     test_pruning,
     test_search,
+    test_sessions,
     test_snapshots,
     test_steps,
+    test_telemetry,
     test_threads,
+    test_transcripts,
+    test_values,
 )
 
 
@@ -39,6 +44,9 @@ class TestArchives(Again, test_archive.TestInMemory): ...
 
 
 class TestBattles(Again, test_battles.TestMemory): ...
+
+
+class TestBlobs(Again, test_blobs.TestInMemory): ...
 
 
 class TestEscalations(Again, test_escalations.TestMemory): ...
@@ -83,10 +91,22 @@ class TestPruning(Again, test_pruning.TestInMemory): ...
 class TestSearch(Again, test_search.TestInMemory): ...
 
 
+class TestSessions(Again, test_sessions.TestMemory): ...
+
+
 class TestSnapshots(Again, test_snapshots.TestInMemory): ...
 
 
 class TestSteps(Again, test_steps.TestMemory): ...
 
 
+class TestTelemetry(Again, test_telemetry.TestMemory): ...
+
+
 class TestThreads(Again, test_threads.TestMemory): ...
+
+
+class TestTranscripts(Again, test_transcripts.TestMemory): ...
+
+
+class TestValues(Again, test_values.TestInMemory): ...
