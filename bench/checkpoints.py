@@ -18,7 +18,7 @@ from bench.harness import Contestant, Meter, Options, Race, Result, run_race
 
 CALLERS, LONGEST = 64, 20
 CROWD = f"aput, {CALLERS} threads"
-_ASYNC: dict[str, Callable[[str], Any]] = {"AsyncSqliteSaver": savers.official_async, "holdfast": savers.holdfast}
+_ASYNC: dict[str, Callable[[str], Any]] = {"AsyncSqliteSaver": savers.official_async, "holdproof": savers.holdproof}
 
 
 def run(options: Options) -> list[Result]:
@@ -40,7 +40,7 @@ def goals(options: Options) -> list[Goal]:
     times = 5.0 if options.fsync_ms < 1 else 15.0 if options.fsync_ms < 5 else 30.0
     return [
         *(goal for turns in chats.LENGTHS for goal in _goals(turns, options.disk)),
-        Goal(f"aput, {CALLERS} threads: {times:g} x AsyncSqliteSaver{options.disk}", CROWD, f"holdfast @{CALLERS}",
+        Goal(f"aput, {CALLERS} threads: {times:g} x AsyncSqliteSaver{options.disk}", CROWD, f"holdproof @{CALLERS}",
              f"AsyncSqliteSaver @{CALLERS}", times),
         Goal(f"a put among {kept.SIZES[-1]:,} checkpoints: 0.80 x the rate among 1,000{options.disk}", kept.TITLE,
              f"{kept.name(kept.SIZES[-1])} @1", f"{kept.name(1_000)} @1", 0.80),
@@ -49,14 +49,14 @@ def goals(options: Options) -> list[Goal]:
 
 def _goals(turns: int, disk: str) -> list[Goal]:
     found = [
-        Goal(f"a chat of {turns:,} turns, 1 MB for 200", chats.disk(turns), "holdfast @1",
+        Goal(f"a chat of {turns:,} turns, 1 MB for 200", chats.disk(turns), "holdproof @1",
              "a megabyte for 200 turns @1", 1.0),
-        Goal(f"get_state after {turns:,} turns: the rate of SqliteSaver", chats.state(turns), "holdfast @1",
+        Goal(f"get_state after {turns:,} turns: the rate of SqliteSaver", chats.state(turns), "holdproof @1",
              "SqliteSaver @1", 1.0, aim=True),
     ]  # fmt: skip
     if turns != chats.LENGTHS[-1]:
         return found
-    late, early = f"holdfast, turn {turns:,} @1", f"holdfast, turn {chats.MARKS[0]} @1"
+    late, early = f"holdproof, turn {turns:,} @1", f"holdproof, turn {chats.MARKS[0]} @1"
     return [
         *found,
         Goal(

@@ -16,14 +16,14 @@ from typing import Any
 
 import apsw
 
-import holdfast
+import holdproof
 from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, run_race
 from bench.threads import threads
-from holdfast import sync
-from holdfast.crypto import attest, keys
-from holdfast.crypto.dbom import Fields
-from holdfast.evidence import battles
+from holdproof import sync
+from holdproof.crypto import attest, keys
+from holdproof.crypto.dbom import Fields
+from holdproof.evidence import battles
 
 VECTOR = tuple((at % 97) / 97 - 0.5 for at in range(384))
 FIELDS = Fields("battle-1", "ab" * 32, VECTOR, 0.875, "2026-01-14T21:05:51Z")
@@ -54,7 +54,7 @@ def goals(options: Options) -> list[Goal]:
     return [
         Goal("sign a DBOM: 0.30 x the bare signature", SIGNING, "sign @1", BARE, 0.30),
         Goal(f"submit, 64 callers: as fast as a Green Agent that signs and syncs nothing{disk}", SUBMITTING,
-             "holdfast @64", PEER, 1.0, aim=True),
+             "holdproof @64", PEER, 1.0, aim=True),
     ]  # fmt: skip
 
 
@@ -118,14 +118,14 @@ def _battles(folder: str) -> apsw.Connection:
 
 
 def _submit(callers: int) -> Contestant:
-    async def caller(store: holdfast.Holdfast, meter: Meter, first: int) -> None:
+    async def caller(store: holdproof.Holdproof, meter: Meter, first: int) -> None:
         for number in itertools.count(first, callers):
             await store.battles.submit(RESULT, battle_id=f"b{number}", score=0.5, breakdown="fine", intent=VECTOR)
             if not meter.done():
                 return
 
     async def all_callers(home: str, meter: Meter) -> None:
-        async with holdfast.open(home) as store:
+        async with holdproof.open(home) as store:
             await store.battles.submit(RESULT, battle_id="first", score=0.5)
             meter.start()
             await asyncio.gather(*(caller(store, meter, first) for first in range(callers)))
@@ -134,11 +134,11 @@ def _submit(callers: int) -> Contestant:
         with tempfile.TemporaryDirectory(prefix="bench-") as home:
             asyncio.run(all_callers(home, meter))
 
-    return Contestant("holdfast", callers, sample)
+    return Contestant("holdproof", callers, sample)
 
 
 def _submit_sync(callers: int) -> Contestant:
-    def caller(store: sync.Holdfast, meter: Meter, first: int) -> None:
+    def caller(store: sync.Holdproof, meter: Meter, first: int) -> None:
         for number in itertools.count(first, callers):
             store.battles.submit(RESULT, battle_id=f"b{number}", score=0.5, breakdown="fine", intent=VECTOR)
             if not meter.done():
@@ -149,11 +149,11 @@ def _submit_sync(callers: int) -> Contestant:
             meter.start()
             threads(callers, lambda first: caller(store, meter, first))
 
-    return Contestant("holdfast sync", callers, sample)
+    return Contestant("holdproof sync", callers, sample)
 
 
 @contextmanager
-def _store() -> Iterator[sync.Holdfast]:
+def _store() -> Iterator[sync.Holdproof]:
     with tempfile.TemporaryDirectory(prefix="bench-") as home, sync.open(home) as store:
         store.battles.submit(RESULT, battle_id="first", score=0.5)
         yield store

@@ -19,7 +19,7 @@ from bench.harness import Options, Race, Result, run_race
 from bench.places import Place, in_a_folder, on_a_server
 
 LOGGED, WHOLE, GROWTH = "logged unit", "whole decision", "growth of the store"
-STEPS_SQLITE, STEPS_POSTGRES, UNITS = "steps on SQLite", "steps on PostgreSQL", "holdfast, logged units"
+STEPS_SQLITE, STEPS_POSTGRES, UNITS = "steps on SQLite", "steps on PostgreSQL", "holdproof, logged units"
 
 
 def run(options: Options) -> list[Result]:
@@ -63,7 +63,7 @@ def _steps(title: str, place: Place, peers: list[tuple[str, peers_dbos.Url]], op
 
 def goals(options: Options) -> list[Goal]:
     """What must be reached, and what is aimed at."""
-    disk, fast = options.disk, "holdfast @64"
+    disk, fast = options.disk, "holdproof @64"
     few, many = (f"{growth.name(size)} @64" for size in (growth.SIZES[0], growth.SIZES[-1]))
     return [
         Goal(f"logged unit, 64 callers: 0.65 x ceiling{disk}", LOGGED, fast, CEILING, 0.65),

@@ -58,18 +58,18 @@ def _postgres(running: peers_postgres.Server, work: str, options: Options) -> Ra
 
 def goals(options: Options) -> list[Goal]:
     """What must be reached, and what spec/performance.md aims at."""
-    unit, reads, read = "sqlite unit", "sqlite point reads", ("holdfast @8", "aiosqlite @8")
-    fast, eight = "holdfast @64", "aiosqlite 8 transactions @64"
+    unit, reads, read = "sqlite unit", "sqlite point reads", ("holdproof @8", "aiosqlite @8")
+    fast, eight = "holdproof @64", "aiosqlite 8 transactions @64"
     disk = options.disk
     return [
         Goal(f"unit, 64 callers: 0.75 x ceiling{disk}", unit, fast, CEILING, 0.75),
         Goal(f"unit, 64 callers: 10 x raw, a commit per statement{disk}", unit, fast, RAW_EIGHT, 10),
-        Goal(f"unit, 1 caller: 0.60 x raw, a commit per unit{disk}", unit, "holdfast @1", RAW, 0.60),
+        Goal(f"unit, 1 caller: 0.60 x raw, a commit per unit{disk}", unit, "holdproof @1", RAW, 0.60),
         Goal(f"point reads, 8 callers: 6 x aiosqlite{disk}", reads, *read, 6),
         Goal(f"PostgreSQL unit, 64 callers: 4 x naive{disk}", "postgres unit", fast, "naive @64", 4),
         # On a fast disk the ceiling itself is about 6 x raw; on a slow one this can be reached.
         Goal(f"unit, 64 callers: 10 x raw, a commit per unit{disk}", unit, fast, RAW, 10, aim=True),
-        Goal(f"txn, 1 caller: 0.60 x raw, a commit per unit{disk}", "sqlite txn", "holdfast @1", RAW, 0.60, aim=True),
+        Goal(f"txn, 1 caller: 0.60 x raw, a commit per unit{disk}", "sqlite txn", "holdproof @1", RAW, 0.60, aim=True),
         Goal(f"unit, 64 callers: 0.85 x ceiling{disk}", unit, fast, CEILING, 0.85, aim=True),
         Goal(f"unit, 64 callers: 35 x eight transactions{disk}", unit, fast, eight, 35, aim=True),
         Goal(f"point reads, 8 callers: 15 x aiosqlite{disk}", reads, *read, 15, aim=True),

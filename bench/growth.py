@@ -2,7 +2,7 @@
 
 The past is written with SQL, not through operations: completed flows with their transitions, context and audit event
 under ids that grow with time, and a leaf for each of these rows in a log that is whole and signed. A million flows take
-four gigabytes and some minutes; HOLDFAST_BENCH_FLOWS is the largest number of them that is filled in.
+four gigabytes and some minutes; HOLDPROOF_BENCH_FLOWS is the largest number of them that is filled in.
 """
 
 import os
@@ -14,12 +14,12 @@ from pathlib import Path
 from bench import ours, whole
 from bench import workload as w
 from bench.harness import Contestant, Race, progress
-from holdfast import sync
-from holdfast.db import Database, Tx, sql
-from holdfast.db.sqlite.files import connect
-from holdfast.evidence import tree
+from holdproof import sync
+from holdproof.db import Database, Tx, sql
+from holdproof.db.sqlite.files import connect
+from holdproof.evidence import tree
 
-_MOST = int(os.environ.get("HOLDFAST_BENCH_FLOWS", "1000000"))
+_MOST = int(os.environ.get("HOLDPROOF_BENCH_FLOWS", "1000000"))
 SIZES = tuple(size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= max(_MOST, 1_000))
 _CHUNK = 1 << 16
 _AT = "strftime('%Y-%m-%dT%H:%M:%f', 1735689600 + n, 'unixepoch') || '000Z'"
@@ -130,7 +130,7 @@ def fill(home: str, flows: int) -> None:
         _grow(store)
 
 
-def _grow(store: sync.Holdfast) -> None:
+def _grow(store: sync.Holdproof) -> None:
     """Take leaves that stand there into the tree, under a signed head."""
     grower, sign = tree.Grower(), store.context.log.sign
 

@@ -4,8 +4,8 @@ nothing.
 A decision is `flows.start`: one request, one durable transaction with its leaf. `embedded` calls the verb in this
 process; `bare POST` is the same framework answering the same bytes without a store, which no server built on it can
 beat; `over HTTP` is a whole server (tokens, limits, audit) in a process of its own. Its clients here are plain sockets,
-so that the cost of a client library is not counted; `holdfast.connect` is our own client, where it is. `waiting` is
-what the slowest of a hundred waits: the rate is 1 / p99. `first page` is the time from starting `holdfast up` to its
+so that the cost of a client library is not counted; `holdproof.connect` is our own client, where it is. `waiting` is
+what the slowest of a hundred waits: the rate is 1 / p99. `first page` is the time from starting `holdproof up` to its
 first page, as a rate, beside a Python that only imports FastAPI and uvicorn and listens.
 """
 
@@ -21,13 +21,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import holdproof
 from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
-from holdfast import sync
+from holdproof import sync
 
 DECISIONS, WAITING, PAGE = "durable decisions over HTTP", "waiting: 1 / p99", "first page"
-EMBEDDED, BARE, SERVED, CLIENT = "embedded", "bare POST", "over HTTP", "holdfast.connect"
+EMBEDDED, BARE, SERVED, CLIENT = "embedded", "bare POST", "over HTTP", "holdproof.connect"
 _CALLERS = (1, 8, 64)
 _ANSWER = json.dumps({"dfid": "0" * 36, "padding": "x" * 350})
 
@@ -60,7 +60,7 @@ def goals(options: Options) -> list[Goal]:
             "64 clients: half of what a server does that does nothing", DECISIONS, f"{SERVED} @64", f"{BARE} @64", 0.5
         ),
         Goal("64 clients: a tenth of the embedded rate", DECISIONS, f"{SERVED} @64", f"{EMBEDDED} @64", 0.1),
-        Goal("first page: a third of the rate of a bare server", PAGE, "holdfast up @1", "bare server @1", 1 / 3),
+        Goal("first page: a third of the rate of a bare server", PAGE, "holdproof up @1", "bare server @1", 1 / 3),
     ]
 
 
@@ -93,7 +93,7 @@ class _embedded:
 
     async def __aenter__(self) -> Unit:
         self._folder = tempfile.TemporaryDirectory()
-        self._store = await holdfast.open(self._folder.name)
+        self._store = await holdproof.open(self._folder.name)
         await self._store.agents.register("bench", version="1.0")
         return lambda _: self._store.flows.start("bench")
 
@@ -136,7 +136,7 @@ class _client:
         self._url, self._token = url, token
 
     async def __aenter__(self) -> Unit:
-        self._store = await holdfast.connect(self._url, self._token)
+        self._store = await holdproof.connect(self._url, self._token)
         return lambda _: self._store.flows.start("bench")
 
     async def __aexit__(self, *_: object) -> None:
@@ -217,7 +217,7 @@ def _served(home: Path) -> Iterator[tuple[str, str]]:
 
 
 def _up(home: Path, port: int) -> list[str]:
-    return [sys.executable, "-m", "holdfast.cli", "--home", str(home), "up", "--port", str(port)]
+    return [sys.executable, "-m", "holdproof.cli", "--home", str(home), "up", "--port", str(port)]
 
 
 # --- waiting, and the first page ---------------------------------------------------------------------------------
@@ -249,13 +249,13 @@ async def _slowest(opening: Callable[[], Any], callers: int, count: int = 150) -
 
 
 def _pages(options: Options) -> list[Result]:
-    taken: dict[str, list[float]] = {"bare server": [], "holdfast up": []}
+    taken: dict[str, list[float]] = {"bare server": [], "holdproof up": []}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(options.repeats + 1):
             for name, times in taken.items():
                 progress(f"{PAGE}, round {turn} of {options.repeats}: {name}")
                 port = _port()
-                served = name == "holdfast up"
+                served = name == "holdproof up"
                 command = _up(Path(folder), port) if served else [sys.executable, "-c", _BARE, str(port)]
                 began = time.perf_counter()
                 with _process(*command):

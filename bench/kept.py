@@ -1,7 +1,7 @@
 """Stores that keep many checkpoints: what a put costs where there were a thousand before it, or a million.
 
 Threads of twenty checkpoints, a list that grows by an element of 300 bytes each time; put many to a transaction until
-so many are kept. HOLDFAST_BENCH_CHECKPOINTS is the largest number of them that is filled in.
+so many are kept. HOLDPROOF_BENCH_CHECKPOINTS is the largest number of them that is filled in.
 """
 
 import os
@@ -12,13 +12,13 @@ from hashlib import sha256
 from itertools import count
 
 from bench.harness import Contestant, Meter, Race, progress
-from holdfast import sync
-from holdfast.db import Tx
-from holdfast.memory import threads
-from holdfast.model.threads import Run
+from holdproof import sync
+from holdproof.db import Tx
+from holdproof.memory import threads
+from holdproof.model.threads import Run
 
 TITLE = "a put among others"
-_MOST = int(os.environ.get("HOLDFAST_BENCH_CHECKPOINTS", "1000000"))
+_MOST = int(os.environ.get("HOLDPROOF_BENCH_CHECKPOINTS", "1000000"))
 SIZES = tuple(size for size in (1_000, 10_000, 100_000, 1_000_000) if size <= max(_MOST, 1_000))
 _LENGTH, _THREADS = 20, 50
 
@@ -37,7 +37,7 @@ def race() -> Iterator[Race]:
 
 
 @contextmanager
-def _filled(kept: int) -> Iterator[sync.Holdfast]:
+def _filled(kept: int) -> Iterator[sync.Holdproof]:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, sync.open(folder) as store:
         whole = kept // _LENGTH
         for first in range(0, whole, _THREADS):
@@ -62,7 +62,7 @@ def _longer(digests: tuple[bytes, ...], text: str) -> tuple[tuple[bytes, ...], R
     return digests, Run("m", digests, {digests[-1]: data})
 
 
-def _puts(store: sync.Holdfast) -> Callable[[Meter], None]:
+def _puts(store: sync.Holdproof) -> Callable[[Meter], None]:
     fresh = count()
 
     def sample(meter: Meter) -> None:

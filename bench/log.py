@@ -23,12 +23,12 @@ from typing import Any
 from bench import workload as w
 from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
-from holdfast import sync
-from holdfast.db import Migration, Tx, migrate, sql
-from holdfast.evidence import leaves, tree
-from holdfast.evidence.leaves import Projection
+from holdproof import sync
+from holdproof.db import Migration, Tx, migrate, sql
+from holdproof.evidence import leaves, tree
+from holdproof.evidence.leaves import Projection
 
-LEAVES = int(os.environ.get("HOLDFAST_BENCH_LEAVES", "1000000"))
+LEAVES = int(os.environ.get("HOLDPROOF_BENCH_LEAVES", "1000000"))
 SIZES = (*(size for size in (1_000, 10_000, 100_000) if size < LEAVES), LEAVES)
 GROUP, CHUNK, PEER_LEAVES = 100, 8192, 20_000
 APPEND, AUDIT = f"append in groups of {GROUP}", f"full audit of {LEAVES:,}"
@@ -82,8 +82,8 @@ def goals(options: Options) -> list[Goal]:
     disk = options.disk
     return [
         Goal(f"append: at most 1.6 x the bare row (1 / 1.6){disk}", APPEND, "append @1", BARE, 1 / 1.6),
-        Goal(f"{_proofs(LEAVES)}: at most 2 ms", _proofs(LEAVES), "holdfast @1", BUDGET, 1.0),
-        Goal(f"{AUDIT}: at most 2 x hashing alone (1 / 2)", AUDIT, "holdfast @1", FLOOR, 0.5),
+        Goal(f"{_proofs(LEAVES)}: at most 2 ms", _proofs(LEAVES), "holdproof @1", BUDGET, 1.0),
+        Goal(f"{AUDIT}: at most 2 x hashing alone (1 / 2)", AUDIT, "holdproof @1", FLOOR, 0.5),
         Goal(f"stamp: at most 1.6 x the bare row{disk}", APPEND, "stamp @1", BARE, 1 / 1.6, aim=True),
         Goal(f"stamp: as fast as pymerkle, which signs nothing{disk}", APPEND, "stamp @1", "pymerkle @1", 1, aim=True),
     ]
@@ -132,7 +132,7 @@ def _append(name: str, group: Callable[[Tx], None]) -> Contestant:
 # --- many leaves -------------------------------------------------------------------------------------------------
 
 
-def _proof(store: sync.Holdfast) -> Contestant:
+def _proof(store: sync.Holdproof) -> Contestant:
     size = store.log.head().checkpoint.size
 
     def sample(meter: Meter) -> None:
@@ -144,7 +144,7 @@ def _proof(store: sync.Holdfast) -> Contestant:
             if not meter.done():
                 return
 
-    return Contestant("holdfast", 1, sample)
+    return Contestant("holdproof", 1, sample)
 
 
 def _budget() -> Contestant:
@@ -161,7 +161,7 @@ def _budget() -> Contestant:
 _TEXTS = sql("SELECT leaf FROM log_leaves WHERE idx < :count ORDER BY idx")
 
 
-def _floor(store: sync.Holdfast) -> Contestant:
+def _floor(store: sync.Holdproof) -> Contestant:
     texts: list[str] = [row[0] for row in store.database.read(lambda tx: tx.all(_TEXTS, count=100_000)).result()]
 
     def sample(meter: Meter) -> None:
@@ -175,7 +175,7 @@ def _floor(store: sync.Holdfast) -> Contestant:
     return Contestant("hashing alone", 1, sample)
 
 
-def _audit(store: sync.Holdfast) -> Contestant:
+def _audit(store: sync.Holdproof) -> Contestant:
     def sample(meter: Meter) -> None:
         meter.start()
         open_, done = True, 0
@@ -190,17 +190,17 @@ def _audit(store: sync.Holdfast) -> Contestant:
             audited = store.log.audit(full=True, progress=count)
             assert audited.ok, audited.findings
 
-    return Contestant("holdfast", 1, sample)
+    return Contestant("holdproof", 1, sample)
 
 
 @contextmanager
-def _store() -> Iterator[sync.Holdfast]:
+def _store() -> Iterator[sync.Holdproof]:
     with tempfile.TemporaryDirectory(prefix="bench-log-") as folder, sync.open(folder, migrations=MIGRATIONS) as store:
         yield store
 
 
 @contextmanager
-def _filled(size: int) -> Iterator[sync.Holdfast]:
+def _filled(size: int) -> Iterator[sync.Holdproof]:
     """A store whose log has so many leaves."""
     with _store() as store:
         for first in range(0, size, 2000):

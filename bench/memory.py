@@ -1,6 +1,6 @@
 """Memory: built, loaded, opened, changed, compared, and its image brought up to date; with 10,000 objects and more.
 
-Stores of 1,000, 10,000, 100,000 and 1,000,000 objects, up to `HOLDFAST_BENCH_OBJECTS` (100,000 unless told), are built
+Stores of 1,000, 10,000, 100,000 and 1,000,000 objects, up to `HOLDPROOF_BENCH_OBJECTS` (100,000 unless told), are built
 once and used by every round; a million take some minutes. Beside them are pickle, JSON, rows of SQLite and `dulwich`;
 `floor` reads the image and hashes it once, the least that anybody pays who wants to verify. What changes objects is not
 part of the dump that follows it.
@@ -24,10 +24,10 @@ from typing import Any
 from bench import peers_memory
 from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
-from holdfast import sync
+from holdproof import sync
 
 FEW = 10_000
-_MOST = int(os.environ.get("HOLDFAST_BENCH_OBJECTS", "100000"))
+_MOST = int(os.environ.get("HOLDPROOF_BENCH_OBJECTS", "100000"))
 SIZES = (1_000, FEW, *(size for size in (100_000, 1_000_000) if size <= _MOST))
 MANY = SIZES[-1]
 CHANGED = 100
@@ -85,7 +85,7 @@ def _drafts(start: int = 0, end: int = FEW) -> dict[str, Any]:
 
 
 @cache
-def _store(count: int) -> sync.Holdfast:
+def _store(count: int) -> sync.Holdproof:
     """A store with so many objects and an image of them, for the whole run."""
     home = tempfile.mkdtemp(prefix="bench-")
     store = sync.open(home)
@@ -99,7 +99,7 @@ def _store(count: int) -> sync.Holdfast:
     return store
 
 
-def _pristine(store: sync.Holdfast) -> Path:
+def _pristine(store: sync.Holdproof) -> Path:
     """The image of the objects as they were at first."""
     return Path(store.context.paths.data) / "pristine"
 
@@ -209,7 +209,7 @@ def _lazy(count: int) -> Contestant:
 
 _CHILD = """
 import os, sys
-from holdfast import sync
+from holdproof import sync
 def held():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024

@@ -1,4 +1,4 @@
-"""Holdfast itself: the same statements as functions of a transaction, through both faces."""
+"""Holdproof itself: the same statements as functions of a transaction, through both faces."""
 
 import asyncio
 import itertools
@@ -16,10 +16,10 @@ from bench.peers_postgres import Server
 from bench.peers_read import keys
 from bench.places import Place, in_a_folder
 from bench.threads import threads
-from holdfast.db import Database, Migration, Tx, open_database, sql
-from holdfast.evidence import leaves
-from holdfast.evidence.leaves import Projection
-from holdfast.faces import AsyncFace, SyncFace
+from holdproof.db import Database, Migration, Tx, open_database, sql
+from holdproof.evidence import leaves
+from holdproof.evidence.leaves import Projection
+from holdproof.faces import AsyncFace, SyncFace
 
 MIGRATIONS = [Migration("0001_bench", w.SCHEMA)]
 STORE = [Migration("9000_bench", w.SCHEMA)]
@@ -137,7 +137,7 @@ def _filled(target: str) -> Iterator[Database]:
         db.close()
 
 
-def asynchronous(work: str, callers: int, opener: Opener, name: str = "holdfast") -> Contestant:
+def asynchronous(work: str, callers: int, opener: Opener, name: str = "holdproof") -> Contestant:
     """The async face with that many callers on one loop."""
     act = _WORKS[work]
     numbers = keys if work == "read" else partial(itertools.count, step=callers)
@@ -177,4 +177,4 @@ def synchronous(work: str, callers: int, opener: Opener) -> Contestant:
             meter.start()
             threads(callers, lambda first: caller(face, meter, first))
 
-    return Contestant("holdfast sync", callers, sample)
+    return Contestant("holdproof sync", callers, sample)

@@ -18,7 +18,7 @@ PLOTS: Final = KEPT.parent / "bench"
 _HEAD: Final = """# Benchmarks
 
 Every figure here is a ratio against a peer, or against a ceiling (the least that anybody would have to pay), measured
-in the same run, interleaved, on two shared cores: the ratios travel, the rates do not. Blue is Holdfast, grey is
+in the same run, interleaved, on two shared cores: the ratios travel, the rates do not. Blue is Holdproof, grey is
 everybody else. The page is made from [one file](figures/bench.json) by `python -m bench.page`.
 
 To measure again, on any machine:
@@ -38,9 +38,9 @@ _GROWTH: Final = (
     ("putting an object, by objects", "memory", r"one object, durable: put, ([\d,]+)"),
     ("dump after 100 changes, by objects", "memory", r"dump after \d+ changes: delta, ([\d,]+)"),
     ("lazy open of an image, by objects", "memory", r"lazy open and one object: image, ([\d,]+)"),
-    ("ten nearest vectors, by vectors", "vectors", r"ten nearest of ([\d,]+): holdfast"),
-    ("inclusion proof, by leaves", "log", r"inclusion proof of ([\d,]+): holdfast"),
-    ("putting a checkpoint, by turns", "checkpoints", r"one put: holdfast, turn ([\d,]+)"),
+    ("ten nearest vectors, by vectors", "vectors", r"ten nearest of ([\d,]+): holdproof"),
+    ("inclusion proof, by leaves", "log", r"inclusion proof of ([\d,]+): holdproof"),
+    ("putting a checkpoint, by turns", "checkpoints", r"one put: holdproof, turn ([\d,]+)"),
     ("putting a checkpoint, by checkpoints", "checkpoints", r"a put among others: ([\d,]+) checkpoints"),
 )
 """What grows: its name, its benchmark, and where the size stands in `race: contestant`."""
@@ -156,7 +156,7 @@ def _races(results: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Map
 def _ours(row: Mapping[str, Any], ours: set[str]) -> bool:
     """Whether a contestant is ours: a goal is set for it, at this or another number of callers."""
     names = {label.rpartition(" @")[0] for label in ours}
-    return row["contestant"] in names or "holdfast" in row["contestant"].lower()
+    return row["contestant"] in names or "holdproof" in row["contestant"].lower()
 
 
 def _file(name: str, race: str) -> str:

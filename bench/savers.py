@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from bench.peers_postgres import Server
-from holdfast import sync
+from holdproof import sync
 
 Opened = Callable[[], AbstractContextManager[Any]]
 Size = Callable[[], int]
@@ -25,21 +25,21 @@ class Place(NamedTuple):
     size: Size
 
 
-def holdfast(folder: str) -> Any:
+def holdproof(folder: str) -> Any:
     """Ours, in a folder."""
-    from holdfast.adapters.langgraph import HoldfastSaver  # noqa: PLC0415 (an optional extra)
+    from holdproof.adapters.langgraph import HoldproofSaver  # noqa: PLC0415 (an optional extra)
 
-    return HoldfastSaver.from_conn_string(folder)
+    return HoldproofSaver.from_conn_string(folder)
 
 
 @contextmanager
-def holdfast_served(url: str) -> Iterator[Any]:
+def holdproof_served(url: str) -> Iterator[Any]:
     """Ours on PostgreSQL; keys lie in a folder."""
-    from holdfast.adapters.langgraph import HoldfastSaver  # noqa: PLC0415 (an optional extra)
+    from holdproof.adapters.langgraph import HoldproofSaver  # noqa: PLC0415 (an optional extra)
 
     home = _home(url)
     with sync.open(home, url) as store:
-        yield HoldfastSaver(store)
+        yield HoldproofSaver(store)
 
 
 def official(folder: str) -> AbstractContextManager[Any]:

@@ -14,13 +14,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import holdproof
 from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, run_race
 
 TURNS = (10, 200, 1000)
 CROWD, READ = "a turn, many sessions", "read a session of 200 turns"
-OURS, PEER, ADK, ADK_PEER = "holdfast", "SQLiteSession", "holdfast for ADK", "SqliteSessionService"
+OURS, PEER, ADK, ADK_PEER = "holdproof", "SQLiteSession", "holdproof for ADK", "SqliteSessionService"
 _TEXT = "so it was said, and so it was heard. " * 14
 
 Add = Callable[[int, int], Awaitable[Any]]
@@ -87,10 +87,10 @@ def _sides() -> dict[str, Opened]:
 
 @asynccontextmanager
 async def _ours(folder: Path, count: int) -> AsyncIterator[tuple[Add, Get]]:
-    from holdfast.adapters.openai_agents import HoldfastSession  # noqa: PLC0415 (an optional extra)
+    from holdproof.adapters.openai_agents import HoldproofSession  # noqa: PLC0415 (an optional extra)
 
-    async with holdfast.open(folder) as store:
-        sessions = [HoldfastSession(f"s{number}", store) for number in range(count)]
+    async with holdproof.open(folder) as store:
+        sessions = [HoldproofSession(f"s{number}", store) for number in range(count)]
         yield _verbs(sessions)
 
 
@@ -115,10 +115,10 @@ def _verbs(sessions: list[Any]) -> tuple[Add, Get]:
 
 @asynccontextmanager
 async def _adk(folder: Path, count: int) -> AsyncIterator[tuple[Add, Get]]:
-    from holdfast.adapters.google_adk import HoldfastSessionService  # noqa: PLC0415 (an optional extra)
+    from holdproof.adapters.google_adk import HoldproofSessionService  # noqa: PLC0415 (an optional extra)
 
-    async with holdfast.open(folder) as store:
-        yield await _service(HoldfastSessionService(store), count)
+    async with holdproof.open(folder) as store:
+        yield await _service(HoldproofSessionService(store), count)
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 
-import holdfast
+import holdproof
 from bench import workload as w
 from bench.harness import Contestant, Meter
 from bench.places import Place
@@ -18,7 +18,7 @@ async def trivial(number: int) -> int:
 def steps(callers: int, place: Place) -> Contestant:
     """That many flows at once; a step counts once its result is durable."""
 
-    async def flow(store: holdfast.Holdfast, meter: Meter) -> bool:
+    async def flow(store: holdproof.Holdproof, meter: Meter) -> bool:
         async with store.flows.run(w.AGENT) as running:
             for number in range(STEPS):
                 await running.step("trivial", trivial, number)
@@ -26,12 +26,12 @@ def steps(callers: int, place: Place) -> Contestant:
                     return False
         return True
 
-    async def caller(store: holdfast.Holdfast, meter: Meter) -> None:
+    async def caller(store: holdproof.Holdproof, meter: Meter) -> None:
         while await flow(store, meter):
             pass
 
     async def all_callers(home: str, url: str | None, meter: Meter) -> None:
-        async with holdfast.open(home, url) as store:
+        async with holdproof.open(home, url) as store:
             await store.agents.register(w.AGENT, version="1")
             meter.start()
             await asyncio.gather(*(caller(store, meter) for _ in range(callers)))
@@ -40,4 +40,4 @@ def steps(callers: int, place: Place) -> Contestant:
         with place() as (home, url):
             asyncio.run(all_callers(home, url, meter))
 
-    return Contestant("holdfast", callers, sample)
+    return Contestant("holdproof", callers, sample)

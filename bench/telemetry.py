@@ -17,13 +17,13 @@ from pathlib import Path
 
 from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
-from holdfast.db import Migration, Tx, open_database, sql
-from holdfast.faces import SyncFace
-from holdfast.model.storage import TelemetryEvent
-from holdfast.model.times import to_text
-from holdfast.storage.telemetry import Telemetry
+from holdproof.db import Migration, Tx, open_database, sql
+from holdproof.faces import SyncFace
+from holdproof.model.storage import TelemetryEvent
+from holdproof.model.times import to_text
+from holdproof.storage.telemetry import Telemetry
 
-EVENTS = int(os.environ.get("HOLDFAST_BENCH_EVENTS", "1000000"))
+EVENTS = int(os.environ.get("HOLDPROOF_BENCH_EVENTS", "1000000"))
 BATCH = 1_000
 APPEND, SPAN = f"append in batches of {BATCH:,}", f"a span of {EVENTS:,} events"
 RATE, TICK, HAND = "100k/s @1", "1 ms @1", "rows and index @1"
@@ -51,9 +51,9 @@ def goals(options: Options) -> list[Goal]:
     """What must be reached."""
     del options
     return [
-        Goal("append: at least 100,000 events/s", APPEND, "holdfast @1", RATE, 1.0),
-        Goal(f"{SPAN}: at most 1 ms", SPAN, "holdfast @1", TICK, 1.0),
-        Goal("append: as fast as rows with an index on the span", APPEND, "holdfast @1", HAND, 1.0, aim=True),
+        Goal("append: at least 100,000 events/s", APPEND, "holdproof @1", RATE, 1.0),
+        Goal(f"{SPAN}: at most 1 ms", SPAN, "holdproof @1", TICK, 1.0),
+        Goal("append: as fast as rows with an index on the span", APPEND, "holdproof @1", HAND, 1.0, aim=True),
     ]
 
 
@@ -96,7 +96,7 @@ def _append() -> Contestant:
                 if not meter.done(BATCH):
                     return
 
-    return Contestant("holdfast", 1, sample)
+    return Contestant("holdproof", 1, sample)
 
 
 def _by_hand() -> Contestant:
@@ -133,7 +133,7 @@ def _find(store: Telemetry[SyncFace], spans: list[str]) -> Contestant:
             if not meter.done():
                 return
 
-    return Contestant("holdfast", 1, sample)
+    return Contestant("holdproof", 1, sample)
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """Vectors: finding the ten nearest, adding durably, opening; beside sqlite-vec and hnswlib.
 
-384 numbers each, made like embeddings are: a few dozen things that vary, and some noise. `holdfast` finds for certain,
-`holdfast quantised` with a recall that is measured before the race and must reach 0.98. hnswlib (its recall is in its
+384 numbers each, made like embeddings are: a few dozen things that vary, and some noise. `holdproof` finds for certain,
+`holdproof quantised` with a recall that is measured before the race and must reach 0.98. hnswlib (its recall is in its
 name, its index is in memory only and takes minutes to build) takes part where it is installed and the store is small.
 A million take minutes to fill and ten gigabytes of memory: `--race "ten nearest of 1,000,000"` asks for them, or
-`HOLDFAST_BENCH_VECTORS=1000000`, which says how many vectors there are at most.
+`HOLDPROOF_BENCH_VECTORS=1000000`, which says how many vectors there are at most.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
 from bench.threads import threads
-from holdfast.db import Database, open_database
-from holdfast.faces import AsyncFace, SyncFace
-from holdfast.storage.vectors import open_vectors
-from holdfast.storage.vectors.store import Vectors
+from holdproof.db import Database, open_database
+from holdproof.faces import AsyncFace, SyncFace
+from holdproof.storage.vectors import open_vectors
+from holdproof.storage.vectors.store import Vectors
 
-MOST = int(os.environ.get("HOLDFAST_BENCH_VECTORS", "100000"))
+MOST = int(os.environ.get("HOLDPROOF_BENCH_VECTORS", "100000"))
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 WIDTH, K, QUERIES, CALLERS = 384, 10, 64, 64
 ADD, OPEN = f"add, {CALLERS} callers", "open and find"
@@ -66,12 +66,12 @@ def goals(options: Options) -> list[Goal]:
     disk = f" (+{options.fsync_ms:g} ms)" if options.fsync_ms else ""
     large, million = _search(100_000), _search(1_000_000)
     return [
-        Goal("10,000, for certain: 4.5 x sqlite-vec", _search(10_000), "holdfast @1", PEER, 4.5),
-        Goal("100,000, for certain: 8 x sqlite-vec", large, "holdfast @1", PEER, 8),
-        Goal("100,000, recall 0.98: 18 x sqlite-vec", large, "holdfast quantised @1", PEER, 18),
-        Goal("1,000,000, for certain: 8 x sqlite-vec", million, "holdfast @1", PEER, 8),
-        Goal("open 100,000 and find: at most 50 ms", _open(100_000), "holdfast @1", "50 ms @1", 1),
-        Goal(f"add, 64 callers: 10 x sqlite-vec{disk}", ADD, f"holdfast @{CALLERS}", f"sqlite-vec @{CALLERS}", 10),
+        Goal("10,000, for certain: 4.5 x sqlite-vec", _search(10_000), "holdproof @1", PEER, 4.5),
+        Goal("100,000, for certain: 8 x sqlite-vec", large, "holdproof @1", PEER, 8),
+        Goal("100,000, recall 0.98: 18 x sqlite-vec", large, "holdproof quantised @1", PEER, 18),
+        Goal("1,000,000, for certain: 8 x sqlite-vec", million, "holdproof @1", PEER, 8),
+        Goal("open 100,000 and find: at most 50 ms", _open(100_000), "holdproof @1", "50 ms @1", 1),
+        Goal(f"add, 64 callers: 10 x sqlite-vec{disk}", ADD, f"holdproof @{CALLERS}", f"sqlite-vec @{CALLERS}", 10),
     ]
 
 
@@ -111,7 +111,7 @@ def _races(size: int, options: Options) -> list[Result]:
         right = expected(vectors, queries)
         peer = stack.enter_context(closing(_peer(folder, vectors)))
         finders: list[tuple[str, Find]] = [("sqlite-vec", lambda query: _peer_find(peer, query))]
-        for name, kind in (("holdfast", "numpy"), ("holdfast quantised", "quantised")):
+        for name, kind in (("holdproof", "numpy"), ("holdproof quantised", "quantised")):
             store = stack.enter_context(_store(folder, kind))
             finders.append((name, lambda query, store=store: [found.id for found in store.search(query, K)]))  # type: ignore[misc]
             least = {"numpy": 1.0, "quantised": 0.98}[kind]
@@ -176,7 +176,7 @@ def _opening(size: int, options: Options) -> list[Result]:
                 if not going:
                     return
 
-        return run_race(Race(_open(size), [_clock(0.05), Contestant("holdfast", 1, sample)], ("50 ms @1",)), options)
+        return run_race(Race(_open(size), [_clock(0.05), Contestant("holdproof", 1, sample)], ("50 ms @1",)), options)
 
 
 def _clock(seconds: float) -> Contestant:
@@ -213,7 +213,7 @@ def _add() -> Contestant:
         with _folder() as folder, closing(open_database(folder / "membrane.db", space="membrane")) as database:
             asyncio.run(all_callers(database, meter))
 
-    return Contestant("holdfast", CALLERS, sample)
+    return Contestant("holdproof", CALLERS, sample)
 
 
 def _add_peer() -> Contestant:

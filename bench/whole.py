@@ -16,9 +16,9 @@ import apsw
 from bench import workload as w
 from bench.harness import Contestant, Meter, progress
 from bench.peers_sqlite import GROUP, open_apsw
-from holdfast import sync
-from holdfast.db import Migration, Query, Row, Tx, migrate
-from holdfast.runtime import audit, contexts, flows, locks
+from holdproof import sync
+from holdproof.db import Migration, Query, Row, Tx, migrate
+from holdproof.runtime import audit, contexts, flows, locks
 
 CONTEXT, DETAIL = json.loads(w.INPUT), json.loads(w.PAYLOAD)
 _TRIAL = 1_000
@@ -126,7 +126,7 @@ def _ready() -> Iterator[apsw.Connection]:
 
 
 @contextmanager
-def opened(home: str, url: str | None = None, *more: Migration) -> Iterator[sync.Holdfast]:
+def opened(home: str, url: str | None = None, *more: Migration) -> Iterator[sync.Holdproof]:
     """The store of that folder, with the agent who decides."""
     with sync.open(home, url, migrations=[*migrate.shipped("kernel"), *more]) as store:
         store.agents.register(w.AGENT, version="1")

@@ -10,7 +10,7 @@ from typing import Never
 
 from agent_framework import Executor, Workflow, WorkflowBuilder, WorkflowContext, handler
 
-from holdfast.adapters.agent_framework import HoldfastCheckpointStorage
+from holdproof.adapters.agent_framework import HoldproofCheckpointStorage
 
 drafted: list[str] = []
 
@@ -38,7 +38,7 @@ class Publish(Executor):
         await context.yield_output(text)
 
 
-def built(storage: HoldfastCheckpointStorage) -> Workflow:
+def built(storage: HoldproofCheckpointStorage) -> Workflow:
     """The workflow, as every process builds it."""
     draft, publish = Draft(id="draft"), Publish(id="publish")
     return (
@@ -48,14 +48,14 @@ def built(storage: HoldfastCheckpointStorage) -> Workflow:
 
 async def main(folder: str) -> None:
     """Fail, and go on where it stopped."""
-    async with HoldfastCheckpointStorage(folder) as storage:
+    async with HoldproofCheckpointStorage(folder) as storage:
         try:
             await built(storage).run("otters")
         except ConnectionError as error:
             print("failed:", error)
 
     Publish.down = False
-    async with HoldfastCheckpointStorage(folder) as storage:  # another process, another day
+    async with HoldproofCheckpointStorage(folder) as storage:  # another process, another day
         latest = await storage.get_latest(workflow_name="press")
         assert latest is not None
         result = await built(storage).run(checkpoint_id=latest.checkpoint_id)

@@ -15,7 +15,7 @@ from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import Runner
 from google.genai import types
 
-from holdfast.adapters.google_adk import HoldfastSessionService
+from holdproof.adapters.google_adk import HoldproofSessionService
 
 
 class Scripted(BaseLlm):
@@ -32,7 +32,7 @@ class Scripted(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=said)]))
 
 
-async def turn(service: HoldfastSessionService, text: str) -> str:
+async def turn(service: HoldproofSessionService, text: str) -> str:
     """One turn of the conversation."""
     agent = LlmAgent(name="support", model=Scripted(), output_key="user:last_answer")
     runner = Runner(app_name="shop", agent=agent, session_service=service)
@@ -46,10 +46,10 @@ async def turn(service: HoldfastSessionService, text: str) -> str:
 
 async def main(folder: str) -> None:
     """A turn in one process, a turn in another."""
-    async with HoldfastSessionService(folder) as service:
+    async with HoldproofSessionService(folder) as service:
         await service.create_session(app_name="shop", user_id="ada", session_id="s1")
         print("agent:", await turn(service, "Hello."))
-    async with HoldfastSessionService(folder) as service:
+    async with HoldproofSessionService(folder) as service:
         print("agent:", await turn(service, "Do you remember me?"))
         session = await service.get_session(app_name="shop", user_id="ada", session_id="s1")
         assert session is not None

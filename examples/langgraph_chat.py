@@ -10,7 +10,7 @@ import sys
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from holdfast.adapters.langgraph import HoldfastSaver
+from holdproof.adapters.langgraph import HoldproofSaver
 
 
 def model(state: MessagesState) -> dict[str, list[AIMessage]]:
@@ -24,7 +24,7 @@ def main(home: str, words: str = "hello") -> None:
     graph = StateGraph(MessagesState)
     graph.add_node("model", model)
     graph.add_edge(START, "model")
-    with HoldfastSaver.from_conn_string(home) as saver:
+    with HoldproofSaver.from_conn_string(home) as saver:
         app = graph.compile(checkpointer=saver)
         done = app.invoke({"messages": [HumanMessage(words)]}, {"configurable": {"thread_id": "chat"}})
         print(done["messages"][-1].content)

@@ -14,8 +14,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.base import BaseStore, IndexConfig
 
-from holdfast import sync
-from holdfast.adapters.langgraph import HoldfastSaver, HoldfastStore
+from holdproof import sync
+from holdproof.adapters.langgraph import HoldproofSaver, HoldproofStore
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -41,8 +41,8 @@ def main(home: str, person: str = "ada", words: str = "I like pizza") -> None:
     graph.add_edge(START, "model")
     with sync.open(home) as opened:
         index: IndexConfig = {"dims": len(LETTERS), "embed": embed, "fields": ["text"]}
-        memory = HoldfastStore(opened, index=index, subject=lambda namespace, _: namespace[1])
-        app = graph.compile(checkpointer=HoldfastSaver(opened), store=memory)
+        memory = HoldproofStore(opened, index=index, subject=lambda namespace, _: namespace[1])
+        app = graph.compile(checkpointer=HoldproofSaver(opened), store=memory)
         chat: RunnableConfig = {"configurable": {"thread_id": f"{person}: {words}", "person": person}}
         print(app.invoke({"messages": [HumanMessage(words)]}, chat)["messages"][-1].content)
 

@@ -12,8 +12,8 @@ import tempfile
 from agents import Agent, Runner, function_tool, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-import holdfast
-from holdfast.adapters.openai_agents import HoldfastApprovals, HoldfastSession
+import holdproof
+from holdproof.adapters.openai_agents import HoldproofApprovals, HoldproofSession
 
 refunds: list[int] = []
 
@@ -41,21 +41,21 @@ async def main(folder: str) -> None:
     """A first turn, a second one that stops, an approval, the end."""
     set_tracing_disabled(True)
     agent = support()
-    async with holdfast.open(folder) as store:
-        session = HoldfastSession("ada", store)
+    async with holdproof.open(folder) as store:
+        session = HoldproofSession("ada", store)
         hello = await Runner.run(agent, "Hello, I am Ada.", session=session)
         print("agent: ", hello.final_output)
 
         stopped = await Runner.run(agent, "I want my 30 euros back.", session=session)
-        approvals = HoldfastApprovals(store, agent_id="support")
+        approvals = HoldproofApprovals(store, agent_id="support")
         asked = await approvals.pause(stopped, reason="a refund")
         print("asked: ", asked.proposal)
 
-    async with holdfast.open(folder) as store:  # another process, another day
+    async with holdproof.open(folder) as store:  # another process, another day
         [waiting] = (await store.escalations.pending()).escalations
         await store.escalations.resolve(waiting.id, "APPROVED", by="grace")
-        session = HoldfastSession("ada", store)
-        approvals = HoldfastApprovals(store, agent_id="support")
+        session = HoldproofSession("ada", store)
+        approvals = HoldproofApprovals(store, agent_id="support")
         ended = await approvals.resume(agent, waiting.id, session=session)
         again = await approvals.resume(agent, waiting.id, session=session)
         print("agent: ", ended.output)

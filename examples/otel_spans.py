@@ -10,15 +10,15 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-import holdfast.sync
-from holdfast.adapters.otel import HoldfastSpanExporter, instrument
+import holdproof.sync
+from holdproof.adapters.otel import HoldproofSpanExporter, instrument
 
 
 def main(folder: str) -> None:
     """Trace a turn of an agent, and read it back."""
-    with holdfast.sync.open(folder) as store:
+    with holdproof.sync.open(folder) as store:
         provider = TracerProvider(resource=Resource({"service.name": "shop"}))
-        provider.add_span_processor(BatchSpanProcessor(HoldfastSpanExporter(store)))
+        provider.add_span_processor(BatchSpanProcessor(HoldproofSpanExporter(store)))
         instrument(store, tracer_provider=provider)
 
         with provider.get_tracer("agents").start_as_current_span("turn", attributes={"model": "scripted"}) as turn:
@@ -29,7 +29,7 @@ def main(folder: str) -> None:
         for event in sorted(spans, key=lambda event: event.timestamp):
             took = event.data["end_unix_nano"] - event.data["start_unix_nano"]
             print(f"{event.timestamp}  {event.data['name']:<30} {took / 1e6:.3f} ms")
-        assert {event.data["name"] for event in spans} == {"turn", "holdfast.transcripts.append"}
+        assert {event.data["name"] for event in spans} == {"turn", "holdproof.transcripts.append"}
 
 
 if __name__ == "__main__":

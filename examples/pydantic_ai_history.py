@@ -13,8 +13,8 @@ from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-import holdfast
-from holdfast.adapters.pydantic_ai import HoldfastApprovals, HoldfastHistory
+import holdproof
+from holdproof.adapters.pydantic_ai import HoldproofApprovals, HoldproofHistory
 
 refunds: list[int] = []
 
@@ -41,19 +41,19 @@ def refund(euros: int) -> str:
 
 async def main(folder: str) -> None:
     """A first turn, a second one that stops, an approval with another amount, the end."""
-    async with holdfast.open(folder) as store:
-        history = HoldfastHistory("ada", store)
+    async with holdproof.open(folder) as store:
+        history = HoldproofHistory("ada", store)
         hello = await history.run(support, "Hello, I am Ada.")
         print("agent: ", hello.output)
         stopped = await history.run(support, "I want my 30 euros back.")
-        asked = await HoldfastApprovals(store, agent_id="support").pause(stopped, reason="a refund")
+        asked = await HoldproofApprovals(store, agent_id="support").pause(stopped, reason="a refund")
         print("asked: ", asked.proposal)
 
-    async with holdfast.open(folder) as store:  # another process, another day
+    async with holdproof.open(folder) as store:  # another process, another day
         [waiting] = (await store.escalations.pending()).escalations
         less = {"calls": [{"id": "call-1", "arguments": {"euros": 25}}]}
         await store.escalations.resolve(waiting.id, "APPROVED", by="grace", proposal=less)
-        history, approvals = HoldfastHistory("ada", store), HoldfastApprovals(store, agent_id="support")
+        history, approvals = HoldproofHistory("ada", store), HoldproofApprovals(store, agent_id="support")
         ended = await approvals.resume(support, waiting.id, history=history)
         again = await approvals.resume(support, waiting.id, history=history)
         print("agent: ", ended.output)

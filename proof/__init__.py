@@ -1,4 +1,4 @@
-"""What Holdfast claims, tried: faults, attacks, simulated years, long runs: the figures of docs/reliability.md.
+"""What Holdproof claims, tried: faults, attacks, simulated years, long runs: the figures of docs/reliability.md.
 
 `python -m proof NAME` runs one proof, prints its seed and its counts, writes them to docs/figures/ and fails if a claim
 did not hold. A proof is a module with two functions: `arguments(parser)` adds its options, `run(given, say)` returns a

@@ -1,4 +1,4 @@
-"""Audit: what we stand on. Licences of all that is installed with Holdfast, and known vulnerabilities of what the lock
+"""Audit: what we stand on. Licences of all that is installed with Holdproof, and known vulnerabilities of what the lock
 pins, by pip-audit.
 
 pip-audit asks a service on the network. Where that cannot be reached nothing is known, and that is what is said: every
@@ -62,12 +62,12 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
 
 
 def licences() -> Iterator[tuple[str, str]]:
-    """Name and licence of everything that Holdfast or one of its extras brings along, as far as it is installed."""
+    """Name and licence of everything that Holdproof or one of its extras brings along, as far as it is installed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
     waiting = [Requirement(each) for each in project["dependencies"]]
     waiting += [Requirement(each) for name, group in extras.items() if name not in _NOT_SHIPPED for each in group]
-    seen = {"holdfast"}
+    seen = {"holdproof"}
     while waiting:
         asked = waiting.pop()
         name = canonicalize_name(asked.name)

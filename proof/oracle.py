@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from holdfast import sync
+from holdproof import sync
 from proof.probes import PROBES
 
 Key = tuple[str, str]
@@ -122,7 +122,7 @@ class Oracle:
         for name in list(self._open):
             self.failed(name)
 
-    def check(self, store: sync.Holdfast) -> Found:
+    def check(self, store: sync.Holdproof) -> Found:
         """Ask an open store about everything it was ever told."""
         answers = {about: plain(PROBES[about[0]](store, about[1])) for about in self._known}
         lost, partial = list[str](), list[str]()

@@ -8,17 +8,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import errors, sync
-from holdfast.model.threads import Part, Run
+from holdproof import errors, sync
+from holdproof.model.threads import Part, Run
 
-Probe = Callable[[sync.Holdfast, str], Any]
+Probe = Callable[[sync.Holdproof, str], Any]
 PROBES: Final[dict[str, Probe]] = {}
 
 
 def _probe(fn: Probe) -> Probe:
     """Enter a probe by its name; what is not found is absent."""
 
-    def ask(store: sync.Holdfast, key: str) -> Any:
+    def ask(store: sync.Holdproof, key: str) -> Any:
         try:
             return fn(store, key)
         except errors.NotFoundError:
@@ -29,59 +29,59 @@ def _probe(fn: Probe) -> Probe:
 
 
 @_probe
-def _agent(store: sync.Holdfast, key: str) -> Any:
+def _agent(store: sync.Holdproof, key: str) -> Any:
     return store.agents.get(key).status
 
 
 @_probe
-def _flow(store: sync.Holdfast, key: str) -> Any:
+def _flow(store: sync.Holdproof, key: str) -> Any:
     """The status, which is where the last transition led."""
     flow, steps = store.flows.get(key), store.flows.transitions(key)
     return flow.status if not steps or steps[-1].to_status == flow.status else f"{flow.status}, {steps[-1].to_status}"
 
 
 @_probe
-def _step(store: sync.Holdfast, key: str) -> Any:
+def _step(store: sync.Holdproof, key: str) -> Any:
     dfid, name = key.rsplit(" ", 1)
     return next(([each.state, each.result] for each in store.flows.steps(dfid) if each.name == name), None)
 
 
 @_probe
-def _event(store: sync.Holdfast, key: str) -> Any:
+def _event(store: sync.Holdproof, key: str) -> Any:
     dfid, kind = key.rsplit(" ", 1)
     return [each.detail for each in store.audit.for_flow(dfid, limit=1000).events if each.event_type == kind] or None
 
 
 @_probe
-def _intent(store: sync.Holdfast, key: str) -> Any:
+def _intent(store: sync.Holdproof, key: str) -> Any:
     return store.ledger.get(key).intent
 
 
 @_probe
-def _lock(store: sync.Holdfast, key: str) -> Any:
+def _lock(store: sync.Holdproof, key: str) -> Any:
     return [[each.dfid, each.amount] for each in store.locks.list(resource=key)] or None
 
 
 @_probe
-def _once(store: sync.Holdfast, key: str) -> Any:
+def _once(store: sync.Holdproof, key: str) -> Any:
     entry = store.idempotency.get(key)
     return [entry.state, entry.result]
 
 
 @_probe
-def _question(store: sync.Holdfast, key: str) -> Any:
+def _question(store: sync.Holdproof, key: str) -> Any:
     asked = store.escalations.list(dfid=key, settled=True).escalations or store.escalations.list(dfid=key).escalations
     return [[each.reason, each.status, each.human_decision] for each in asked] or None
 
 
 @_probe
-def _state(store: sync.Holdfast, key: str) -> Any:
+def _state(store: sync.Holdproof, key: str) -> Any:
     document = store.state.read(key)
     return [document.version, document.data]
 
 
 @_probe
-def _battle(store: sync.Holdfast, key: str) -> Any:
+def _battle(store: sync.Holdproof, key: str) -> Any:
     """What is said of the DBOM of each judgement of a battle with that score."""
     battle, score = key.rsplit(" ", 1)
     rows = [row for row in store.battles.list(battle_id=battle).battles if row.score == float(score)]
@@ -89,17 +89,17 @@ def _battle(store: sync.Holdfast, key: str) -> Any:
 
 
 @_probe
-def _object(store: sync.Holdfast, key: str) -> Any:
+def _object(store: sync.Holdproof, key: str) -> Any:
     return store.objects.get(key).content
 
 
 @_probe
-def _snapshot(store: sync.Holdfast, key: str) -> Any:
+def _snapshot(store: sync.Holdproof, key: str) -> Any:
     return store.snapshots.get(key).message
 
 
 @_probe
-def _image(store: sync.Holdfast, key: str) -> Any:
+def _image(store: sync.Holdproof, key: str) -> Any:
     """Whether the newest image is whole and not older than that snapshot."""
     line = [each.cid for each in store.snapshots.list(limit=1000).snapshots]
     with store.image.open(verify="full") as image:
@@ -107,13 +107,13 @@ def _image(store: sync.Holdfast, key: str) -> Any:
 
 
 @_probe
-def _blob(store: sync.Holdfast, key: str) -> Any:
+def _blob(store: sync.Holdproof, key: str) -> Any:
     data = store.blobs.get(key)
     return None if data is None else [len(data), sha256(data).hexdigest()]
 
 
 @_probe
-def _checkpoint(store: sync.Holdfast, key: str) -> Any:
+def _checkpoint(store: sync.Holdproof, key: str) -> Any:
     thread, name = key.rsplit(" ", 1)
     found = store.threads.get(thread, checkpoint_id=name)
     if found is None:
@@ -129,13 +129,13 @@ def _digests(value: Any) -> Any:
 
 
 @_probe
-def _transcript(store: sync.Holdfast, key: str) -> Any:
+def _transcript(store: sync.Holdproof, key: str) -> Any:
     found = store.transcripts.get(key)
     return [[each.value for each in store.transcripts.read(key)], found.state]
 
 
 @_probe
-def _vector(store: sync.Holdfast, key: str) -> Any:
+def _vector(store: sync.Holdproof, key: str) -> Any:
     """What was kept with a vector, if the one nearest to it is itself."""
     found = next((each for each in store.vectors.export() if each.id == key), None)
     if found is None:
@@ -145,12 +145,12 @@ def _vector(store: sync.Holdfast, key: str) -> Any:
 
 
 @_probe
-def _span(store: sync.Holdfast, key: str) -> Any:
+def _span(store: sync.Holdproof, key: str) -> Any:
     return len(store.telemetry.query(key, 10_000)) or None
 
 
 @_probe
-def _row(store: sync.Holdfast, key: str) -> Any:
+def _row(store: sync.Holdproof, key: str) -> Any:
     try:
         found = store.relational.fetch_one("SELECT value FROM harness WHERE name = :name", {"name": key})
     except errors.QueryError:  # no such table
@@ -159,13 +159,13 @@ def _row(store: sync.Holdfast, key: str) -> Any:
 
 
 @_probe
-def _session(store: sync.Holdfast, key: str) -> Any:
+def _session(store: sync.Holdproof, key: str) -> Any:
     found = store.sessions.get_session(key)
     return found and [found.name, found.state]
 
 
 @_probe
-def _restored(store: sync.Holdfast, key: str) -> Any:
+def _restored(store: sync.Holdproof, key: str) -> Any:
     """What is said of a home beside this one that was made from its backup, and whether it has an object."""
     name, id = key.split(" ")
     place = Path(store.status().paths["data"]).parent / name
@@ -179,7 +179,7 @@ def _restored(store: sync.Holdfast, key: str) -> Any:
 
 
 @_probe
-def _backup(store: sync.Holdfast, key: str) -> Any:
+def _backup(store: sync.Holdproof, key: str) -> Any:
     """Whether a backup beside the home is there, and checked through and through."""
     place = Path(store.status().paths["data"]).parent / key
     return store.backup.check(place).store_id == store.status().store_id if place.exists() else None

@@ -21,10 +21,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from holdfast import sync
-from holdfast.errors import HoldfastError
-from holdfast.model.storage import TelemetryEvent
-from holdfast.model.threads import Part, Run
+from holdproof import sync
+from holdproof.errors import HoldproofError
+from holdproof.model.storage import TelemetryEvent
+from holdproof.model.threads import Part, Run
 from proof.oracle import Fact, Oracle, told
 
 LARGE = 150_000
@@ -50,7 +50,7 @@ class DoneTwiceError(Exception):
 class World:
     """What a chapter shares: where backups go, which flows are in hand, what was done outside of the store."""
 
-    store: sync.Holdfast
+    store: sync.Holdproof
     outside: Path
     blocks: dict[str, Any] = field(default_factory=dict)
     deeds: list[str] = field(default_factory=list)
@@ -99,7 +99,7 @@ def chapters(seed: int, name: str = "a", *, alone: bool = True, restores: bool =
     return [Chapter(title, tuple(operations)) for title, operations in made]
 
 
-def play(chapter: Chapter, store: sync.Holdfast, outside: Path, tell: Tell) -> int:
+def play(chapter: Chapter, store: sync.Holdproof, outside: Path, tell: Tell) -> int:
     """Run a chapter to its end, whatever fails on the way, and tell of each operation; how many failed."""
     world, failed = World(store, outside), 0
     for operation in chapter.operations:
@@ -108,7 +108,7 @@ def play(chapter: Chapter, store: sync.Holdfast, outside: Path, tell: Tell) -> i
             learned = operation.run(world) or ()
         except Exception as error:
             failed += 1
-            line = {"error": described(error), "typed": isinstance(error, HoldfastError | UnmetError)}
+            line = {"error": described(error), "typed": isinstance(error, HoldproofError | UnmetError)}
             tell(told("failed", operation.name) | line)
         else:
             tell(told("done", operation.name, learned))
@@ -411,7 +411,7 @@ def _restoring(name: str) -> Iterator[Operation]:
     yield restore(2)
 
 
-def _plain(name: str, run: Callable[[sync.Holdfast], Any], *facts: Fact) -> Operation:
+def _plain(name: str, run: Callable[[sync.Holdproof], Any], *facts: Fact) -> Operation:
     """An operation whose answer tells nothing more."""
 
     def act(world: World) -> None:

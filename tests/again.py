@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.db import Tx
-from holdfast.db.pump import ONCE, READS, Job
-from holdfast.db.sqlite.link import SqliteLink
-from holdfast.errors import ConnectionLostError
+from holdproof.db import Tx
+from holdproof.db.pump import ONCE, READS, Job
+from holdproof.db.sqlite.link import SqliteLink
+from holdproof.errors import ConnectionLostError
 
 
 class _InVainError(ConnectionLostError):

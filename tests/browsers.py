@@ -18,9 +18,9 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 
 
 def _program() -> str:
-    found = os.environ.get("HOLDFAST_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
+    found = os.environ.get("HOLDPROOF_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
-        pytest.skip("no Chromium: install one, or name it in HOLDFAST_TEST_CHROMIUM")
+        pytest.skip("no Chromium: install one, or name it in HOLDPROOF_TEST_CHROMIUM")
     return found
 
 

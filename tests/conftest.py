@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import sync
+from holdproof import sync
 from tests.receiver import Receiver
 from tests.servers import IpfsNode, Postgres, Seaweed
 

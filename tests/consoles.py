@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast import sync
-from holdfast.model.storage import TelemetryEvent
-from holdfast.model.times import later
+from holdproof import sync
+from holdproof.model.storage import TelemetryEvent
+from holdproof.model.times import later
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -22,7 +22,7 @@ class Scene:
     parent: str
 
 
-def populate(store: sync.Holdfast) -> Scene:
+def populate(store: sync.Holdproof) -> Scene:
     """Agents with a past, two questions that wait, one that was answered, and something on every other page."""
     contract = {"limits": {"order_eur": 25_000, "orders_per_day": 40}, "venues": ["XETR", "XPAR"]}
     for name in ("treasury-rebalancer", "invoice-clerk", "support-triage"):
@@ -39,7 +39,7 @@ def populate(store: sync.Holdfast) -> Scene:
     return Scene(grave, calm, decided, asking, done, parent)
 
 
-def _past(store: sync.Holdfast) -> str:
+def _past(store: sync.Holdproof) -> str:
     """A flow that was done, and feedback on a dozen like it."""
     last = ""
     for number in range(14):
@@ -56,7 +56,7 @@ def _past(store: sync.Holdfast) -> str:
     return last
 
 
-def _family(store: sync.Holdfast) -> str:
+def _family(store: sync.Holdproof) -> str:
     parent = store.flows.start("invoice-clerk", flow_type="month-end").dfid
     store.flows.transition(parent, "RUNNING")
     for kind in ("match-invoices", "chase-payments"):
@@ -67,7 +67,7 @@ def _family(store: sync.Holdfast) -> str:
     return parent
 
 
-def _asked(store: sync.Holdfast) -> tuple[str, int]:
+def _asked(store: sync.Holdproof) -> tuple[str, int]:
     flow = store.flows.start("treasury-rebalancer", flow_type="rebalance").dfid
     store.flows.transition(flow, "RUNNING")
     store.contexts.put(
@@ -98,7 +98,7 @@ def question() -> dict[str, Any]:
     }
 
 
-def _clerk(store: sync.Holdfast) -> tuple[int, int]:
+def _clerk(store: sync.Holdproof) -> tuple[int, int]:
     numbers = []
     for reason, proposal in (
         ("Two invoices share one number", {"keep": "R-20881", "void": "R-20881b"}),
@@ -117,14 +117,14 @@ def _clerk(store: sync.Holdfast) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def _evidence(store: sync.Holdfast) -> None:
+def _evidence(store: sync.Holdproof) -> None:
     for number, score in enumerate((0.71, 0.78, 0.83)):
         store.battles.submit(
             {"task": f"hedge-{number}", "answer": "buy"}, battle_id=f"eval-{number}", score=score, intent=[score, 1.0]
         )
 
 
-def _memory(store: sync.Holdfast) -> None:
+def _memory(store: sync.Holdproof) -> None:
     store.objects.put("market", type="folder", content=None)
     store.objects.put("market/dax", type="fact", content={"trend": "up", "level": 19_120}, parent="market")
     store.objects.put("market/eurusd", type="fact", content={"trend": "flat"}, parent="market")
@@ -132,7 +132,7 @@ def _memory(store: sync.Holdfast) -> None:
     store.objects.put("market/dax", type="fact", content={"trend": "down", "level": 18_870}, parent="market")
 
 
-def _telemetry(store: sync.Holdfast) -> None:
+def _telemetry(store: sync.Holdproof) -> None:
     start = store.flows.search(limit=1).flows[0].created_at
     spans: tuple[tuple[str, str | None, str, float, float, dict[str, str]], ...] = (
         ("a", None, "rebalance", 0.0, 412.0, {}),

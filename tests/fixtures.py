@@ -1,4 +1,4 @@
-"""Published vectors: `$HOLDFAST_FIXTURES`, else `../shared/fixtures` beside the project; tests skip without them."""
+"""Published vectors: `$HOLDPROOF_FIXTURES`, else `../shared/fixtures` beside the project; tests skip without them."""
 
 import json
 import os
@@ -12,9 +12,9 @@ _BESIDE = Path(__file__).resolve().parents[2] / "shared" / "fixtures"
 
 def fixture(path: str) -> Path:
     """The named file or folder of the fixtures; skips the test with a reason where it is missing."""
-    found = Path(os.environ.get("HOLDFAST_FIXTURES") or _BESIDE) / path
+    found = Path(os.environ.get("HOLDPROOF_FIXTURES") or _BESIDE) / path
     if not found.exists():
-        pytest.skip(f"no fixture {found}: set HOLDFAST_FIXTURES")
+        pytest.skip(f"no fixture {found}: set HOLDPROOF_FIXTURES")
     return found
 
 

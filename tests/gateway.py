@@ -6,10 +6,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from holdfast.crypto import car
-from holdfast.crypto import cid as cids
-from holdfast.crypto.cid import CID
-from holdfast.memory import records
+from holdproof.crypto import car
+from holdproof.crypto import cid as cids
+from holdproof.crypto.cid import CID
+from holdproof.memory import records
 
 Bend = Callable[[BaseHTTPRequestHandler, bytes], None]
 RAW, CAR = "application/vnd.ipld.raw", "application/vnd.ipld.car"

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast import sync
-from holdfast.evidence import battles
-from holdfast.model.backup import Backup, Restored
-from holdfast.model.battles import Battle
+from holdproof import sync
+from holdproof.evidence import battles
+from holdproof.model.backup import Backup, Restored
+from holdproof.model.battles import Battle
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Place:
     home: Path
     url: str | None = None
 
-    def open(self, **options: Any) -> sync.Holdfast:
+    def open(self, **options: Any) -> sync.Holdproof:
         return sync.open(self.home, self.url, **options)
 
     def restore(self, src: Path, **options: Any) -> Restored:
@@ -41,12 +41,12 @@ class Place:
         assert report.verdict.sound, report.to_dict()
 
 
-def submit(store: sync.Holdfast, battle_id: str, *, subject: str | None = None, secret: str = "x") -> Battle:
+def submit(store: sync.Holdproof, battle_id: str, *, subject: str | None = None, secret: str = "x") -> Battle:
     """A battle whose result holds a text to look for."""
     return store.run(battles.submit(store.context, {"answer": secret}, battle_id=battle_id, score=0.5, subject=subject))
 
 
-def everything(store: sync.Holdfast) -> list[tuple[str, str | None]]:
+def everything(store: sync.Holdproof) -> list[tuple[str, str | None]]:
     found = store.read(lambda tx: battles.list(tx, limit=1000))
     return [(each.battle_id, each.raw_result) for each in found.battles]
 

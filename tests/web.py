@@ -14,19 +14,19 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-import holdfast
-from holdfast import sync
-from holdfast.model.access import AccessEvent
-from holdfast.server import Settings, serve
-from holdfast.server.serve import Listening, Part, Place
-from holdfast.server.state import State
+import holdproof
+from holdproof import sync
+from holdproof.model.access import AccessEvent
+from holdproof.server import Settings, serve
+from holdproof.server.serve import Listening, Part, Place
+from holdproof.server.state import State
 
 
 @dataclass
 class Web:
     """A running server, its store, and a way to talk to it."""
 
-    store: sync.Holdfast
+    store: sync.Holdproof
     listening: Listening
     verify: Any = True
     token: str = ""
@@ -85,7 +85,7 @@ def running(
     """A server over a new store, as long as it is needed; also ends what its clients left open."""
     told: list[Listening] = []
     failed: list[BaseException] = []
-    shared: list[tuple[holdfast.Holdfast, State, asyncio.AbstractEventLoop]] = []
+    shared: list[tuple[holdproof.Holdproof, State, asyncio.AbstractEventLoop]] = []
     begun = threading.Event()
 
     def ready(at: Listening) -> None:
@@ -98,7 +98,7 @@ def running(
         begun.set()
 
     async def main() -> None:
-        async with holdfast.open(home, url) as store:
+        async with holdproof.open(home, url) as store:
             where = place or Place(port=0)
             whole = (*serve.parts(console=True), *parts)
             await serve.serve(store, where, settings, ready=ready, parts=whole, beside=[watch])
@@ -118,7 +118,7 @@ def running(
         thread.join()
         raise failed[0]
     store, state, loop = shared[0]
-    web = Web(sync.Holdfast(store.core), told[0], verify)
+    web = Web(sync.Holdproof(store.core), told[0], verify)
     try:
         yield web
     finally:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from holdfast import errors
-from holdfast.crypto import canonical, dsse
-from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.upkeep import bundle, offline
+from holdproof import errors
+from holdproof.crypto import canonical, dsse
+from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.upkeep import bundle, offline
 from proof.attacks.matrix import CARRIER, NOTHING, REFUSED, STRANGER, Attack, Got, refused
 from proof.attacks.place import Place
 from tests.conformance.twins import FLOWS, FORGED, OMITTED, TWINS, Change, members
@@ -70,7 +70,7 @@ def _check(kind: str, change: Callable[[dict[str, bytes]], object], place: Place
     change(found)
     try:
         checked = offline.check(bundle.pack(found), root=root)
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refused(error, STRANGER)
     if checked.verdict.sound:
         return Got(checked.verdict.word, 0, False, NOTHING, "")

@@ -8,13 +8,13 @@ from typing import Final
 
 import psycopg
 
-from holdfast import errors, sync
-from holdfast.crypto import dsse, keys
-from holdfast.evidence import trust as trusts
-from holdfast.evidence.keyfiles import ROLES, KeyFolder
-from holdfast.model.keys import Role
-from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import manifest, unlock
+from holdproof import errors, sync
+from holdproof.crypto import dsse, keys
+from holdproof.evidence import trust as trusts
+from holdproof.evidence.keyfiles import ROLES, KeyFolder
+from holdproof.model.keys import Role
+from holdproof.model.verdicts import Verdict
+from holdproof.upkeep import manifest, unlock
 from proof.attacks.matrix import (
     CARRIER,
     FILES,
@@ -199,7 +199,7 @@ def _work(role: Role, damage: Callable[[Path], object], place: Place, *, rooted:
                 store.snapshots.create("new")
             else:
                 submit(store, "new", 0.5)
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refused(error, LOADING)
     found, verdict = examine(place), sync.verify(place.home, place.url, lock=False).verdict
     word = verdict.word if verdict == Verdict.PENDING else "SIGNED"
@@ -212,7 +212,7 @@ def _unlock(place: Place) -> Got:
         draft = store.lockdown.statement(reason="a stranger says so")
         try:
             store.lockdown.unlock(unlock.sign(draft.encode(), keys.generate("ed25519")).decode())
-        except errors.HoldfastError as error:
+        except errors.HoldproofError as error:
             return refused(error, LOADING, locked=store.lockdown.status() is not None)
     return Got("UNLOCKED", 0, False, LOADING, "")
 
@@ -243,7 +243,7 @@ def _trust(change: Callable[[bytes], bytes], place: Place) -> Got:
     trusts.parse(data, root=root)
     try:
         trusts.parse(change(data), root=root)
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refused(error, STRANGER)
     return Got("TRUSTED", 0, False, STRANGER, "")
 
@@ -361,7 +361,7 @@ def _restore(change: Callable[[Path], object], place: Place) -> Got:
     before = place.past.ask("SELECT head FROM log_state")
     try:
         sync.restore(backup, place.home, place.url)
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         assert place.past.ask("SELECT head FROM log_state") == before, "a bad backup changes nothing"
         return refused(error, LOADING)
     return Got("RESTORED", 0, False, LOADING, "")

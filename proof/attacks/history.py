@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import errors
-from holdfast.crypto import keys
-from holdfast.crypto.canonical import sha256_hex
-from holdfast.crypto.checkpoint import Checkpoint
+from holdproof import errors
+from holdproof.crypto import keys
+from holdproof.crypto.canonical import sha256_hex
+from holdproof.crypto.checkpoint import Checkpoint
 from proof.attacks.matrix import (
     FILES,
     FULL,
@@ -250,7 +250,7 @@ def _witnessed(act: Callable[..., None], place: Place) -> Got:
         act(place, witness=ask)
         try:
             ask()
-        except errors.HoldfastError as error:
+        except errors.HoldproofError as error:
             return refused(error, WITNESS)
     return Got("VALID", 0, False, NOTHING, "")
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from holdfast import errors, sync
-from holdfast.model.verdicts import Verdict, worst
-from holdfast.model.verify import Report
+from holdproof import errors, sync
+from holdproof.model.verdicts import Verdict, worst
+from holdproof.model.verify import Report
 from proof.attacks.place import Place
 from tests.conformance.stores import submit
 
@@ -113,7 +113,7 @@ def together(attacks: list[Attack], place: Place) -> list[Row | None]:
         attack.act(place)
     try:
         report = sync.verify(place.home, place.url)
-    except errors.HoldfastError:
+    except errors.HoldproofError:
         return [None] * len(attacks)
     locked, grave = is_locked(place), {each.table: each for each in reversed(report.findings) if each.verdict.locks}
     return [
@@ -139,7 +139,7 @@ def examine(place: Place, names: str = "") -> Got:
     for full, by in ((False, PLAIN), (True, FULL)):
         try:
             report = sync.verify(place.home, place.url, full=full)
-        except errors.HoldfastError as error:
+        except errors.HoldproofError as error:
             return refused(error, OPENING)
         if not report.verdict.sound:
             return Got(report.verdict.word, report.verdict.exit_code, is_locked(place), by, gravest(report, names))
@@ -155,7 +155,7 @@ def gravest(report: Report, names: str = "") -> str:
     return f"{where}: {first.what}"[:200]
 
 
-def refused(error: errors.HoldfastError, by: str, *, locked: bool = False) -> Got:
+def refused(error: errors.HoldproofError, by: str, *, locked: bool = False) -> Got:
     """A typed error is an answer too."""
     return Got(f"{REFUSED} {error.code}", error.exit_code, locked, by, f"{type(error).__name__}: {error.message}"[:200])
 
@@ -167,6 +167,6 @@ def is_locked(place: Place) -> bool:
             submit(store, "while locked", 0.5)
     except errors.LockedError:
         return True
-    except errors.HoldfastError:
+    except errors.HoldproofError:
         return (place.home / "state" / "lockdown.json").exists()  # too damaged to open: the flag is what is left
     return False

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import errors, sync
-from holdfast.memory import imagefiles
+from holdproof import errors, sync
+from holdproof.memory import imagefiles
 from proof.attacks.matrix import CARRIER, LOADING, REFUSED, ROWS, Attack, Got, refused
 from proof.attacks.place import OTHER, Place
 from tests.conformance.attacks import MEMORY
@@ -127,7 +127,7 @@ def _load(act: Callable[[Path], object], place: Place) -> Got:
         before = _everything(store)
         try:
             done = store.image.load(place.elsewhere / "image")
-        except errors.HoldfastError as error:
+        except errors.HoldproofError as error:
             assert _everything(store) == before, "a bad image changes nothing"
             return refused(error, LOADING)
         if done.degraded:
@@ -142,11 +142,11 @@ def _import(archive: str, damage: Callable[[Path], None], place: Place) -> Got:
         did, before = store.snapshots.get().did, _everything(store)
         try:
             store.archive.import_car(place.elsewhere / archive, did=did, passphrase=secret)
-        except errors.HoldfastError as error:
+        except errors.HoldproofError as error:
             assert _everything(store) == before, "a bad archive changes nothing"
             return refused(error, LOADING)
     return Got("LOADED", 0, False, LOADING, "")
 
 
-def _everything(store: sync.Holdfast) -> Any:
+def _everything(store: sync.Holdproof) -> Any:
     return store.objects.list(limit=1000).objects, [each.cid for each in store.snapshots.list().snapshots]

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from holdfast import sync
-from holdfast.model.storage import TelemetryEvent
+from holdproof import sync
+from holdproof.model.storage import TelemetryEvent
 from tests.conformance.decisions import running
 from tests.conformance.filled import fill, remember
 from tests.conformance.places import settled
@@ -40,7 +40,7 @@ class Place:
 
     @property
     def past(self) -> Past:
-        """The kernel, past Holdfast."""
+        """The kernel, past Holdproof."""
         return Past(self.home, self.url)
 
     @property
@@ -56,7 +56,7 @@ class Place:
             shutil.copytree(self.made, own)
         return own
 
-    def open(self, ns: str | None = None) -> sync.Holdfast:
+    def open(self, ns: str | None = None) -> sync.Holdproof:
         """The store, opened as its owner does."""
         return sync.open(self.home, self.url, ns=ns)
 
@@ -65,7 +65,7 @@ class Lab:
     """A store that is filled once and copied for each attack."""
 
     def __init__(self, server: Postgres | None = None) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="holdfast-attacks-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="holdproof-attacks-"))
         self._server = server
         self.template = Place(self._folder / "template", self._new() if server else None)
         quiet(True)
@@ -118,7 +118,7 @@ def _name(url: str | None) -> str:
 
 def quiet(hush: bool) -> None:
     """An attack makes a store say much; what is asked of it here is its verdict."""
-    logging.getLogger("holdfast").setLevel(logging.CRITICAL + 1 if hush else logging.NOTSET)
+    logging.getLogger("holdproof").setLevel(logging.CRITICAL + 1 if hush else logging.NOTSET)
 
 
 # --- filling -----------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def _build(place: Place) -> None:
     assert report.findings == [], report.to_dict()
 
 
-def furnish(store: sync.Holdfast, vectors: int = 40, *, width: int = 384) -> None:
+def furnish(store: sync.Holdproof, vectors: int = 40, *, width: int = 384) -> None:
     """What services store: blobs in rows and in files, vectors, events, a session."""
     store.blobs.put("small", b"small")
     store.blobs.put("large", LARGE)
@@ -173,7 +173,7 @@ def _other_namespace(place: Place) -> None:
         store.snapshots.create("blue")
 
 
-def _export(store: sync.Holdfast, folder: Path) -> None:
+def _export(store: sync.Holdproof, folder: Path) -> None:
     """What leaves a store: bundles, a trust file, an archive, a sealed one, an image."""
     (folder / "battle.zip").write_bytes(store.bundle.export("after"))
     (folder / "flow.zip").write_bytes(store.bundle.export(richest(store), kind="flow"))
@@ -186,7 +186,7 @@ def _export(store: sync.Holdfast, folder: Path) -> None:
     settled(store)
 
 
-def richest(store: sync.Holdfast) -> str:
+def richest(store: sync.Holdproof) -> str:
     """The flow with most to tell."""
     found = [flow.dfid for flow in store.flows.list(limit=100).flows]
     return max(found, key=lambda dfid: len(store.flows.timeline(dfid).happened))

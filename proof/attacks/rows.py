@@ -7,7 +7,7 @@ from typing import Final
 
 import psycopg
 
-from holdfast.evidence import covered
+from holdproof.evidence import covered
 from proof.attacks.matrix import NOTHING, OPENING, PLAIN, REFUSED, ROWS, Attack
 from proof.attacks.place import OTHER, Place
 from tests.conformance.stores import Past

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast import errors
-from holdfast.crypto import keys as keypairs
-from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.memory import skillproofs
+from holdproof import errors
+from holdproof.crypto import keys as keypairs
+from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.memory import skillproofs
 from proof.attacks.matrix import LOADING, PLAIN, REFUSED, SKILLS, SKILLS_ROWS, Attack, Got, refused
 from proof.attacks.place import OTHER, Place
 
@@ -40,7 +40,7 @@ def _tried(act: Callable[[Place, Path], object], place: Place) -> Got:
             loaded = store.skills.load(str(path))
         except errors.SkillLockedError as error:
             return refused(error, LOADING, locked=True)
-        except errors.HoldfastError as error:
+        except errors.HoldproofError as error:
             return refused(error, LOADING)
     return Got("LOADED", 0, False, LOADING, loaded.data.decode()[:40])
 

@@ -61,7 +61,7 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
 
 def _run(given: argparse.Namespace) -> Proof:
     where = Path("/dev/shm")  # a disk whose syncs cost nothing: it is us who decide what is durable
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-faults-", dir=where if os.access(where, os.W_OK) else None))
+    folder = Path(tempfile.mkdtemp(prefix="holdproof-faults-", dir=where if os.access(where, os.W_OK) else None))
     try:
         prepare()
         stage = set_up(folder, given.seed)

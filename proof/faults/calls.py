@@ -1,4 +1,4 @@
-"""The calls by which Python changes a disk, watched: what Holdfast writes beside SQLite's files goes through these.
+"""The calls by which Python changes a disk, watched: what Holdproof writes beside SQLite's files goes through these.
 
 `os.open`, `write`, `fsync`, `replace`, `rename`, `link`, `unlink`, `rmdir`, `mkdir`, and files opened by `open`, whose
 buffers end in a raw file of ours. A child process takes them over for good; nothing gives them back.

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from holdfast import sync
-from holdfast.db.clock import system_clock
+from holdproof import sync
+from holdproof.db.clock import system_clock
 from proof.faults.farm import farm
 from proof.faults.stage import HOME, Stage, Verdicts, judge
 from proof.faults.watch import KILL, watching

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast import errors, sync
-from holdfast.evidence import heads
-from holdfast.model.verdicts import Verdict
+from holdproof import errors, sync
+from holdproof.evidence import heads
+from holdproof.model.verdicts import Verdict
 from proof.faults import calls, vfs
 from proof.faults.farm import alone
 from proof.faults.watch import watching
@@ -22,7 +22,7 @@ from proof.oracle import Oracle
 from proof.scenario import Chapter, chapters, described, play
 
 HOME = "home"
-_COSTLY = ("holdfast.", "numpy", "numkong", "usearch", "zstandard")
+_COSTLY = ("holdproof.", "numpy", "numkong", "usearch", "zstandard")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def perform(place: Path, chapter: Chapter, tell: Any) -> list[str]:
     try:
         with sync.open(place / HOME) as store:
             play(chapter, store, place, hear)
-    except errors.HoldfastError:
+    except errors.HoldproofError:
         pass
     except Exception as error:
         odd.append(described(error))

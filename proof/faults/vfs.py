@@ -1,7 +1,7 @@
-"""A VFS below Holdfast's own: every write, sync, open, truncation and deletion of SQLite passes here.
+"""A VFS below Holdproof's own: every write, sync, open, truncation and deletion of SQLite passes here.
 
 It is made the default one before the first database is opened. The layer that keeps page checksums puts itself on top
-of whatever is the default, so nothing in Holdfast has to know.
+of whatever is the default, so nothing in Holdproof has to know.
 """
 
 import os

@@ -73,7 +73,7 @@ def arguments(parser: argparse._ArgumentGroup) -> None:
 def run(given: argparse.Namespace, say: Say) -> Proof:
     """Damage, ask, put back; as often as is asked for."""
     numbers = [given.flip] if given.flip is not None else range(given.flips)
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-flips-"))
+    folder = Path(tempfile.mkdtemp(prefix="holdproof-flips-"))
     try:
         found = flips(folder, given.seed, numbers, say, kind=given.kind)
     finally:

@@ -18,16 +18,16 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
-from holdfast import errors, sync
-from holdfast.config import Paths, load
-from holdfast.db.sqlite import check_file, files
-from holdfast.evidence import trust as trusts
-from holdfast.evidence.heads import HighWater
-from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.evidence.lockdown import read_flag
-from holdfast.evidence.witnessing import State
-from holdfast.memory import imagefiles
-from holdfast.upkeep import erase, offline
+from holdproof import errors, sync
+from holdproof.config import Paths, load
+from holdproof.db.sqlite import check_file, files
+from holdproof.evidence import trust as trusts
+from holdproof.evidence.heads import HighWater
+from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.evidence.lockdown import read_flag
+from holdproof.evidence.witnessing import State
+from holdproof.memory import imagefiles
+from holdproof.upkeep import erase, offline
 from proof.flips.damage import Damage, put
 from proof.flips.subject import DIMENSIONS, PASSPHRASE, Subject
 from tests.conformance.stores import submit
@@ -82,7 +82,7 @@ class Bench:
         return target
 
 
-def refusal(error: errors.HoldfastError) -> Told:
+def refusal(error: errors.HoldproofError) -> Told:
     """A typed error is a detection."""
     return Told(DETECTED, f"{type(error).__name__}")
 
@@ -91,7 +91,7 @@ def whole(home: Path) -> Told | None:
     """What the whole of `verify --full` says; None where it finds nothing."""
     try:
         report = sync.verify(home, full=True, lock=False)
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refusal(error)
     return None if report.verdict.sound else Told(DETECTED, f"verify --full: {report.verdict.word}")
 
@@ -125,7 +125,7 @@ def database(bench: Bench, path: Path, data: bytes) -> Told:
         target.with_name(target.name + rest).unlink(missing_ok=True)
     try:
         found = check_file(target)
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         found = [error.message]
     original = path.read_bytes()
     odd = not found or bench.number % _EVERY == 0 or data[:_HEADER] != original[:_HEADER]
@@ -215,7 +215,7 @@ def image(bench: Bench, path: Path, data: bytes) -> Told:
         before = bench.once("objects", lambda: _everything(store))
         try:
             done = store.image.load(folder)
-        except errors.HoldfastError as error:
+        except errors.HoldproofError as error:
             return refusal(error)
         same = _everything(store) == before and done.how == "same"
     if done.degraded:
@@ -226,7 +226,7 @@ def image(bench: Bench, path: Path, data: bytes) -> Told:
     return Told(HARMLESS, "what is signed is as it was") if intact else Told(SILENT, done.how)
 
 
-def _everything(store: sync.Holdfast) -> Any:
+def _everything(store: sync.Holdproof) -> Any:
     return store.objects.list(limit=1000).objects, [each.cid for each in store.snapshots.list().snapshots]
 
 
@@ -246,7 +246,7 @@ def archive(bench: Bench, path: Path, data: bytes) -> Told:
         before = bench.once("objects", lambda: _everything(store))
         try:
             done = store.archive.import_car(target, did=store.snapshots.get().did, passphrase=secret)
-        except errors.HoldfastError as error:
+        except errors.HoldproofError as error:
             return refusal(error)
         return Told(HARMLESS, "the same blocks") if _everything(store) == before else Told(SILENT, done.how)
 
@@ -257,7 +257,7 @@ def backup(bench: Bench, path: Path, data: bytes) -> Told:
     folder = bench.placed(path, data, source, "backup")
     try:
         sync.restore(folder, bench.home, dry_run=True)
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refusal(error)
     return Told(SILENT, "it would be restored")
 
@@ -267,7 +267,7 @@ def bundle(bench: Bench, path: Path, data: bytes) -> Told:
     del bench
     try:
         checked = offline.check(data)
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refusal(error)
     if not checked.verdict.sound:
         return Told(DETECTED, f"the stranger's check: {checked.verdict.word}")
@@ -281,7 +281,7 @@ def trust(bench: Bench, path: Path, data: bytes) -> Told:
     root = KeyFolder(bench.subject.home / "config" / "keys").load("root").public
     try:
         same = trusts.parse(data, root=root) == trusts.parse(path.read_bytes(), root=root)
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refusal(error)
     return Told(HARMLESS, "it says what it said") if same else Told(SILENT, "other keys are trusted")
 
@@ -318,7 +318,7 @@ def key(bench: Bench, path: Path, data: bytes) -> Told:
     folder = bench.placed(path, data, path.parent, "keys")
     try:
         loaded = KeyFolder(folder).load(role)  # type: ignore[arg-type]
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refusal(error)
     if loaded.to_pem(None) == KeyFolder(path.parent).load(role).to_pem(None):  # type: ignore[arg-type]
         return Told(HARMLESS, "the same key")
@@ -334,7 +334,7 @@ def _other_key(bench: Bench, path: Path, data: bytes, role: str) -> Told:
             submit(store, "new", 0.5)
             store.objects.put("new", type="t", content="new")
             store.snapshots.create("new")
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refusal(error)
     return Told(SILENT, f"another {role} key signs")
 
@@ -358,7 +358,7 @@ def erasures(bench: Bench, path: Path, data: bytes) -> Told:
     put(target, data)
     try:
         now = erase.kept(target)
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refusal(error)
     before = erase.kept(path)
     if now == before:
@@ -374,7 +374,7 @@ def witness(bench: Bench, path: Path, data: bytes) -> Told:
     try:
         with State(target).locked() as now, State(path).locked() as before:
             same = now == before
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refusal(error)
     return Told(HARMLESS, "it remembers the same") if same else Told(SILENT, "it remembers another head, or none")
 
@@ -408,7 +408,7 @@ def settings(bench: Bench, path: Path, data: bytes) -> Told:
     before = bench.once("settings", lambda: load(paths=Paths.find(path.parents[1])))
     try:
         now = load(paths=Paths.find(home))
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         return refusal(error)
     if repr(now).replace(str(home), "") == repr(before).replace(str(path.parents[1]), ""):
         return Told(HARMLESS, "the same settings")

@@ -4,8 +4,8 @@ import shutil
 import time
 from pathlib import Path
 
-from holdfast import sync
-from holdfast.model.storage import TelemetryEvent
+from holdproof import sync
+from holdproof.model.storage import TelemetryEvent
 from proof.attacks.place import furnish, quiet, richest
 from tests.conformance.filled import fill, remember
 from tests.conformance.stores import submit
@@ -57,7 +57,7 @@ class Subject:
         report = sync.verify(self.home, full=True)
         assert report.findings == [], report.to_dict()
 
-    def _export(self, store: sync.Holdfast) -> None:
+    def _export(self, store: sync.Holdproof) -> None:
         out = self.elsewhere
         (out / "battle.zip").write_bytes(store.bundle.export("after"))
         (out / "flow.zip").write_bytes(store.bundle.export(richest(store), kind="flow"))

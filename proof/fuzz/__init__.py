@@ -1,7 +1,7 @@
 """Fuzzing: every decoder, and every door that strangers write to, given damaged inputs.
 
 Seeds come from our own encoders, so no corpus is kept. atheris is not used: it has no wheel for every platform that
-Holdfast has and cannot be built without clang. What it would give is here in plain Python: inputs that reach new lines
+Holdproof has and cannot be built without clang. What it would give is here in plain Python: inputs that reach new lines
 are kept and damaged further (child.py). `--input HEX --target NAME` tries one input again.
 """
 
@@ -20,7 +20,7 @@ from proof.fuzz.targets import MODULES, find
 from proof.report import Proof, Say
 
 CLAIM: Final = "No input makes a decoder or a door fail with anything but a typed error, hang, or eat the memory."
-FOUND: Final = Path(tempfile.gettempdir()) / f"holdfast-fuzz-found-{os.getuid()}"
+FOUND: Final = Path(tempfile.gettempdir()) / f"holdproof-fuzz-found-{os.getuid()}"
 """Where inputs are kept that broke something."""
 _MOST: Final = 10**9
 _TOLD: Final = ("inputs", "read", "refused")

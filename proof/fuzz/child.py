@@ -1,7 +1,7 @@
 """One target in a process of its own, so that whatever an input does to it can be seen from outside.
 
 Rules:
-- What comes out of a target is a value or a HoldfastError. Anything else is a crash; more than `CPU_S` seconds of work
+- What comes out of a target is a value or a HoldproofError. Anything else is a crash; more than `CPU_S` seconds of work
   is a hang, a peak of memory far beyond the input a blow-up.
 - The input at hand lies in a file that is mapped into memory: if the process dies, its parent still has it.
 - Inputs that reach lines that no other reached are kept, and damaged further; one in a few is traced for that.
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from holdfast.errors import HoldfastError
+from holdproof.errors import HoldproofError
 from proof.fuzz.targets import Target, find
 from proof.mutate import mutant
 
@@ -61,7 +61,7 @@ class Reached:
         return self._fresh > 0
 
     def _call(self, frame: FrameType, *_: Any) -> Any:
-        return self._line if "holdfast" in frame.f_code.co_filename else None
+        return self._line if "holdproof" in frame.f_code.co_filename else None
 
     def _line(self, frame: FrameType, event: str, _: Any) -> Any:
         place = (id(frame.f_code), frame.f_lineno)
@@ -103,7 +103,7 @@ def _tried(target: Target, data: bytes, counts: Counter[str], reached: Reached, 
     try:
         reached.trace(target, data) if traced else target.run(data)
         counts["read"] += 1
-    except HoldfastError:
+    except HoldproofError:
         counts["refused"] += 1
     except HangError:
         trouble = f"hang: more than {CPU_S} s of work"
@@ -125,8 +125,8 @@ def _where(error: BaseException) -> str:
     place, step = "", error.__traceback__
     while step is not None:
         path = step.tb_frame.f_code.co_filename
-        if "holdfast/" in path or "proof/" in path:
-            place = f"{path.rpartition('holdfast/')[2]}:{step.tb_lineno}"
+        if "holdproof/" in path or "proof/" in path:
+            place = f"{path.rpartition('holdproof/')[2]}:{step.tb_lineno}"
         step = step.tb_next
     return place
 

@@ -33,21 +33,21 @@ class Target:
 
 def _crypto(name: str, *wider: str) -> Target:
     stages = tuple((f"{_CRYPTO}{each}.py", "--confcutdir=tests/unit/crypto", *_ALONE) for each in (name, *wider))
-    return Target(f"src/holdfast/crypto/{name}.py", stages, light=True)
+    return Target(f"src/holdproof/crypto/{name}.py", stages, light=True)
 
 
 def _domain(file: str, *stages: str) -> Target:
-    return Target(f"src/holdfast/{file}.py", tuple((*stage.split(), *_ALONE) for stage in stages))
+    return Target(f"src/holdproof/{file}.py", tuple((*stage.split(), *_ALONE) for stage in stages))
 
 
 def _guard(file: str, *stages: str) -> Target:
     """A guard of the runtime: on a database in memory first, which is there at once."""
     first = (*stages[0].split(), "-k", "TestMemory and not walk and not racing")
-    return Target(f"src/holdfast/{file}.py", (first, *((*stage.split(), *_ALONE) for stage in stages[1:])))
+    return Target(f"src/holdproof/{file}.py", (first, *((*stage.split(), *_ALONE) for stage in stages[1:])))
 
 
 def _log(file: str, *stages: str) -> Target:
-    return Target(f"src/holdfast/evidence/{file}.py", tuple((*stage.split(), *_IN_MEMORY) for stage in stages))
+    return Target(f"src/holdproof/evidence/{file}.py", tuple((*stage.split(), *_IN_MEMORY) for stage in stages))
 
 
 _C: Final = "tests/conformance/test_"

@@ -76,7 +76,7 @@ class Court:
         settings.load_profile("mutants")
         if targets and not any(target.light for target in targets):
             _load({target.module for target in targets})
-        assert "holdfast" not in sys.modules, "a child has to import it anew, with the change in it"
+        assert "holdproof" not in sys.modules, "a child has to import it anew, with the change in it"
         self._workers = workers
         self._usual: dict[tuple[str, ...], _Spent] = {}
         gc.freeze()  # what is here already no child has to look at again
@@ -145,16 +145,16 @@ class _Trial:
 
 def _bare_package() -> None:
     """The package without what its `__init__` imports."""
-    sys.modules["holdfast"] = package = ModuleType("holdfast")
-    package.__path__ = [str(ROOT / "src" / "holdfast")]
+    sys.modules["holdproof"] = package = ModuleType("holdproof")
+    package.__path__ = [str(ROOT / "src" / "holdproof")]
 
 
 def _whole_package() -> None:
     """The package around those of its modules that are loaded."""
-    package = importlib.import_module("holdfast")
+    package = importlib.import_module("holdproof")
     for name, module in [*sys.modules.items()]:
-        if name.startswith("holdfast.") and name.count(".") == 1:
-            setattr(package, name.removeprefix("holdfast."), module)
+        if name.startswith("holdproof.") and name.count(".") == 1:
+            setattr(package, name.removeprefix("holdproof."), module)
 
 
 def _load(changed: Collection[str]) -> None:
@@ -164,7 +164,7 @@ def _load(changed: Collection[str]) -> None:
     for name in warm.independent(changed):
         importlib.import_module(name)
     assert not set(changed) & sys.modules.keys(), "what is changed has to be imported anew"
-    del sys.modules["holdfast"]
+    del sys.modules["holdproof"]
 
 
 def _be_tried(mutant: Mutant | None, target: Target, stage: Sequence[str], cpu_s: int) -> None:
@@ -184,7 +184,7 @@ def _be_tried(mutant: Mutant | None, target: Target, stage: Sequence[str], cpu_s
             sys.meta_path.insert(0, _Changed(mutant, target))
         if target.light:
             _bare_package()
-        elif "holdfast.errors" in sys.modules:
+        elif "holdproof.errors" in sys.modules:
             _whole_package()
         code = int(pytest.main([*_OPTIONS, f"--rootdir={ROOT}", *stage]))
     finally:

@@ -7,7 +7,7 @@ from typing import Final
 from proof.mutants.targets import ROOT
 
 _SOURCE: Final = ROOT / "src"
-_TOP: Final = "holdfast"
+_TOP: Final = "holdproof"
 
 
 def independent(modules: Iterable[str]) -> list[str]:

@@ -38,7 +38,7 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
     rounds, first = (given.place_rounds, 0) if alone is None else (1, alone)
     for place in [given.place] if given.place else PLACES:
         say(f"servers: {place}, seed {given.seed}")
-        with tempfile.TemporaryDirectory(prefix="holdfast-proof-") as folder:
+        with tempfile.TemporaryDirectory(prefix="holdproof-proof-") as folder:
             _TRIED[place](tally, Path(folder), given.seed, rounds, first)
         say(f"servers: {tally.counts()}")
     for line in tally.skipped:

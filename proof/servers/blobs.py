@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from holdfast import errors, sync
+from holdproof import errors, sync
 from proof.servers.tally import Tally
 from proof.servers.web import KINDS, Fault, Proxy
 
@@ -25,7 +25,7 @@ class Bucket(Protocol):
 
     name: str
 
-    def open(self) -> sync.Holdfast:
+    def open(self) -> sync.Holdproof:
         """The store, by way of the proxy."""
         ...
 
@@ -64,7 +64,7 @@ class Rounds:
                 if not self._round(store, number, kinds[number % len(kinds)]):
                     return
 
-    def _round(self, store: sync.Holdfast, number: int, kind: str) -> bool:
+    def _round(self, store: sync.Holdproof, number: int, kind: str) -> bool:
         chance = random.Random(f"{self._seed} {number}")
         calls = [self._call(store, chance, number) for _ in range(_CALLS)]
         self._done, self._refused = 0, []
@@ -78,7 +78,7 @@ class Rounds:
             return False
         self._count(kind, injected=struck, acknowledged=self._done, refused=len(self._refused))
         for error in self._refused:
-            if not isinstance(error, errors.HoldfastError):
+            if not isinstance(error, errors.HoldproofError):
                 self._blame(kind, number, "untyped", repr(error))
         self._inspect(store, kind, number)
         return True
@@ -96,7 +96,7 @@ class Rounds:
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    def _call(self, store: sync.Holdfast, chance: random.Random, number: int) -> Callable[[], str | None]:
+    def _call(self, store: sync.Holdproof, chance: random.Random, number: int) -> Callable[[], str | None]:
         """One call; what it tells if it was answered wrongly."""
         key, size, start = f"k{chance.randrange(6)}", chance.choice(SIZES), chance.randrange(1000)
         data = _BYTES[start : start + size]
@@ -124,13 +124,13 @@ class Rounds:
     def _seen(self, key: str, value: bytes | None) -> str | None:
         return None if value in self._known.may.get(key, [None]) else f"{key} has bytes that nobody put"
 
-    def _read(self, store: sync.Holdfast, key: str) -> str | None:
+    def _read(self, store: sync.Holdproof, key: str) -> str | None:
         try:
             return self._seen(key, b"".join(store.blobs.open_read(key)))
         except errors.NotFoundError:
             return self._seen(key, None)
 
-    def _erase(self, store: sync.Holdfast, person: str, key: str, data: bytes) -> str | None:
+    def _erase(self, store: sync.Holdproof, person: str, key: str, data: bytes) -> str | None:
         """A person's blob goes, with all its bytes, if nobody says that something remains."""
         self._known.whose[key] = person
         self._put(key, data, lambda: store.blobs.put(key, data, subject=person))
@@ -146,12 +146,12 @@ class Rounds:
 
     # --- afterwards --------------------------------------------------------------------------------------------------
 
-    def _inspect(self, store: sync.Holdfast, kind: str, number: int) -> None:
+    def _inspect(self, store: sync.Holdproof, kind: str, number: int) -> None:
         """Everything acknowledged is there, and nothing else is."""
         for key, may in self._known.may.items():
             try:
                 value = store.blobs.get(key)
-            except errors.HoldfastError as error:
+            except errors.HoldproofError as error:
                 self._blame(kind, number, "lost", f"{key}: {error}")
                 continue
             if value not in may:

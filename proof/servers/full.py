@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast import errors
+from holdproof import errors
 from proof.servers.papers import ACTS, Act
 from proof.servers.room import Ceiling, Room, Volume, can_mount
 from proof.servers.tally import Tally
@@ -90,7 +90,7 @@ def _succeeds(act: Act, room: Room, left: int) -> bool:
     try:
         with room.only(left):
             act.do()
-    except errors.HoldfastError:
+    except errors.HoldproofError:
         return False
     act.undo()
     return True
@@ -101,7 +101,7 @@ def _tried(act: Act, room: Room, left: int) -> tuple[str, str] | None:
     try:
         with room.only(left):
             act.do()
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         if not isinstance(error, errors.DiskFullError) or not error.remedy:
             return "untyped", f"{type(error).__name__}: {error}"
     except Exception as error:

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from holdfast import errors, sync
-from holdfast.crypto import car
-from holdfast.memory.archive import Mode
+from holdproof import errors, sync
+from holdproof.crypto import car
+from holdproof.memory.archive import Mode
 from proof.servers.blobs import Rounds
 from proof.servers.tally import Tally
 from proof.servers.web import KINDS, Fault, Proxy
@@ -45,7 +45,7 @@ class Node:
         (home / "config").mkdir(parents=True)
         (home / "config" / "config.yaml").write_text(yaml.safe_dump(settings))
 
-    def open(self) -> sync.Holdfast:
+    def open(self) -> sync.Holdproof:
         """See Bucket."""
         return sync.open(self._home)
 
@@ -89,7 +89,7 @@ class Archives:
         """Who signed."""
         return self.store.snapshots.get().did
 
-    def state(self, store: sync.Holdfast) -> dict[str, Any]:
+    def state(self, store: sync.Holdproof) -> dict[str, Any]:
         """What a store knows."""
         return {each.id: each.content for each in store.objects.list(limit=1000).objects}
 
@@ -108,7 +108,7 @@ class Archives:
         calling.join(_HUNG_S)
         if calling.is_alive():
             self.blame(place, kind, number, "hung", f"no end in {_HUNG_S:g} s")
-        if refused and not isinstance(refused[0], errors.HoldfastError):
+        if refused and not isinstance(refused[0], errors.HoldproofError):
             self.blame(place, kind, number, "untyped", repr(refused[0]))
         self.tally.count(place, kind, acknowledged=len(answers), refused=len(refused))
         return answers[0] if answers else None
@@ -117,7 +117,7 @@ class Archives:
         """See Tally."""
         self.tally.blame(place, kind, harm, what, f"--place ipfs --seed {self.seed} --place-round {number}")
 
-    def sound(self, place: str, kind: str, number: int, store: sync.Holdfast) -> None:
+    def sound(self, place: str, kind: str, number: int, store: sync.Holdproof) -> None:
         """The whole store verifies."""
         report = store.verify.run(full=True, lock=False)
         if not report.verdict.sound:
@@ -213,5 +213,5 @@ def _kills(tally: Tally, node: IpfsNode, proxy: Proxy, folder: Path, seed: int, 
 def main(words: list[str]) -> None:
     """Push, until somebody kills us."""
     home, node, mode = words
-    with sync.open(home) as store, suppress(errors.HoldfastError):
+    with sync.open(home) as store, suppress(errors.HoldproofError):
         store.archive.push(mode=_MODES[mode == "file"], node=node)

@@ -10,10 +10,10 @@ from typing import Final
 import yaml
 from typer.testing import CliRunner
 
-from holdfast import errors, sync
-from holdfast.cli.app import app
-from holdfast.crypto import car
-from holdfast.memory import imagefiles
+from holdproof import errors, sync
+from holdproof.cli.app import app
+from holdproof.crypto import car
+from holdproof.memory import imagefiles
 
 Harm = tuple[str, str] | None
 _NEW: Final = b"new bytes of a blob " * 3000
@@ -22,7 +22,7 @@ _NEW: Final = b"new bytes of a blob " * 3000
 class Act(ABC):
     """Something that is written below a folder; what may be there afterwards, and what must."""
 
-    store: sync.Holdfast
+    store: sync.Holdproof
 
     def __init__(self, home: Path, folder: Path) -> None:
         self.home, self.folder = home, folder

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import psycopg
 
-from holdfast import errors, sync
-from holdfast.db.postgres import asking
+from holdproof import errors, sync
+from holdproof.db.postgres import asking
 from proof import scenario
 from proof.oracle import Oracle, told
 from proof.servers.storm import Storm
@@ -37,7 +37,9 @@ _STORMS: Final = 3
 _TURNS: Final = 60
 _BYTES: Final = {UP: 4_000, DOWN: 7_000}
 """How much is carried between two faults, on the average."""
-_WRITERS: Final = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'holdfast-%-%-%' ORDER BY backend_start"
+_WRITERS: Final = (
+    "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'holdproof-%-%-%' ORDER BY backend_start"
+)
 
 
 class Ground:
@@ -62,12 +64,12 @@ class Ground:
         self.server.sql(f"DROP DATABASE {self.name} WITH (FORCE)")
         shutil.rmtree(self.outside, ignore_errors=True)
 
-    def through(self) -> sync.Holdfast:
+    def through(self) -> sync.Holdproof:
         """The store, by way of the proxy."""
         url = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/{self.name}?sslmode=disable&gssencmode=disable"
         return sync.open(self.home, url, workers=2, readers=1)
 
-    def past(self) -> sync.Holdfast:
+    def past(self) -> sync.Holdproof:
         """The store, past the proxy; a transaction whose client is gone holds its locks until the server ends it."""
         deadline = time.monotonic() + _HUNG_S
         while True:
@@ -109,7 +111,7 @@ def hurried() -> Iterator[None]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """What fails here is meant to."""
-    log = logging.getLogger("holdfast")
+    log = logging.getLogger("holdproof")
     usual = log.level
     log.setLevel(logging.CRITICAL)
     try:
@@ -215,7 +217,7 @@ class Attack:
         for error in found:
             if isinstance(error, scenario.DoneTwiceError):
                 self.blame("twice", str(error))
-            elif not isinstance(error, errors.HoldfastError):
+            elif not isinstance(error, errors.HoldproofError):
                 self.blame("untyped", repr(error))
 
     def hear(self, line: dict[str, Any]) -> None:
@@ -275,7 +277,7 @@ class Attack:
 
 def _play(
     chapters: list[scenario.Chapter],
-    store: sync.Holdfast,
+    store: sync.Holdproof,
     outside: Path,
     tell: scenario.Tell,
     refused: list[Exception],

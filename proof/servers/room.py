@@ -62,7 +62,7 @@ class Volume:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        _mount("-t", "tmpfs", "-o", f"size={_LARGE},mode=700", "holdfast-proof", str(folder))
+        _mount("-t", "tmpfs", "-o", f"size={_LARGE},mode=700", "holdproof-proof", str(folder))
 
     @contextmanager
     def only(self, bytes_left: int) -> Iterator[None]:

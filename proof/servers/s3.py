@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from holdfast import sync
-from holdfast.storage.blobs import open_place
-from holdfast.storage.blobs import s3 as client
+from holdproof import sync
+from holdproof.storage.blobs import open_place
+from holdproof.storage.blobs import s3 as client
 from proof.servers.blobs import Rounds
 from proof.servers.tally import Tally
 from proof.servers.web import KINDS, Proxy
@@ -41,7 +41,7 @@ class Bucket:
             "AWS_REGION": "us-east-1",
         }
 
-    def open(self) -> sync.Holdfast:
+    def open(self) -> sync.Holdproof:
         """See Bucket."""
         os.environ.update(self.environment)
         return sync.open(self._home)

@@ -7,7 +7,7 @@ every number that was acknowledged, none twice, all in order; and none whose err
 import threading
 from collections.abc import Callable
 
-from holdfast import errors, sync
+from holdproof import errors, sync
 
 CALLERS = 6
 _UNKNOWN = (errors.OutcomeUnknownError, errors.WriterDeadError)
@@ -23,7 +23,7 @@ class Storm:
         self.denied: dict[str, list[int]] = {name: [] for name in self.done}
         self.refused: list[Exception] = []
 
-    def on(self, store: sync.Holdfast) -> None:
+    def on(self, store: sync.Holdproof) -> None:
         """Call, all at once, to the end."""
         calling = [threading.Thread(target=self._call, args=(store, name), daemon=True) for name in self.done]
         for each in calling:
@@ -31,19 +31,19 @@ class Storm:
         for each in calling:
             each.join()
 
-    def _call(self, store: sync.Holdfast, name: str) -> None:
+    def _call(self, store: sync.Holdproof, name: str) -> None:
         for turn in range(self._turns):
             try:
                 store.transcripts.append(name, [turn])
             except Exception as error:
                 self.refused.append(error)
-                if isinstance(error, errors.HoldfastError) and not isinstance(error, _UNKNOWN):
+                if isinstance(error, errors.HoldproofError) and not isinstance(error, _UNKNOWN):
                     self.denied[name].append(turn)
             else:
                 self.done[name].append(turn)
                 self._heard()
 
-    def harms(self, store: sync.Holdfast) -> list[tuple[str, str]]:
+    def harms(self, store: sync.Holdproof) -> list[tuple[str, str]]:
         """What must not be."""
         found: list[tuple[str, str]] = []
         for name in self.done:
@@ -56,7 +56,7 @@ class Storm:
                 found.append(("undetected", f"{name}: {told} were said not to be kept, and are there"))
         return found
 
-    def _kept(self, store: sync.Holdfast, name: str) -> list[int]:
+    def _kept(self, store: sync.Holdproof, name: str) -> list[int]:
         try:
             return [item.value for item in store.transcripts.read(name, last=self._turns * 2)]
         except errors.NotFoundError:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from holdfast.db import Read, Work, Write, ask
-from holdfast.errors import (
+from holdproof.db import Read, Work, Write, ask
+from holdproof.errors import (
     AgentInactiveError,
     AlreadyExistsError,
     ContentionTimeoutError,
@@ -20,8 +20,8 @@ from holdfast.errors import (
     StaleVersionError,
     UnknownOutcomeError,
 )
-from holdfast.runtime import flows, idempotency, retries, runs, sagas, state
-from holdfast.runtime.runs import Run
+from holdproof.runtime import flows, idempotency, retries, runs, sagas, state
+from holdproof.runtime.runs import Run
 from proof.simulation.engine import DAY, HOUR, Engine
 from proof.simulation.world import TroubleError, World
 

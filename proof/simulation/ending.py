@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from holdfast.db import Tx, sql
-from holdfast.model.flows import TERMINAL
-from holdfast.runtime.escalations import EXHAUSTED
+from holdproof.db import Tx, sql
+from holdproof.model.flows import TERMINAL
+from holdproof.runtime.escalations import EXHAUSTED
 from proof.simulation.acts import PURSE
 from proof.simulation.rules import Rules
 

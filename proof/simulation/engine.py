@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
-from holdfast import sync
-from holdfast.db.effects import Call, Effect, Read, Wait, Work, Write
-from holdfast.errors import HoldfastError
-from holdfast.model.times import to_micros, to_text
-from holdfast.testing import FrozenClock
+from holdproof import sync
+from holdproof.db.effects import Call, Effect, Read, Wait, Work, Write
+from holdproof.errors import HoldproofError
+from holdproof.model.times import to_micros, to_text
+from holdproof.testing import FrozenClock
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
@@ -55,7 +55,7 @@ class Chances:
 class Engine:
     """What performs effects and moves the clock; `watch` is told of each that was performed."""
 
-    def __init__(self, store: sync.Holdfast, clock: FrozenClock, seed: int, chances: Chances) -> None:
+    def __init__(self, store: sync.Holdproof, clock: FrozenClock, seed: int, chances: Chances) -> None:
         self.store, self.clock, self.chances = store, clock, chances
         self.rng = random.Random(f"simulation {seed}")
         self.began = clock.micros
@@ -145,7 +145,7 @@ class Engine:
         except StopIteration:
             self.counts["scripts ended"] += 1
             return
-        except HoldfastError as raised:
+        except HoldproofError as raised:
             self.break_("a script did not expect", task.dfid, repr(raised))
             return
         self._later(task, self._delay_s(task.effect))

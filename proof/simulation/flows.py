@@ -2,16 +2,16 @@
 
 from typing import Any, Final
 
-from holdfast.errors import (
+from holdproof.errors import (
     AgentInactiveError,
     AlreadyExistsError,
     ConflictError,
     FlowEndedError,
-    HoldfastError,
+    HoldproofError,
     NotFoundError,
 )
-from holdfast.runtime import calls, runs
-from holdfast.runtime.runs import Run
+from holdproof.runtime import calls, runs
+from holdproof.runtime.runs import Run
 from proof.simulation.acts import Scene, play
 from proof.simulation.engine import HOUR, Script
 from proof.simulation.world import TroubleError
@@ -36,16 +36,16 @@ def within(scene: Scene, run: Run) -> Script:
     """Do what is planned for a flow in hand, and leave it."""
     try:
         yield from play(scene, run)
-    except (HoldfastError, TroubleError) as error:
+    except (HoldproofError, TroubleError) as error:
         scene.engine.counts["blocks failed"] += 1
         try:
             yield from runs.abort(run, error)
-        except HoldfastError as trouble:
+        except HoldproofError as trouble:
             scene.engine.counts[f"not undone: {trouble.code}"] += 1
         return
     try:
         yield from runs.complete(run)
-    except HoldfastError as trouble:
+    except HoldproofError as trouble:
         scene.engine.counts[f"not completed: {trouble.code}"] += 1
 
 

@@ -3,20 +3,20 @@
 from functools import partial
 from typing import Any
 
-from holdfast.db import Read, Work, Write, ask
-from holdfast.db.effects import call
-from holdfast.errors import (
+from holdproof.db import Read, Work, Write, ask
+from holdproof.db.effects import call
+from holdproof.errors import (
     AlreadyResolvedError,
     CompensationFailedError,
     ConflictError,
     DeadlinePassedError,
-    HoldfastError,
+    HoldproofError,
     IllegalTransitionError,
     NotFoundError,
 )
-from holdfast.model.guards import Escalation
-from holdfast.runtime import agents, decisions, escalations, flows, idempotency, inbox, leases, lineage, sagas, sweeps
-from holdfast.runtime.decisions import Kind
+from holdproof.model.guards import Escalation
+from holdproof.runtime import agents, decisions, escalations, flows, idempotency, inbox, leases, lineage, sagas, sweeps
+from holdproof.runtime.decisions import Kind
 from proof.simulation.acts import KEY_TTL_S, Scene
 from proof.simulation.engine import HOUR, WEEK, Script
 from proof.simulation.flows import FUNCTION, conduct, within
@@ -160,5 +160,5 @@ def _cancel(scene: Scene, name: str) -> Work[None]:
     try:
         yield from ask(Write(partial(flows.cancel, dfid=dfid, reason=f"cancelled by {name}")))
         scene.engine.counts["cancelled"] += 1
-    except HoldfastError as error:
+    except HoldproofError as error:
         scene.engine.counts[f"not cancelled: {error.code}"] += 1

@@ -7,14 +7,14 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from holdfast import sync
-from holdfast.crypto import keys
-from holdfast.db import MEMORY
-from holdfast.evidence.keyfiles import MemoryKeys
-from holdfast.testing import FrozenClock, SeededRandom
+from holdproof import sync
+from holdproof.crypto import keys
+from holdproof.db import MEMORY
+from holdproof.evidence.keyfiles import MemoryKeys
+from holdproof.testing import FrozenClock, SeededRandom
 from tests.servers import Postgres
 
-Opening = Callable[[], sync.Holdfast]
+Opening = Callable[[], sync.Holdproof]
 
 
 class SeededKeys(MemoryKeys):
@@ -35,7 +35,7 @@ def opening(seed: int, home: Path, url: str | None = None) -> tuple[Opening, Fro
 def somewhere(place: str, seed: int) -> Iterator[tuple[Opening, FrozenClock]]:
     """A store in memory, in a file or on a server, gone afterwards."""
     server = Postgres(syncs=False) if place == "postgres" else None
-    with tempfile.TemporaryDirectory(prefix="holdfast-simulation-") as folder:
+    with tempfile.TemporaryDirectory(prefix="holdproof-simulation-") as folder:
         url = server.url() if server else MEMORY if place == "memory" else None
         try:
             yield opening(seed, Path(folder) / "home", url)

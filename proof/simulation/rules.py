@@ -14,13 +14,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.crypto import checkpoint, frontier, merkle
-from holdfast.crypto.frontier import Frontier
-from holdfast.db import Call, Row, Tx, Write, sql
-from holdfast.evidence import tree
-from holdfast.model.flows import legal
-from holdfast.model.times import later
-from holdfast.runtime.escalations import BUDGET, EXHAUSTED, WINDOW_S
+from holdproof.crypto import checkpoint, frontier, merkle
+from holdproof.crypto.frontier import Frontier
+from holdproof.db import Call, Row, Tx, Write, sql
+from holdproof.evidence import tree
+from holdproof.model.flows import legal
+from holdproof.model.times import later
+from holdproof.runtime.escalations import BUDGET, EXHAUSTED, WINDOW_S
 from proof.simulation.engine import Engine, Task
 from proof.simulation.world import StepKey, World
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from holdfast.evidence import log
-from holdfast.testing import FrozenClock
+from holdproof.evidence import log
+from holdproof.testing import FrozenClock
 from proof.report import Say
 from proof.simulation import ending, people
 from proof.simulation.acts import Scene

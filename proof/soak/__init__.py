@@ -39,7 +39,7 @@ def arguments(parser: argparse._ArgumentGroup) -> None:
 
 def run(given: argparse.Namespace, say: Say) -> Proof:
     """Load a new store for that long, and judge it."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-soak-") as folder, opened(Path(folder, "home")) as load:
+    with tempfile.TemporaryDirectory(prefix="holdproof-soak-") as folder, opened(Path(folder, "home")) as load:
         meter = Meter(load.store)
         samples, failures = _live(given, load, meter, say)
         meter.close()

@@ -17,13 +17,13 @@ from typing import Any, Final
 import numpy as np
 import uvicorn
 
-import holdfast
-from holdfast import sync
-from holdfast.model.storage import TelemetryEvent
-from holdfast.model.times import to_text
-from holdfast.server import verbs
-from holdfast.server.app import create_app
-from holdfast.server.settings import Settings
+import holdproof
+from holdproof import sync
+from holdproof.model.storage import TelemetryEvent
+from holdproof.model.times import to_text
+from holdproof.server import verbs
+from holdproof.server.app import create_app
+from holdproof.server.settings import Settings
 
 AGENTS: Final = 8
 RING: Final = 100
@@ -41,7 +41,7 @@ Act = Callable[[random.Random], object]
 class Load:
     """The acts, each timed by whoever calls it."""
 
-    def __init__(self, store: sync.Holdfast, remote: Any) -> None:
+    def __init__(self, store: sync.Holdproof, remote: Any) -> None:
         self.store, self.remote = store, remote
         for number in range(AGENTS):
             store.agents.register(f"agent-{number}", version="1.0.0", contract={"limit": number})
@@ -215,8 +215,8 @@ def opened(home: Path) -> Iterator[Load]:
 
 
 @contextmanager
-def _served(store: sync.Holdfast) -> Iterator[str]:
-    app = create_app(holdfast.Holdfast(store.core), Settings(), parts=(verbs.part,))
+def _served(store: sync.Holdproof) -> Iterator[str]:
+    app = create_app(holdproof.Holdproof(store.core), Settings(), parts=(verbs.part,))
     listening = socket.socket(proto=socket.IPPROTO_TCP)  # said, or what it accepts waits for company before it sends
     listening.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))

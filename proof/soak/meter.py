@@ -15,8 +15,8 @@ from typing import Final
 
 import apsw
 
-from holdfast import sync
-from holdfast.config import Paths
+from holdproof import sync
+from holdproof.config import Paths
 
 _KEPT: Final = ("log_leaves", "log_tiles", "log_stems", "prunings", "battles", "object_versions", "escalation_budget")
 """Tables of which nothing is removed: the log, what was let go, signed evidence; that an object had a version which was
@@ -66,7 +66,7 @@ class Series:
 class Meter:
     """Takes samples; whoever works notes how long it took."""
 
-    def __init__(self, store: sync.Holdfast) -> None:
+    def __init__(self, store: sync.Holdproof) -> None:
         self._store, self._paths = store, store.core.paths
         self._lock = threading.Lock()
         self._taken: defaultdict[str, list[float]] = defaultdict(list)

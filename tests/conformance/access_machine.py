@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from holdfast import errors
+from holdproof import errors
 from tests.conformance.machines import Machine
 
 _PICK = st.integers(0, 10**6)

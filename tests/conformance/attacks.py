@@ -1,4 +1,4 @@
-"""What an attacker does who writes past Holdfast: statements and edits by name, for the suites and for `proof attacks`.
+"""Attacks on a store from outside Holdproof: statements and edits by name, for the suites and `proof attacks`.
 
 They are made for what `stores.populate` and `filled.remember` write.
 """
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast.crypto import attest, canonical, checkpoint, frontier, keys, merkle
-from holdfast.crypto.checkpoint import Checkpoint
-from holdfast.evidence.battles import BATTLES
-from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.evidence.leaves import Projection
-from holdfast.evidence.restores import RESTORES
+from holdproof.crypto import attest, canonical, checkpoint, frontier, keys, merkle
+from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.evidence.battles import BATTLES
+from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.evidence.leaves import Projection
+from holdproof.evidence.restores import RESTORES
 from tests.conformance.stores import Past, behind
 
 _SWAP = "UPDATE battles SET {0} = (SELECT b.{0} FROM battles b WHERE b.id = 5 - battles.id) WHERE id IN (2, 3)"

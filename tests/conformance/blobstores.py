@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.db import MEMORY, Database, open_database, sql
-from holdfast.faces import AsyncFace, SyncFace
-from holdfast.model.blobs import Blob
-from holdfast.storage.blobs import Blobs, Shelf, open_place, rows
+from holdproof.db import MEMORY, Database, open_database, sql
+from holdproof.faces import AsyncFace, SyncFace
+from holdproof.model.blobs import Blob
+from holdproof.storage.blobs import Blobs, Shelf, open_place, rows
 from tests.servers import IpfsNode, Seaweed
 
 _ALTER = sql("UPDATE blobs SET data = :data WHERE key = :key")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.db import open_database
-from holdfast.faces import SyncFace
-from holdfast.storage.vectors import open_vectors
-from holdfast.storage.vectors.store import Vectors
+from holdproof.db import open_database
+from holdproof.faces import SyncFace
+from holdproof.storage.vectors import open_vectors
+from holdproof.storage.vectors.store import Vectors
 
 SIZE = 8
 

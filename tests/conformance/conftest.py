@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast import sync
-from holdfast.testing import FrozenClock
+from holdproof import sync
+from holdproof.testing import FrozenClock
 from tests.conformance.memories import flaws
 
 
 @pytest.fixture
-def other() -> Iterator[sync.Holdfast]:
+def other() -> Iterator[sync.Holdproof]:
     """Another store, empty."""
     with sync.open(url=":memory:", clock=FrozenClock()) as store:
         yield store

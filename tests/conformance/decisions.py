@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
-from holdfast.db import MEMORY, Tx, sql
-from holdfast.db.sql import Query
-from holdfast.runtime import checks
-from holdfast.runtime.rows import IMPORTED, RECORDS, Record
-from holdfast.testing import FrozenClock
+from holdproof import sync
+from holdproof.db import MEMORY, Tx, sql
+from holdproof.db.sql import Query
+from holdproof.runtime import checks
+from holdproof.runtime.rows import IMPORTED, RECORDS, Record
+from holdproof.testing import FrozenClock
 
 
 class CrashError(BaseException):
@@ -51,7 +51,7 @@ def proven(tx: Tx) -> int:
     return count
 
 
-def sound(store: sync.Holdfast) -> None:
+def sound(store: sync.Holdproof) -> None:
     """The store is proven, its flows follow from their transitions, and the database is whole."""
     store.read(proven)
     after: str | None = ""
@@ -69,7 +69,7 @@ class OnStore:
     def target(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def open(self, **options: Any) -> sync.Holdfast:
+    def open(self, **options: Any) -> sync.Holdproof:
         return sync.open(**self.target(), **options)
 
     @pytest.fixture
@@ -77,14 +77,14 @@ class OnStore:
         return FrozenClock()
 
     @pytest.fixture
-    def store(self, clock: FrozenClock) -> Iterator[sync.Holdfast]:
+    def store(self, clock: FrozenClock) -> Iterator[sync.Holdproof]:
         with self.open(clock=clock) as store:
             store.agents.register("trader", version="1.0.0")
             yield store
             sound(store)
 
     @pytest.fixture
-    def live(self) -> Iterator[sync.Holdfast]:
+    def live(self) -> Iterator[sync.Holdproof]:
         """The same with the real time, for what waits."""
         with self.open() as store:
             store.agents.register("trader", version="1.0.0")
@@ -117,7 +117,7 @@ class OnPostgres(OnStore):
         return {"url": self.url, "home": self.home}
 
 
-def running(store: sync.Holdfast, agent_id: str = "trader", **options: Any) -> str:
+def running(store: sync.Holdproof, agent_id: str = "trader", **options: Any) -> str:
     """A new flow, under way."""
     dfid = store.flows.start(agent_id, **options).dfid
     store.flows.transition(dfid, "RUNNING")

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from holdfast import sync
-from holdfast.upkeep import unlock
-from holdfast.upkeep.importers import kept
+from holdproof import sync
+from holdproof.upkeep import unlock
+from holdproof.upkeep.importers import kept
 from tests.conformance.decisions import running
 from tests.conformance.places import settled
 from tests.conformance.stores import populate
@@ -14,7 +14,7 @@ IMPORTED = {"importer": "dir", "source": "dir.db", "source_table": "flows", "sou
 IMPORTED |= {"verdict": "TAKEN", "note": ""}
 
 
-def approve_and_lock(store: sync.Holdfast, skill: Path) -> None:
+def approve_and_lock(store: sync.Holdproof, skill: Path) -> None:
     skill.write_text("* Trade\n")
     store.skills.approve(str(skill), by="ada")
     skill.write_text("* Steal\n")
@@ -22,7 +22,7 @@ def approve_and_lock(store: sync.Holdfast, skill: Path) -> None:
     skill.unlink()
 
 
-def fill(store: sync.Holdfast) -> None:
+def fill(store: sync.Holdproof) -> None:
     """At least two rows in every covered table but `restores`."""
     populate(store, 6)
     for name in ("trader", "judge"):
@@ -54,7 +54,7 @@ def fill(store: sync.Holdfast) -> None:
     settled(store)
 
 
-def remember(store: sync.Holdfast) -> None:
+def remember(store: sync.Holdproof) -> None:
     """Objects with a history, a long one, a snapshot twice, a value that is a list."""
     store.objects.apply(
         {f"o{number:02}": {"type": "t", "content": f"content {number}", "parent": "o00"} for number in range(40)}

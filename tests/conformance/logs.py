@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
-from holdfast.crypto import merkle
-from holdfast.crypto.tiles import WIDTH, Bundle
-from holdfast.db import Migration, Tx, migrate, sql
-from holdfast.evidence import leaves, log, tree
-from holdfast.evidence.leaves import Projection
-from holdfast.model.log import Audited
+from holdproof import sync
+from holdproof.crypto import merkle
+from holdproof.crypto.tiles import WIDTH, Bundle
+from holdproof.db import Migration, Tx, migrate, sql
+from holdproof.evidence import leaves, log, tree
+from holdproof.evidence.leaves import Projection
+from holdproof.model.log import Audited
 
 THINGS = Projection("things", 1, ("id", "body", "amount"))
 MIGRATIONS = [
@@ -75,7 +75,7 @@ def entries(tx: Tx) -> list[bytes]:
     ]
 
 
-def settle(store: sync.Holdfast, seconds: float = 10.0) -> None:
+def settle(store: sync.Holdproof, seconds: float = 10.0) -> None:
     """Wait until every committed leaf is under a head."""
     deadline = time.monotonic() + seconds
     while store.log.pending():
@@ -83,7 +83,7 @@ def settle(store: sync.Holdfast, seconds: float = 10.0) -> None:
         time.sleep(0.002)
 
 
-def check(store: sync.Holdfast) -> Audited:
+def check(store: sync.Holdproof) -> Audited:
     """How a test of the log ends: everything logged, the tree that of its leaves, the full audit clean."""
     settle(store)
     state, found, missing = store.read(lambda tx: (tree.state(tx), texts(tx), unlogged(tx)))
@@ -106,7 +106,7 @@ class OnSqlite:
         self.home = tmp_path / "home"
         self.url: str | None = None
 
-    def open(self, home: Path | None = None, **options: Any) -> sync.Holdfast:
+    def open(self, home: Path | None = None, **options: Any) -> sync.Holdproof:
         """Open the test's store."""
         return sync.open(home or self.home, self.url, **{"migrations": MIGRATIONS, **options})
 

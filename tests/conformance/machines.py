@@ -10,9 +10,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast import errors, sync
-from holdfast.model.flows import STATUSES, TERMINAL, legal
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.model.flows import STATUSES, TERMINAL, legal
+from holdproof.testing import FrozenClock
 
 _PICK = st.integers(0, 10**6)
 
@@ -20,7 +20,7 @@ _PICK = st.integers(0, 10**6)
 class Machine(RuleBasedStateMachine):
     """A walk in a store that others walked in before: every walk has an agent of its own."""
 
-    store: ClassVar[sync.Holdfast]
+    store: ClassVar[sync.Holdproof]
     clock: ClassVar[FrozenClock]
     walks: ClassVar[int] = 0
 
@@ -400,7 +400,7 @@ class SkillMachine(Machine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="holdfast-skills-")).resolve()
+        self.folder = Path(tempfile.mkdtemp(prefix="holdproof-skills-")).resolve()
         self.skills = {self.folder / name: SkillModel() for name in ("a.org", "b.md")}
 
     def teardown(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.db import MEMORY, Database, open_database
+from holdproof.db import MEMORY, Database, open_database
 
 
 class Place:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
-from holdfast.memory import checks
-from holdfast.memory.checks import Flaw
+from holdproof import sync
+from holdproof.memory import checks
+from holdproof.memory.checks import Flaw
 from tests.conformance.decisions import OnStore
 
 
-def flaws(store: sync.Holdfast) -> list[Flaw]:
+def flaws(store: sync.Holdproof) -> list[Flaw]:
     """What the checks of memory find."""
     spaces, found = store.read(checks.names)
     found += pages(store, checks.content) + pages(store, checks.snapshots)
@@ -22,7 +22,7 @@ def flaws(store: sync.Holdfast) -> list[Flaw]:
     return found
 
 
-def pages(store: sync.Holdfast, check: Callable[..., checks.Checked]) -> list[Flaw]:
+def pages(store: sync.Holdproof, check: Callable[..., checks.Checked]) -> list[Flaw]:
     """What a check finds, page by page."""
     found, after = [], None
     while True:
@@ -37,7 +37,7 @@ class OnMemory(OnStore):
     """A store for each test; at its end every block, snapshot and index holds."""
 
     @pytest.fixture
-    def store(self, clock: Any) -> Iterator[sync.Holdfast]:
+    def store(self, clock: Any) -> Iterator[sync.Holdproof]:
         with self.open(clock=clock) as store:
             yield store
             assert flaws(store) == []

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
-from holdfast.db.sql import sql_postgres
-from holdfast.model.verify import Report
+from holdproof import sync
+from holdproof.db.sql import sql_postgres
+from holdproof.model.verify import Report
 
 _PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
 
@@ -23,7 +23,7 @@ class StoreOnSqlite:
         self.home: Path = tmp_path / "home"
         self.url: str | None = None
 
-    def open(self, **options: Any) -> sync.Holdfast:
+    def open(self, **options: Any) -> sync.Holdproof:
         return sync.open(self.home, self.url, **options)
 
 
@@ -47,7 +47,7 @@ class StoreOnPostgres(StoreOnSqlite):
         self.url = postgres_url
 
 
-def settled(store: sync.Holdfast) -> None:
+def settled(store: sync.Holdproof) -> None:
     """Wait until every leaf is under a signed head."""
     if store.database.dialect == "postgres":
         for _ in range(200):
@@ -57,7 +57,7 @@ def settled(store: sync.Holdfast) -> None:
         pytest.fail("the sequencer stands still")
 
 
-def sound(store: sync.Holdfast) -> Report:
+def sound(store: sync.Holdproof) -> Report:
     """The whole store verifies, in full."""
     settled(store)
     report = store.verify.run(full=True, lock=False)

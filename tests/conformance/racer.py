@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Callable
 
-from holdfast import errors, sync
-from holdfast.faces import SyncFace
-from holdfast.ops import OpenFlow
+from holdproof import errors, sync
+from holdproof.faces import SyncFace
+from holdproof.ops import OpenFlow
 
 
-def locks(store: sync.Holdfast, turn: str, mine: str) -> str:
+def locks(store: sync.Holdproof, turn: str, mine: str) -> str:
     try:
         store.locks.try_acquire(mine, {f"r{turn}": 400}, capacity=1000)
     except errors.ContentionTimeoutError:
@@ -20,14 +20,14 @@ def locks(store: sync.Holdfast, turn: str, mine: str) -> str:
     return "1"
 
 
-def waits(store: sync.Holdfast, turn: str, mine: str) -> str:
+def waits(store: sync.Holdproof, turn: str, mine: str) -> str:
     """Everybody gets the lock in the end; the fences say that nobody had it at the same time."""
     [lock] = store.locks.acquire(mine, {f"r{turn}": 1}, timeout_s=60)
     store.locks.release(mine, f"r{turn}")
     return str(lock.fence)
 
 
-def once(store: sync.Holdfast, turn: str, _: str) -> str:
+def once(store: sync.Holdproof, turn: str, _: str) -> str:
     def execute() -> str:
         _write(turn)
         return f"result {turn}"
@@ -35,7 +35,7 @@ def once(store: sync.Holdfast, turn: str, _: str) -> str:
     return str(store.idempotency.once(f"k{turn}", turn, execute))
 
 
-def budget(store: sync.Holdfast, _: str, mine: str) -> str:
+def budget(store: sync.Holdproof, _: str, mine: str) -> str:
     granted = 0
     for dfid in mine.split(","):
         try:
@@ -46,11 +46,11 @@ def budget(store: sync.Holdfast, _: str, mine: str) -> str:
     return str(granted)
 
 
-def rejections(store: sync.Holdfast, _: str, mine: str) -> str:
+def rejections(store: sync.Holdproof, _: str, mine: str) -> str:
     return str([store.retries.reject(mine, max_retries=1000).rejection_count for _ in range(10)])
 
 
-def resolvers(store: sync.Holdfast, _: str, mine: str) -> str:
+def resolvers(store: sync.Holdproof, _: str, mine: str) -> str:
     try:
         store.escalations.resolve(int(mine), "APPROVED", by=str(os.getpid()))
     except errors.AlreadyResolvedError:
@@ -58,7 +58,7 @@ def resolvers(store: sync.Holdfast, _: str, mine: str) -> str:
     return "1"
 
 
-def recoveries(store: sync.Holdfast, turn: str, mine: str) -> str:
+def recoveries(store: sync.Holdproof, turn: str, mine: str) -> str:
     if "raced" not in store.flows.held:
 
         @store.decision(flow_type="raced")
@@ -74,7 +74,7 @@ def _write(line: str) -> None:
     os.close(file)
 
 
-MODES: dict[str, Callable[[sync.Holdfast, str, str], str]] = {
+MODES: dict[str, Callable[[sync.Holdproof, str, str], str]] = {
     mode.__name__: mode for mode in (locks, waits, once, budget, rejections, resolvers, recoveries)
 }
 

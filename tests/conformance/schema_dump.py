@@ -2,8 +2,8 @@
 
 from itertools import groupby
 
-from holdfast.db import Database, Tx, sql
-from holdfast.db.sql import sql_postgres
+from holdproof.db import Database, Tx, sql
+from holdproof.db.sql import sql_postgres
 
 _SQLITE = sql(
     "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from holdfast.db import Tx
-from holdfast.faces import SyncFace
-from holdfast.testing import FrozenClock
+from holdproof.db import Tx
+from holdproof.faces import SyncFace
+from holdproof.testing import FrozenClock
 from tests.conformance.membranes import Place
 
 T = TypeVar("T")
 
-WALKS = int(os.environ.get("HOLDFAST_WALKS", "1"))
+WALKS = int(os.environ.get("HOLDPROOF_WALKS", "1"))
 
 
 class OnMembrane(Place):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.storage import StorageProvider
-from holdfast.testing import FrozenClock
+from holdproof.storage import StorageProvider
+from holdproof.testing import FrozenClock
 
 SMALL: dict[str, Any] = {"vector": {"dimensions": 3}}
 
@@ -21,11 +21,11 @@ class OnStorage:
 
     @pytest.fixture(autouse=True)
     def home(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        for variable in [each for each in os.environ if each.startswith(("HOLDFAST_", "XDG_"))]:
+        for variable in [each for each in os.environ if each.startswith(("HOLDPROOF_", "XDG_"))]:
             monkeypatch.delenv(variable)
         (tmp_path / "work").mkdir()
         monkeypatch.chdir(tmp_path / "work")
-        monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+        monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
         return tmp_path / "home"
 
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""Populated stores to attack, and the tools of an attacker who writes past Holdfast."""
+"""Populated stores to attack, and the tools of an attacker who writes past Holdproof."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,14 +9,14 @@ from typing import Any
 import apsw
 import psycopg
 
-from holdfast import sync
-from holdfast.db.sqlite import files
-from holdfast.evidence import battles, keys, trust
+from holdproof import sync
+from holdproof.db.sqlite import files
+from holdproof.evidence import battles, keys, trust
 
 BATTLES = 12
 
 
-def populate(store: sync.Holdfast, count: int = BATTLES) -> None:
+def populate(store: sync.Holdproof, count: int = BATTLES) -> None:
     """Battles (one of them twice), a subject's sealed one, a root, a rotated judge whose first key is revoked."""
     for number in range(count):
         submit(store, f"b{number}", number / 100)
@@ -29,7 +29,7 @@ def populate(store: sync.Holdfast, count: int = BATTLES) -> None:
     submit(store, "after", 0.7)
 
 
-def submit(store: sync.Holdfast, battle_id: str, score: float, **more: Any) -> Any:
+def submit(store: sync.Holdproof, battle_id: str, score: float, **more: Any) -> Any:
     return store.run(
         battles.submit(
             store.context, {"task": battle_id}, battle_id=battle_id, score=score, intent=[score, 1.0], **more
@@ -58,7 +58,7 @@ def behind(home: Path, file: str = "kernel.db") -> Iterator[apsw.Connection]:
 
 
 def attack(home: Path, *statements: str) -> None:
-    """Run statements past Holdfast."""
+    """Run statements past Holdproof."""
     with behind(home) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -99,7 +99,7 @@ Ask = Callable[[str], list[tuple[Any, ...]]]
 
 
 def asking(home: Path) -> Ask:
-    """Read past Holdfast."""
+    """Read past Holdproof."""
 
     def ask(statement: str) -> list[tuple[Any, ...]]:
         with behind(home) as connection:

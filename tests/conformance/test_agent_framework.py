@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
-from holdfast.client import Holdfast
+from holdproof import sync
+from holdproof.client import Holdproof
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 framework: Any = pytest.importorskip("agent_framework", reason="not installed: pip install agent-framework-core")
-adapter: Any = pytest.importorskip("holdfast.adapters.agent_framework")
+adapter: Any = pytest.importorskip("holdproof.adapters.agent_framework")
 
 _CALLED: list[str] = []
 
@@ -38,22 +38,22 @@ def checkpoint(workflow: str = "press", **given: Any) -> Any:
     return framework.WorkflowCheckpoint(workflow_name=workflow, graph_signature_hash="hash", **given)
 
 
-Act = Callable[[Holdfast, Any], Coroutine[Any, Any, Any]]
+Act = Callable[[Holdproof, Any], Coroutine[Any, Any, Any]]
 
 
 class AgentFramework(OnStore):
-    def acted(self, store: sync.Holdfast, act: Act, **options: Any) -> Any:
-        face = Holdfast(store.core)
-        return asyncio.run(act(face, adapter.HoldfastCheckpointStorage(face, **options)))
+    def acted(self, store: sync.Holdproof, act: Act, **options: Any) -> Any:
+        face = Holdproof(store.core)
+        return asyncio.run(act(face, adapter.HoldproofCheckpointStorage(face, **options)))
 
-    def test_it_has_all_that_the_protocol_has(self, store: sync.Holdfast) -> None:
-        storage = adapter.HoldfastCheckpointStorage(store)
+    def test_it_has_all_that_the_protocol_has(self, store: sync.Holdproof) -> None:
+        storage = adapter.HoldproofCheckpointStorage(store)
         for name in ("save", "load", "list_checkpoints", "delete", "get_latest", "list_checkpoint_ids"):
             assert hasattr(framework.CheckpointStorage, name)
             assert asyncio.iscoroutinefunction(getattr(storage, name))
 
-    def test_it_answers_as_their_own_storage_does(self, store: sync.Holdfast) -> None:
-        async def work(face: Holdfast, ours: Any) -> None:
+    def test_it_answers_as_their_own_storage_does(self, store: sync.Holdproof) -> None:
+        async def work(face: Holdproof, ours: Any) -> None:
             theirs = framework.InMemoryCheckpointStorage()
             made = [
                 checkpoint("press" if n % 3 else "other", iteration_count=n, state={"n": n, "at": datetime.now(UTC)})
@@ -75,8 +75,8 @@ class AgentFramework(OnStore):
 
         self.acted(store, work)
 
-    def test_saved_again_the_later_one_counts(self, store: sync.Holdfast) -> None:
-        async def work(face: Holdfast, storage: Any) -> None:
+    def test_saved_again_the_later_one_counts(self, store: sync.Holdproof) -> None:
+        async def work(face: Holdproof, storage: Any) -> None:
             first = checkpoint(state={"n": 1})
             await storage.save(first)
             await storage.save(checkpoint())
@@ -87,12 +87,12 @@ class AgentFramework(OnStore):
 
         self.acted(store, work)
 
-    def test_a_type_that_nobody_allowed_is_refused_when_it_is_saved(self, store: sync.Holdfast) -> None:
-        async def work(face: Holdfast, storage: Any) -> None:
+    def test_a_type_that_nobody_allowed_is_refused_when_it_is_saved(self, store: sync.Holdproof) -> None:
+        async def work(face: Holdproof, storage: Any) -> None:
             with pytest.raises(framework.WorkflowCheckpointException):
                 await storage.save(checkpoint(state={"mine": Mine(1)}))
             assert await storage.list_checkpoint_ids(workflow_name="press") == []
-            allowed = adapter.HoldfastCheckpointStorage(face, allowed_checkpoint_types=[f"{__name__}:Mine"])
+            allowed = adapter.HoldproofCheckpointStorage(face, allowed_checkpoint_types=[f"{__name__}:Mine"])
             id = await allowed.save(checkpoint(state={"mine": Mine(1)}))
             assert (await allowed.load(id)).state == {"mine": Mine(1)}
             with pytest.raises(framework.WorkflowCheckpointException):
@@ -100,8 +100,8 @@ class AgentFramework(OnStore):
 
         self.acted(store, work)
 
-    def test_hostile_bytes_in_a_row_call_nothing(self, store: sync.Holdfast) -> None:
-        async def work(face: Holdfast, storage: Any) -> None:
+    def test_hostile_bytes_in_a_row_call_nothing(self, store: sync.Holdproof) -> None:
+        async def work(face: Holdproof, storage: Any) -> None:
             forged = {"__pickled__": base64.b64encode(pickle.dumps(Hostile())).decode(), "__type__": "builtins:dict"}
             await face.transcripts.put("agent-framework/checkpoints", "forged", {"state": forged}, tag="press")
             for ask in (storage.load("forged"), storage.list_checkpoints(workflow_name="press")):
@@ -111,8 +111,8 @@ class AgentFramework(OnStore):
 
         self.acted(store, work)
 
-    def test_a_checkpoint_in_the_place_of_another_is_an_error(self, store: sync.Holdfast) -> None:
-        async def work(face: Holdfast, storage: Any) -> None:
+    def test_a_checkpoint_in_the_place_of_another_is_an_error(self, store: sync.Holdproof) -> None:
+        async def work(face: Holdproof, storage: Any) -> None:
             id = await storage.save(checkpoint())
             moved = await face.transcripts.find("agent-framework/checkpoints", id)
             assert moved is not None
@@ -122,8 +122,8 @@ class AgentFramework(OnStore):
 
         self.acted(store, work)
 
-    def test_racing_saves_are_all_kept(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, storage: Any) -> None:
+    def test_racing_saves_are_all_kept(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, storage: Any) -> None:
             made = [checkpoint(iteration_count=n) for n in range(16)]
             await asyncio.gather(*(storage.save(each) for each in made))
             found = await storage.list_checkpoint_ids(workflow_name="press")

@@ -2,15 +2,15 @@
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.db import sql
+from holdproof import errors, sync
+from holdproof.db import sql
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 _TOKEN = sql("SELECT session_token FROM agent_registry WHERE agent_id = :agent_id")
 
 
 class Agents(OnStore):
-    def test_a_handshake_stores_the_contract_and_gives_a_token(self, store: sync.Holdfast) -> None:
+    def test_a_handshake_stores_the_contract_and_gives_a_token(self, store: sync.Holdproof) -> None:
         session = store.agents.register("a", version="1.2.3", contract={"roles": ["x"], "ü": 1.5}, priority=7)
         assert store.agents.get("a") == session.agent
         assert (session.agent.contract, session.agent.priority) == ({"roles": ["x"], "ü": 1.5}, 7)
@@ -20,14 +20,14 @@ class Agents(OnStore):
 
     @pytest.mark.parametrize("version", ["2.0.0", "0.9", "one", "", "1.3.9", "1.", "01.4"])
     def test_a_version_outside_the_range_is_refused_and_nothing_is_stored(
-        self, store: sync.Holdfast, version: str
+        self, store: sync.Holdproof, version: str
     ) -> None:
         with pytest.raises(errors.VersionMismatchError, match="VERSION_MISMATCH"):
             store.agents.register("late", version=version, supported="1.4")
         with pytest.raises(errors.NotFoundError):
             store.agents.get("late")
 
-    def test_registering_again_keeps_state_budget_history_and_a_suspension(self, store: sync.Holdfast) -> None:
+    def test_registering_again_keeps_state_budget_history_and_a_suspension(self, store: sync.Holdproof) -> None:
         first = store.agents.register("a", version="1.0.0", contract={"v": 1})
         dfid = running(store, "a")
         store.state.put("a", {"mean": 3})
@@ -41,7 +41,7 @@ class Agents(OnStore):
         assert len(store.flows.list(agent_id="a").flows) == 1
         assert len(store.escalations.pending(agent_id="a").escalations) == 1
 
-    def test_only_the_newest_token_is_accepted(self, store: sync.Holdfast) -> None:
+    def test_only_the_newest_token_is_accepted(self, store: sync.Holdproof) -> None:
         old = store.agents.register("a", version="1.0.0").token
         new = store.agents.register("a", version="1.0.0").token
         assert store.agents.authenticate("a", new).agent_id == "a"
@@ -49,7 +49,7 @@ class Agents(OnStore):
             with pytest.raises(errors.AuthenticationError):
                 store.agents.authenticate(agent, token)
 
-    def test_a_token_is_stored_as_a_hash_only(self, store: sync.Holdfast) -> None:
+    def test_a_token_is_stored_as_a_hash_only(self, store: sync.Holdproof) -> None:
         token = store.agents.register("a", version="1.0.0").token
         [(stored,)] = store.read(lambda tx: tx.all(_TOKEN, agent_id="a"))
         assert token not in stored
@@ -58,7 +58,7 @@ class Agents(OnStore):
             store.agents.authenticate("a", stored)
 
     @pytest.mark.parametrize("status", ["SUSPENDED", "RETIRED", "DEGRADED", "ESCALATION_ONLY"])
-    def test_an_agent_that_is_not_active_opens_no_flow(self, store: sync.Holdfast, status: str) -> None:
+    def test_an_agent_that_is_not_active_opens_no_flow(self, store: sync.Holdproof, status: str) -> None:
         store.agents.set_status("trader", status, reason="test")
         with pytest.raises(errors.AgentInactiveError):
             store.flows.start("trader")
@@ -66,7 +66,7 @@ class Agents(OnStore):
         assert store.flows.start("trader").status == "CREATED"
         assert store.agents.get("trader").suspension_reason is None
 
-    def test_an_agent_of_another_namespace_is_not_seen(self, store: sync.Holdfast) -> None:
+    def test_an_agent_of_another_namespace_is_not_seen(self, store: sync.Holdproof) -> None:
         token = store.agents.register("b", version="1.0.0", ns="other").token
         for look in (
             lambda: store.agents.get("b"),
@@ -81,7 +81,7 @@ class Agents(OnStore):
             store.agents.register("b", version="1.0.0")
         assert store.agents.authenticate("b", token, ns="other").ns == "other"
 
-    def test_lists_go_on_where_the_page_before_ended(self, store: sync.Holdfast) -> None:
+    def test_lists_go_on_where_the_page_before_ended(self, store: sync.Holdproof) -> None:
         for number in range(4):
             store.agents.register(f"x{number}", version="1.0.0")
         store.agents.set_status("x2", "RETIRED")
@@ -92,11 +92,11 @@ class Agents(OnStore):
         assert [agent.agent_id for agent in store.agents.list(status="RETIRED").agents] == ["x2"]
 
     @pytest.mark.parametrize("name", ["", "a\nb", "x" * 501, "\0"])
-    def test_a_name_must_be_one(self, store: sync.Holdfast, name: str) -> None:
+    def test_a_name_must_be_one(self, store: sync.Holdproof, name: str) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.agents.register(name, version="1.0.0")
 
-    def test_an_unknown_status_or_a_contract_without_json_is_refused(self, store: sync.Holdfast) -> None:
+    def test_an_unknown_status_or_a_contract_without_json_is_refused(self, store: sync.Holdproof) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.agents.set_status("trader", "HAPPY")
         with pytest.raises(errors.InvalidInputError):

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.crypto import car, sealed
-from holdfast.crypto import cid as cids
+from holdproof import errors, sync
+from holdproof.crypto import car, sealed
+from holdproof.crypto import cid as cids
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
 from tests.receiver import Receiver
@@ -23,7 +23,7 @@ CID = "bafyreie5737gdxlw5i64vzichcalba3z2v5n6icifvx5xytvske7mr3hpm"
 PATIENCE_S = 0.5
 
 
-def fill(store: sync.Holdfast, rounds: int = 2) -> None:
+def fill(store: sync.Holdproof, rounds: int = 2) -> None:
     for turn in range(rounds):
         store.objects.apply(
             {
@@ -35,14 +35,14 @@ def fill(store: sync.Holdfast, rounds: int = 2) -> None:
         store.snapshots.create(f"turn {turn}", author="ada")
 
 
-def everything(store: sync.Holdfast) -> Any:
+def everything(store: sync.Holdproof) -> Any:
     snapshots = [(each.cid, each.message, each.author) for each in store.snapshots.list().snapshots]
     return store.objects.list(limit=1000).objects, snapshots
 
 
 class Archives(OnMemory):
     def test_what_is_imported_is_what_was_exported(
-        self, store: sync.Holdfast, other: sync.Holdfast, tmp_path: Path
+        self, store: sync.Holdproof, other: sync.Holdproof, tmp_path: Path
     ) -> None:
         fill(store)
         path = tmp_path / "deep" / "memory.car"
@@ -58,7 +58,7 @@ class Archives(OnMemory):
         other.archive.export_car(tmp_path / "again.car")
         assert (tmp_path / "again.car").read_bytes() == path.read_bytes()
 
-    def test_an_older_state_is_refused_unless_forced(self, store: sync.Holdfast, tmp_path: Path) -> None:
+    def test_an_older_state_is_refused_unless_forced(self, store: sync.Holdproof, tmp_path: Path) -> None:
         fill(store)
         then = everything(store)[0]
         store.archive.export_car(tmp_path / "a.car")
@@ -70,7 +70,7 @@ class Archives(OnMemory):
         assert everything(store)[0] == then
 
     def test_a_single_state_can_be_carried_alone(
-        self, store: sync.Holdfast, other: sync.Holdfast, tmp_path: Path
+        self, store: sync.Holdproof, other: sync.Holdproof, tmp_path: Path
     ) -> None:
         fill(store)
         store.archive.export_car(tmp_path / "alone.car", history=False)
@@ -81,7 +81,7 @@ class Archives(OnMemory):
         assert len(other.snapshots.list().snapshots) == 1
 
     def test_what_is_sealed_says_nothing_and_opens_only_with_its_passphrase(
-        self, store: sync.Holdfast, other: sync.Holdfast, tmp_path: Path
+        self, store: sync.Holdproof, other: sync.Holdproof, tmp_path: Path
     ) -> None:
         fill(store)
         path = tmp_path / "sealed"
@@ -97,7 +97,7 @@ class Archives(OnMemory):
         assert everything(other) == everything(store)
 
     def test_a_flipped_byte_or_a_missing_block_lets_nothing_in(
-        self, store: sync.Holdfast, other: sync.Holdfast, tmp_path: Path
+        self, store: sync.Holdproof, other: sync.Holdproof, tmp_path: Path
     ) -> None:
         fill(store, 1)
         path = tmp_path / "a.car"
@@ -117,7 +117,7 @@ class Archives(OnMemory):
         assert everything(other) == ((), [])
 
     def test_what_came_along_uninvited_does_not_enter(
-        self, store: sync.Holdfast, other: sync.Holdfast, tmp_path: Path
+        self, store: sync.Holdproof, other: sync.Holdproof, tmp_path: Path
     ) -> None:
         fill(store, 1)
         path = tmp_path / "a.car"
@@ -127,7 +127,7 @@ class Archives(OnMemory):
         done = other.archive.import_car(path, did=store.snapshots.get().did)
         assert done.blocks < made.blocks
 
-    def test_what_is_not_there_is_not_found(self, store: sync.Holdfast, tmp_path: Path) -> None:
+    def test_what_is_not_there_is_not_found(self, store: sync.Holdproof, tmp_path: Path) -> None:
         with pytest.raises(errors.NotFoundError):
             store.archive.export_car(tmp_path / "a.car")
         with pytest.raises(errors.NotFoundError):
@@ -152,7 +152,7 @@ class TestOnPostgres(OnPostgres, Archives):
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[sync.Holdfast]:
+def store(tmp_path: Path) -> Iterator[sync.Holdproof]:
     with sync.open(tmp_path / "home") as store:
         fill(store)
         yield store
@@ -161,14 +161,14 @@ def store(tmp_path: Path) -> Iterator[sync.Holdfast]:
 
 @pytest.mark.parametrize(("mode", "encrypt"), [("dag", None), ("file", None), ("file", "correct horse")])
 def test_what_a_node_gives_back_is_what_it_was_given(
-    store: sync.Holdfast, other: sync.Holdfast, ipfs_node: IpfsNode, mode: Any, encrypt: str | None
+    store: sync.Holdproof, other: sync.Holdproof, ipfs_node: IpfsNode, mode: Any, encrypt: str | None
 ) -> None:
     made = store.archive.push(mode=mode, encrypt=encrypt, node=ipfs_node.url)
     other.archive.restore(made.cid, did=store.snapshots.get().did, node=ipfs_node.url, passphrase=encrypt)
     assert everything(other) == everything(store)
 
 
-def test_the_tools_of_a_model_answer_with_sentences(store: sync.Holdfast, ipfs_node: IpfsNode) -> None:
+def test_the_tools_of_a_model_answer_with_sentences(store: sync.Holdproof, ipfs_node: IpfsNode) -> None:
     said = store.memory.checkpoint_memory(node=ipfs_node.url)
     assert said.startswith("Local dump complete. IPFS CID: bafyrei")
     assert store.memory.restore_memory("ipfs", said.rpartition(" ")[2], node=ipfs_node.url) == "Restored from network."
@@ -213,7 +213,7 @@ def dripping(handler: BaseHTTPRequestHandler) -> None:
 
 
 def test_a_node_that_never_ends_costs_no_more_than_the_budget(
-    store: sync.Holdfast, serve: Callable[..., Receiver]
+    store: sync.Holdproof, serve: Callable[..., Receiver]
 ) -> None:
     node = serve(dripping).url
     for run in (
@@ -225,7 +225,7 @@ def test_a_node_that_never_ends_costs_no_more_than_the_budget(
             run(idle_s=PATIENCE_S, budget_s=0.2)
 
 
-def test_a_node_that_lost_what_it_took_is_a_typed_error(store: sync.Holdfast, serve: Callable[..., Receiver]) -> None:
+def test_a_node_that_lost_what_it_took_is_a_typed_error(store: sync.Holdproof, serve: Callable[..., Receiver]) -> None:
     missing = answering(b'{"Message": "ipld: could not find bafyreia"}', 500)
     with pytest.raises(errors.UnreachableError, match="could not find"):
         store.archive.push(node=serve(answering(b"{}"), missing).url)
@@ -234,7 +234,7 @@ def test_a_node_that_lost_what_it_took_is_a_typed_error(store: sync.Holdfast, se
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://a b", "nonsense"])
-def test_an_address_that_is_none_is_a_typed_error(store: sync.Holdfast, url: str) -> None:
+def test_an_address_that_is_none_is_a_typed_error(store: sync.Holdproof, url: str) -> None:
     for run in (
         partial(store.archive.restore, CID, node=url),
         partial(store.archive.restore, CID, gateway=url),
@@ -247,7 +247,7 @@ def test_an_address_that_is_none_is_a_typed_error(store: sync.Holdfast, url: str
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("mode", ["dag", "file"])
 def test_a_node_that_misbehaves_is_a_typed_error_in_time(
-    store: sync.Holdfast, serve: Callable[..., Receiver], name: str, mode: Any
+    store: sync.Holdproof, serve: Callable[..., Receiver], name: str, mode: Any
 ) -> None:
     before, begun = everything(store), time.monotonic()
     with pytest.raises(errors.UnreachableError):
@@ -257,7 +257,7 @@ def test_a_node_that_misbehaves_is_a_typed_error_in_time(
 
 
 @pytest.mark.parametrize("call", ["push", "restore"])
-def test_a_daemon_that_is_down_is_a_typed_error(store: sync.Holdfast, call: str) -> None:
+def test_a_daemon_that_is_down_is_a_typed_error(store: sync.Holdproof, call: str) -> None:
     nobody = "http://127.0.0.1:9"
     run = partial(store.archive.restore, CID) if call == "restore" else store.archive.push
     with pytest.raises(errors.UnreachableError):
@@ -267,14 +267,14 @@ def test_a_daemon_that_is_down_is_a_typed_error(store: sync.Holdfast, call: str)
     assert store.memory.restore_memory("local") == "Restored from disk."
 
 
-def test_a_file_that_comes_back_otherwise_is_noticed(store: sync.Holdfast, serve: Callable[..., Receiver]) -> None:
+def test_a_file_that_comes_back_otherwise_is_noticed(store: sync.Holdproof, serve: Callable[..., Receiver]) -> None:
     node = serve(answering(b'{"Hash": "bafkreiabc"}'), answering(b"something else"))
     with pytest.raises(errors.UnreachableError, match="something else"):
         store.archive.push(mode="file", node=node.url)
 
 
 def test_a_tampered_or_cut_archive_from_a_node_lets_nothing_in(
-    store: sync.Holdfast, other: sync.Holdfast, serve: Callable[..., Receiver], tmp_path: Path
+    store: sync.Holdproof, other: sync.Holdproof, serve: Callable[..., Receiver], tmp_path: Path
 ) -> None:
     made = store.archive.export_car(tmp_path / "a.car")
     data, did = (tmp_path / "a.car").read_bytes(), store.snapshots.get().did
@@ -287,7 +287,7 @@ def test_a_tampered_or_cut_archive_from_a_node_lets_nothing_in(
     assert other.archive.restore(made.cid, did=did, node=serve(answering(data)).url).how == "forward"
 
 
-def test_a_link_to_elsewhere_goes_only_as_a_file(store: sync.Holdfast) -> None:
+def test_a_link_to_elsewhere_goes_only_as_a_file(store: sync.Holdproof) -> None:
     store.objects.put("linked", type="t", attributes={"see": cids.parse_text(CID), "raw": cids.of_raw(b"far away")})
     store.snapshots.create()
     with pytest.raises(errors.InvalidInputError, match="links to what is not in this store"):

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import holdfast
-from holdfast import errors, sql
-from holdfast.cli.app import app
-from holdfast.content import sealing
-from holdfast.upkeep import catalogue as backups
-from holdfast.upkeep import manifest
+import holdproof
+from holdproof import errors, sql
+from holdproof.cli.app import app
+from holdproof.content import sealing
+from holdproof.upkeep import catalogue as backups
+from holdproof.upkeep import manifest
 from tests.places import Place, everything, files, submit
 
 _THEN = "2026-01-01T00:00:00Z"
@@ -160,7 +160,7 @@ def test_dboms_are_written_battle_by_battle(place: Place, tmp_path: Path, monkey
     with place.open() as store:
         for name in ("second", "first", "second"):
             submit(store, name)
-    monkeypatch.setattr("holdfast.upkeep.backup._PAGE", 1)
+    monkeypatch.setattr("holdproof.upkeep.backup._PAGE", 1)
     place.backup(tmp_path / "backup")
     assert files(tmp_path / "backup" / "dboms") == files(place.home / "dboms")
     assert len(files(place.home / "dboms")) == 4
@@ -170,9 +170,9 @@ def test_dboms_are_written_battle_by_battle(place: Place, tmp_path: Path, monkey
 def test_a_manifest_cannot_name_files_outside(name: str) -> None:
     entry = {"sha256": "0" * 64, "size": 1}
     texts = dict.fromkeys(
-        ["store_id", "created_at", "backend", "holdfast", "origin", "root", "head"], "2026-01-01T00:00:00Z"
+        ["store_id", "created_at", "backend", "holdproof", "origin", "root", "head"], "2026-01-01T00:00:00Z"
     )
-    tree = {"v": 1, "t": "holdfast-backup", **texts, "size": 0, "migrations": {}, "keys": False, "sealed": 0}
+    tree = {"v": 1, "t": "holdproof-backup", **texts, "size": 0, "migrations": {}, "keys": False, "sealed": 0}
     with pytest.raises(errors.FormatError, match="outside"):
         manifest.parse(json.dumps({**tree, "tables": {}, "files": {name: entry}}).encode())
 
@@ -183,10 +183,10 @@ def test_a_manifest_of_another_shape_is_refused_before_anything_in_it_is_used(na
     if name != "tables" and isinstance(value, dict):
         pytest.skip("numbers and hashes are compared, never called")
     texts = dict.fromkeys(
-        ("store_id", "created_at", "backend", "holdfast", "origin", "root", "head"), "2026-01-01T00:00:00Z"
+        ("store_id", "created_at", "backend", "holdproof", "origin", "root", "head"), "2026-01-01T00:00:00Z"
     )
     rest = {"size": 1, "sealed": 0, "keys": False, "tables": {}, "sequences": {}, "migrations": {}, "files": {}}
-    tree = {"v": 1, "t": "holdfast-backup", **texts, **rest}
+    tree = {"v": 1, "t": "holdproof-backup", **texts, **rest}
     assert manifest.parse(json.dumps(tree).encode()).tables == {}
     with pytest.raises(errors.FormatError):
         manifest.parse(json.dumps({**tree, name: value}).encode())
@@ -227,7 +227,7 @@ def test_progress_is_told_and_ends_at_the_total(place: Place, tmp_path: Path) ->
 
 def test_the_async_face_makes_and_lists_them_too(place: Place, tmp_path: Path) -> None:
     async def make() -> list[str]:
-        async with holdfast.open(place.home, place.url) as store:
+        async with holdproof.open(place.home, place.url) as store:
             await store.backup.create(tmp_path / "all" / "one")
             await store.backup.create(tmp_path / "all" / "two")
             await store.backup.check(tmp_path / "all" / "two")
@@ -250,7 +250,7 @@ def test_a_folder_that_cannot_be_written_is_a_typed_error(place: Place) -> None:
 # --- the command line --------------------------------------------------------------------------------------------
 
 
-def holdfast_cli(place: Place, *words: str, code: int = 0) -> dict[str, Any]:
+def holdproof_cli(place: Place, *words: str, code: int = 0) -> dict[str, Any]:
     where = ["--home", str(place.home), *(["--url", place.url] if place.url else [])]
     done = CliRunner().invoke(app, [*where, "--json", *words])
     assert done.exit_code == code, done.output
@@ -260,25 +260,25 @@ def holdfast_cli(place: Place, *words: str, code: int = 0) -> dict[str, Any]:
 
 def test_the_command_line_backs_up_lists_checks_and_restores(place: Place, tmp_path: Path) -> None:
     one, two = str(tmp_path / "all" / "one"), str(tmp_path / "all" / "two")
-    made = holdfast_cli(place, "backup", one)
-    assert holdfast_cli(place, "backup", "--keys", two)["keys"] is True
-    assert list(holdfast_cli(place, "backup", "list", str(tmp_path / "all"))) == ["one", "two"]
-    assert holdfast_cli(place, "backup", "check", one, "--key", made["signer"])["root"] == made["root"]
-    assert holdfast_cli(place, "restore", one, "--dry-run")["dry_run"] is True
-    done = holdfast_cli(place, "restore", str(tmp_path / "all"), "--to-index", str(made["size"]))
+    made = holdproof_cli(place, "backup", one)
+    assert holdproof_cli(place, "backup", "--keys", two)["keys"] is True
+    assert list(holdproof_cli(place, "backup", "list", str(tmp_path / "all"))) == ["one", "two"]
+    assert holdproof_cli(place, "backup", "check", one, "--key", made["signer"])["root"] == made["root"]
+    assert holdproof_cli(place, "restore", one, "--dry-run")["dry_run"] is True
+    done = holdproof_cli(place, "restore", str(tmp_path / "all"), "--to-index", str(made["size"]))
     assert done["origin"].endswith("/1")
-    assert holdfast_cli(place, "backup", one, code=4)["error"]["code"] == "conflict.exists"
+    assert holdproof_cli(place, "backup", one, code=4)["error"]["code"] == "conflict.exists"
     place.sound()
 
 
 def test_the_command_line_erases_only_when_told_yes(place: Place) -> None:
     with place.open() as store:
         submit(store, "mine", subject="Ada")
-    assert holdfast_cli(place, "erase", "subject", "Ada", code=2)["error"]["code"] == "input.invalid"
-    assert holdfast_cli(place, "erase", "subject", "Ada", "--yes", "--who", "dpo")["count"] == 1
-    assert [each["who"] for each in holdfast_cli(place, "erase", "list").values()] == ["dpo"]
-    assert holdfast_cli(place, "erase", "record", "battles", "1", "--yes")["kind"] == "record"
-    assert holdfast_cli(place, "erase", "subject", "Ada", "--yes", code=3)["error"]["code"] == "not_found"
+    assert holdproof_cli(place, "erase", "subject", "Ada", code=2)["error"]["code"] == "input.invalid"
+    assert holdproof_cli(place, "erase", "subject", "Ada", "--yes", "--who", "dpo")["count"] == 1
+    assert [each["who"] for each in holdproof_cli(place, "erase", "list").values()] == ["dpo"]
+    assert holdproof_cli(place, "erase", "record", "battles", "1", "--yes")["kind"] == "record"
+    assert holdproof_cli(place, "erase", "subject", "Ada", "--yes", code=3)["error"]["code"] == "not_found"
     place.sound()
 
 

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast import errors, sync
-from holdfast.db import sql
-from holdfast.evidence import battles
-from holdfast.evidence.dbomfiles import DbomFolder
-from holdfast.model.verdicts import Verdict
-from holdfast.testing import FrozenClock
+import holdproof
+from holdproof import errors, sync
+from holdproof.db import sql
+from holdproof.evidence import battles
+from holdproof.evidence.dbomfiles import DbomFolder
+from holdproof.model.verdicts import Verdict
+from holdproof.testing import FrozenClock
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
 
 GOOD: dict[str, Any] = {"battle_id": "b", "score": 0.5, "breakdown": "fine", "intent": [0.25, -1.0]}
@@ -179,7 +179,7 @@ class BattleSuite(StoreOnSqlite):
             return [float(len(text))]
 
         async def play() -> Any:
-            async with holdfast.open(self.home, self.url, embedder=embed) as store:
+            async with holdproof.open(self.home, self.url, embedder=embed) as store:
                 return await store.battles.submit({"task": "limit"}, battle_id="b", score=1)
 
         assert json.loads(asyncio.run(play()).dbom)["v_intent"] == [5.0]
@@ -287,7 +287,7 @@ class BattleSuite(StoreOnSqlite):
 
     def test_async_callers_are_none_lost(self) -> None:
         async def play() -> int:
-            async with holdfast.open(self.home, self.url) as store:
+            async with holdproof.open(self.home, self.url) as store:
                 await asyncio.gather(*(store.battles.submit({"n": n}, battle_id="b", score=n) for n in range(64)))
                 return len((await store.battles.list()).battles)
 
@@ -310,7 +310,7 @@ class TestPostgres(StoreOnPostgres, BattleSuite):
 
 _SUBMITS = """
 import sys
-from holdfast import sync
+from holdproof import sync
 with sync.open(sys.argv[1], sys.argv[2] or None) as store:
     for turn in range(20):
         store.battles.submit({"who": sys.argv[3], "turn": turn}, battle_id="b", score=turn)
@@ -346,7 +346,7 @@ def test_a_crash_between_commit_and_file_is_repaired_at_the_next_start(
         store.battles.submit({"n": 1}, **GOOD)
         with monkeypatch.context() as patch:
             patch.setattr(battles, "file", lambda *_: None)
-            patch.setattr("holdfast.evidence.tidying.at_closing", lambda _: None)
+            patch.setattr("holdproof.evidence.tidying.at_closing", lambda _: None)
             store.battles.submit({"n": 2}, **GOOD)
             store.battles.submit({"n": 3}, **{**GOOD, "battle_id": "c"})
             store.core.close()
@@ -450,7 +450,7 @@ def test_a_file_that_cannot_be_written_costs_no_evaluation(
 
     with sync.open(tmp_path) as store:
         with monkeypatch.context() as patch:
-            patch.setattr("holdfast.evidence.dbomfiles.os.replace", full)
+            patch.setattr("holdproof.evidence.dbomfiles.os.replace", full)
             battle = store.battles.submit({}, **GOOD)
         assert "not in its file yet" in caplog.text
         assert store.battles.get("b") == battle
@@ -464,7 +464,7 @@ def test_files_that_cannot_be_repaired_are_told_once(
     def broken(*_: Any, **__: Any) -> None:
         raise errors.UnavailableError("the folder is gone")
 
-    monkeypatch.setattr("holdfast.evidence.dbomfiles.DbomFolder.repair", broken)
+    monkeypatch.setattr("holdproof.evidence.dbomfiles.DbomFolder.repair", broken)
     with caplog.at_level("WARNING"):
         sync.open(tmp_path).close()
     assert caplog.text.count("DBOM files could not be repaired") == 1

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors
-from holdfast.db import MEMORY, Row, open_database, sql
-from holdfast.db.sqlite.files import connect
-from holdfast.faces import AsyncFace, SyncFace
-from holdfast.model.blobs import BlobsSwept
-from holdfast.model.verdicts import Verdict
-from holdfast.storage.blobs import Blobs, Place, Shelf, open_place, rows
+from holdproof import errors
+from holdproof.db import MEMORY, Row, open_database, sql
+from holdproof.db.sqlite.files import connect
+from holdproof.faces import AsyncFace, SyncFace
+from holdproof.model.blobs import BlobsSwept
+from holdproof.model.verdicts import Verdict
+from holdproof.storage.blobs import Blobs, Place, Shelf, open_place, rows
 from tests.conformance.blobstores import PostgresFiles, Rows, SqliteFiles, SqliteIpfs, SqliteS3, Stores
 
 LARGE = bytes(range(256)) * 300
@@ -279,7 +279,7 @@ class TestIpfs(SqliteIpfs):
             with pytest.raises(errors.UnreachableError):
                 call()
         assert self.blobs.get("k") == LARGE
-        assert list(tmp_path.glob(".holdfast-blob-*")) == []
+        assert list(tmp_path.glob(".holdproof-blob-*")) == []
 
 
 # --- both faces ------------------------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ class TestFolder(SqliteFiles):
 
     def test_temporary_files_of_a_crash_are_swept_once_they_are_old(self) -> None:
         self.blobs.put("k", LARGE)
-        left = self.root / ".tmp" / ".holdfast-blob-left"
+        left = self.root / ".tmp" / ".holdproof-blob-left"
         left.write_bytes(LARGE)
         assert self.blobs.sweep() == BlobsSwept(0, 0)
         os.utime(left, (1, 1))

@@ -1,6 +1,6 @@
 """Blobs pass one suite wherever their rows and bytes lie."""
 
-from holdfast.testing import BlobSuite
+from holdproof.testing import BlobSuite
 from tests.conformance.blobstores import PostgresFiles, Rows, SqliteFiles, SqliteIpfs, SqliteS3
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.client import Holdproof
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore, running
 from tests.conformance.test_steps import World
 
@@ -18,7 +18,7 @@ from tests.conformance.test_steps import World
 class Blocks(OnStore):
     # --- what nobody knows ---------------------------------------------------------------------------------------
 
-    def test_a_step_that_a_time_limit_cut_off_leaves_the_flow_dirty_with_its_locks(self, live: sync.Holdfast) -> None:
+    def test_a_step_that_a_time_limit_cut_off_leaves_the_flow_dirty_with_its_locks(self, live: sync.Holdproof) -> None:
         done: list[str] = []
 
         async def charge(what: str) -> str:
@@ -27,7 +27,7 @@ class Blocks(OnStore):
             return what
 
         async def work() -> None:
-            async with Holdfast(live.core).flows.run("trader") as flow:
+            async with Holdproof(live.core).flows.run("trader") as flow:
                 await flow.lock({"r": 1})
                 await flow.step("reserve", lambda: done.append("reserve"), compensate=lambda _: done.append("undid"))
                 async with asyncio.timeout(0.2):
@@ -39,7 +39,7 @@ class Blocks(OnStore):
         assert (done, dirty.partial_state["to_undo"]) == (["reserve", "card"], ["reserve 1", "charge 1"])
         assert (live.flows.get(dirty.dfid).status, len(live.locks.list())) == ("FAILED", 1)
 
-    def test_a_step_that_cannot_be_undone_may_be_cut_off(self, store: sync.Holdfast) -> None:
+    def test_a_step_that_cannot_be_undone_may_be_cut_off(self, store: sync.Holdproof) -> None:
         world = World()
         with pytest.raises(TimeoutError), store.flows.run("trader") as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
@@ -47,7 +47,7 @@ class Blocks(OnStore):
             raise TimeoutError
         assert (world.done, store.flows.get(flow.dfid).status) == ([1, "look", ("undid", 1)], "COMPENSATED")
 
-    def test_a_block_that_goes_on_after_a_step_was_cut_off_completes_and_says_so(self, store: sync.Holdfast) -> None:
+    def test_a_block_that_goes_on_after_a_step_was_cut_off_completes_and_says_so(self, store: sync.Holdproof) -> None:
         world = World()
         with store.flows.run("trader") as flow:
             self.cut_off(flow, "look", world)
@@ -61,7 +61,7 @@ class Blocks(OnStore):
 
     @pytest.mark.parametrize("result", [2**60, float("nan"), object()])
     def test_what_has_happened_is_not_forgotten_because_its_result_is_not_json(
-        self, store: sync.Holdfast, result: Any
+        self, store: sync.Holdproof, result: Any
     ) -> None:
         with pytest.raises(errors.CompensationFailedError, match="order") as raised, store.flows.run("trader") as flow:
             flow.step("order", lambda: result, compensate=lambda _: None)
@@ -72,7 +72,7 @@ class Blocks(OnStore):
         [look] = store.flows.steps(flow.dfid)
         assert (look.state, store.flows.get(flow.dfid).status) == ("FAILED", "FAILED")
 
-    def test_an_undoing_may_give_anything(self, store: sync.Holdfast) -> None:
+    def test_an_undoing_may_give_anything(self, store: sync.Holdproof) -> None:
         with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:
             flow.step("a", lambda: 1, compensate=lambda _: object())
             raise ZeroDivisionError
@@ -80,7 +80,7 @@ class Blocks(OnStore):
 
     # --- names ---------------------------------------------------------------------------------------------------
 
-    def test_no_step_takes_the_name_of_an_undoing(self, store: sync.Holdfast) -> None:
+    def test_no_step_takes_the_name_of_an_undoing(self, store: sync.Holdproof) -> None:
         world = World()
         with pytest.raises(errors.InvalidInputError), store.flows.run("trader") as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
@@ -88,7 +88,7 @@ class Blocks(OnStore):
         assert world.done == [1, ("undid", 1)]
 
     def test_a_name_that_its_undoing_could_not_bear_is_refused_before_anything_is_done(
-        self, store: sync.Holdfast
+        self, store: sync.Holdproof
     ) -> None:
         world = World()
         with pytest.raises(errors.InvalidInputError), store.flows.run("trader") as flow:
@@ -98,7 +98,7 @@ class Blocks(OnStore):
         assert world.done == [1, 2, ("undid", 2)]
 
     @pytest.mark.parametrize("name", ["", 7, None, "a\nb"])
-    def test_what_is_no_name_is_refused(self, store: sync.Holdfast, name: Any) -> None:
+    def test_what_is_no_name_is_refused(self, store: sync.Holdproof, name: Any) -> None:
         for undo in (None, lambda _: None):
             with pytest.raises(errors.InvalidInputError), store.flows.run("trader") as flow:
                 flow.step(name, lambda: 1, compensate=undo)
@@ -107,7 +107,7 @@ class Blocks(OnStore):
     # --- words ---------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("text", ["a\x00b", "\udcff.txt", "x" * 100_000])
-    def test_no_words_of_an_exception_keep_a_flow_from_being_undone(self, store: sync.Holdfast, text: str) -> None:
+    def test_no_words_of_an_exception_keep_a_flow_from_being_undone(self, store: sync.Holdproof, text: str) -> None:
         for in_step in (False, True):
             world = World()
             with pytest.raises(ValueError), store.flows.run("trader") as flow:  # noqa: PT011
@@ -120,7 +120,7 @@ class Blocks(OnStore):
 
     @pytest.mark.parametrize("text", ["a\x00b", "\udcff.txt", "x" * 100_000])
     def test_no_words_of_an_exception_keep_anything_else_from_being_written_down(
-        self, store: sync.Holdfast, text: str
+        self, store: sync.Holdproof, text: str
     ) -> None:
         def fail(*_: Any) -> None:
             raise ValueError(text)
@@ -136,7 +136,7 @@ class Blocks(OnStore):
         with pytest.raises(errors.ReplayedError):
             store.idempotency.once("key", 1, fail, on_error="replay")
 
-    def test_an_exception_that_cannot_say_anything_fails_a_flow_all_the_same(self, store: sync.Holdfast) -> None:
+    def test_an_exception_that_cannot_say_anything_fails_a_flow_all_the_same(self, store: sync.Holdproof) -> None:
         class DumbError(Exception):
             def __str__(self) -> str:
                 raise ZeroDivisionError
@@ -148,7 +148,7 @@ class Blocks(OnStore):
     # --- whose flow it is ----------------------------------------------------------------------------------------
 
     def test_a_late_worker_takes_up_nothing_that_another_left_dirty(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         world = World()
         with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
@@ -162,7 +162,7 @@ class Blocks(OnStore):
 
     @pytest.mark.parametrize("about", [{"key": "k"}, {"dfid": "another"}])
     def test_that_something_else_was_lost_fails_a_flow_like_any_other_exception(
-        self, store: sync.Holdfast, about: Any
+        self, store: sync.Holdproof, about: Any
     ) -> None:
         world, lost = World(), errors.LeaseLostError("lost", **about)
         with pytest.raises(errors.LeaseLostError), store.flows.run("trader") as flow:
@@ -174,7 +174,7 @@ class Blocks(OnStore):
             raise ZeroDivisionError
         assert store.sagas.get(flow.dfid).failed_step == "a 1"
 
-    def test_a_worker_that_lost_the_flow_locks_nothing_for_it(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_worker_that_lost_the_flow_locks_nothing_for_it(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
             clock.advance(10)
             with store.flows.run(resume=flow.dfid) as again:
@@ -184,7 +184,7 @@ class Blocks(OnStore):
                 assert store.locks.list() == (held,), "its fencing token is still the greatest"
             flow.lock({"r": 1})
 
-    def test_a_worker_that_waits_for_a_lock_keeps_the_flow(self, live: sync.Holdfast) -> None:
+    def test_a_worker_that_waits_for_a_lock_keeps_the_flow(self, live: sync.Holdproof) -> None:
         other = running(live)
         live.locks.acquire(other, {"r": 1}, ttl_s=None)
         with live.flows.run("trader", lease_s=0.9) as flow:
@@ -202,13 +202,13 @@ class Blocks(OnStore):
 
     # --- blocks in blocks ----------------------------------------------------------------------------------------
 
-    def test_a_step_inside_a_step_is_refused_since_its_replay_would_miscount(self, store: sync.Holdfast) -> None:
+    def test_a_step_inside_a_step_is_refused_since_its_replay_would_miscount(self, store: sync.Holdproof) -> None:
         for verb, given in (("step", ("x", lambda: "inner")), ("ask", ("x",))):
             with pytest.raises(errors.InvalidInputError, match="inside a step"), store.flows.run("trader") as flow:
                 flow.step("outer", getattr(flow, verb), *given)
             assert [step.name for step in store.flows.steps(flow.dfid)] == ["outer"]
 
-    def test_a_step_may_work_on_another_flow(self, live: sync.Holdfast) -> None:
+    def test_a_step_may_work_on_another_flow(self, live: sync.Holdproof) -> None:
         def inner() -> str:
             with live.flows.run("trader") as other:
                 other.step("x", lambda: 1)
@@ -222,7 +222,7 @@ class Blocks(OnStore):
             async def nested() -> None:
                 await flow.step("x", lambda: 3)
 
-            async with Holdfast(live.core).flows.run("trader") as flow:
+            async with Holdproof(live.core).flows.run("trader") as flow:
                 side_by_side = await asyncio.gather(*(flow.step("x", lambda n=n: n) for n in range(3)))
                 with pytest.raises(errors.InvalidInputError, match="inside a step"):
                     await flow.step("outer", nested)
@@ -230,7 +230,7 @@ class Blocks(OnStore):
 
         assert asyncio.run(work()) == [0, 1, 2, 4]
 
-    def test_a_block_is_entered_once(self, store: sync.Holdfast) -> None:
+    def test_a_block_is_entered_once(self, store: sync.Holdproof) -> None:
         block = store.flows.run("trader")
         with block:
             pass

@@ -1,4 +1,4 @@
-"""Bundles: what a stranger gets, and what a stranger refuses, with Holdfast and without it."""
+"""Bundles: what a stranger gets, and what a stranger refuses, with Holdproof and without it."""
 
 import io
 import json
@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.crypto import attest, canonical, dbom, dsse, keys, statement, tlog_proof
-from holdfast.evidence import keys as ring
-from holdfast.evidence import statements
-from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import bundle, offline, unlock
+from holdproof import errors, sync
+from holdproof.crypto import attest, canonical, dbom, dsse, keys, statement, tlog_proof
+from holdproof.evidence import keys as ring
+from holdproof.evidence import statements
+from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.model.verdicts import Verdict
+from holdproof.upkeep import bundle, offline, unlock
 from tests.conformance.decisions import running
 from tests.conformance.stores import attack, populate, submit
 from tests.conformance.twins import FLOWS, FORGED, OMITTED, TWINS, invented, members, own_trust
@@ -57,7 +57,7 @@ def root_of(home: Path) -> keys.PublicKey:
 
 
 def stranger(page: Path, data: bytes, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run the page without Holdfast: isolated Python, no site packages, another folder."""
+    """Run the page without Holdproof: isolated Python, no site packages, another folder."""
     file = page.with_name("bundle.zip")
     file.write_bytes(data)
     command = [sys.executable, "-I", "-S", str(page), str(file), *more]
@@ -81,7 +81,7 @@ def test_a_bundle_holds_what_it_says_and_checks_offline(home: Path, exported: by
 
 
 def test_a_stranger_with_openssl_and_the_page_accepts_it(home: Path, exported: bytes, page: Path) -> None:
-    assert "holdfast" not in re.findall(r"^\s*(?:import|from) (.+)", page.read_text(), re.MULTILINE)
+    assert "holdproof" not in re.findall(r"^\s*(?:import|from) (.+)", page.read_text(), re.MULTILINE)
     done = stranger(page, exported)
     assert (done.returncode, done.stderr) == (0, "")
     assert "VALID if you trust these keys" in done.stdout
@@ -117,7 +117,7 @@ def test_a_bundle_is_made_on_postgres_too(tmp_path: Path, postgres_url: str, pag
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_a_tampered_twin_is_refused_with_holdfast_and_without(exported: bytes, page: Path, name: str) -> None:
+def test_a_tampered_twin_is_refused_with_holdproof_and_without(exported: bytes, page: Path, name: str) -> None:
     found = members(exported)
     TWINS[name](found)
     twin = bundle.pack(found)
@@ -174,7 +174,7 @@ def test_a_statement_that_root_signed_does_not_pass_for_trust(home: Path, export
     root, found = KeyFolder(home / "config" / "keys").load("root"), members(exported)
     own_trust(found)
     forged = json.loads(dsse.parse(found["trust.json"]).payload)
-    about: dict[str, Any] = {"_type": statement.TYPE, "predicateType": "urn:holdfast:unlock:v1", "predicate": {}}
+    about: dict[str, Any] = {"_type": statement.TYPE, "predicateType": "urn:holdproof:unlock:v1", "predicate": {}}
     draft = canonical.dumps({**forged, **about, "subject": [{"digest": {"sha256": "00" * 32}}]})
     for sign in (statements.sign, unlock.sign):
         with pytest.raises(errors.FormatError, match="more than a statement"):

@@ -13,11 +13,11 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import client, errors, sync
-from holdfast.cli.app import app
-from holdfast.db import moving
-from holdfast.evidence import tree
-from holdfast.model.storage import TelemetryEvent
+from holdproof import client, errors, sync
+from holdproof.cli.app import app
+from holdproof.db import moving
+from holdproof.evidence import tree
+from holdproof.model.storage import TelemetryEvent
 from tests.conformance.stores import attack, attack_server, behind, populate
 from tests.places import Place, everything, submit
 from tests.servers import Postgres

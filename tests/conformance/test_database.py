@@ -1,6 +1,6 @@
 """The shipped suite for databases, on every backend of ours."""
 
-from holdfast.testing import DatabaseSuite
+from holdproof.testing import DatabaseSuite
 from tests.conformance.backends import InMemory, OnPostgres, OnSqlite
 
 

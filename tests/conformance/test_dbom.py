@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.crypto import attest, dbom, dsse, keys
-from holdfast.crypto.dbom import Fields
-from holdfast.db import sql
-from holdfast.evidence import keys as ring
-from holdfast.evidence.dbom import read
-from holdfast.model.battles import Battle
-from holdfast.model.verdicts import Verdict
+from holdproof import errors, sync
+from holdproof.crypto import attest, dbom, dsse, keys
+from holdproof.crypto.dbom import Fields
+from holdproof.db import sql
+from holdproof.evidence import keys as ring
+from holdproof.evidence.dbom import read
+from holdproof.model.battles import Battle
+from holdproof.model.verdicts import Verdict
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
 
 _EDIT = {
@@ -33,7 +33,7 @@ _EDIT = {
 _DROP_LEAF = sql("DELETE FROM log_leaves WHERE id = :id")
 
 
-def submit(store: sync.Holdfast, battle_id: str = "b", **more: Any) -> Battle:
+def submit(store: sync.Holdproof, battle_id: str = "b", **more: Any) -> Battle:
     battle = store.battles.submit(
         {"task": "limit", "n": battle_id}, battle_id=battle_id, score=0.5, intent=[0.1, 0.2, 0.3], **more
     )
@@ -218,7 +218,7 @@ class DbomSuite(StoreOnSqlite):
                     "timestamp": fields["timestamp"],
                     "v_intent": {"dim": len(fields["v_intent"]), "sha256": hashlib.sha256(vector).hexdigest()},
                 },
-                "predicateType": "urn:holdfast:dbom:v1",
+                "predicateType": "urn:holdproof:dbom:v1",
                 "subject": [{"digest": {"sha256": fields["h_delta"]}, "name": fields["battle_id"]}],
             }
             payload = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
-from holdfast.db import Tx
-from holdfast.faces import Noun
-from holdfast.model.guards import Swept
-from holdfast.runtime import audit, escalations, flows, locks, state
-from holdfast.runtime.rows import load
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.client import Holdproof
+from holdproof.db import Tx
+from holdproof.faces import Noun
+from holdproof.model.guards import Swept
+from holdproof.runtime import audit, escalations, flows, locks, state
+from holdproof.runtime.rows import load
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 
@@ -22,8 +22,8 @@ def _nouns(store: Any) -> dict[str, Any]:
 
 
 class Decisions(OnStore):
-    def test_both_faces_have_the_same_nouns_and_verbs(self, store: sync.Holdfast) -> None:
-        there, here = _nouns(Holdfast(store.core)), _nouns(store)
+    def test_both_faces_have_the_same_nouns_and_verbs(self, store: sync.Holdproof) -> None:
+        there, here = _nouns(Holdproof(store.core)), _nouns(store)
         assert here.keys() == there.keys()
         assert "flows" in here
         for name, noun in here.items():
@@ -35,9 +35,9 @@ class Decisions(OnStore):
                 assert "tx" not in signature.parameters
                 assert getattr(noun, verb).__doc__
 
-    def test_a_whole_decision_on_the_async_face(self, live: sync.Holdfast) -> None:
+    def test_a_whole_decision_on_the_async_face(self, live: sync.Holdproof) -> None:
         async def decide() -> str:
-            store = Holdfast(live.core)
+            store = Holdproof(live.core)
             await store.agents.register("bot", version="1.2")
             flow = await store.flows.start("bot", flow_type="rebalance")
             await store.flows.transition(flow.dfid, "RUNNING")
@@ -59,7 +59,7 @@ class Decisions(OnStore):
         assert live.flows.get(dfid).status == "COMPLETED"
         assert live.locks.list() == ()
 
-    def test_several_operations_make_one_act_or_none(self, store: sync.Holdfast) -> None:
+    def test_several_operations_make_one_act_or_none(self, store: sync.Holdproof) -> None:
         def act(tx: Tx, fail: bool) -> str:
             dfid = flows.start(tx, "trader").dfid
             flows.transition(tx, dfid, "RUNNING")
@@ -76,9 +76,9 @@ class Decisions(OnStore):
         dfid = store.write(lambda tx: act(tx, False))
         assert store.state.read("trader").data == {"last": dfid}
 
-    def test_an_operation_that_fails_in_a_crowd_harms_nobody(self, live: sync.Holdfast) -> None:
+    def test_an_operation_that_fails_in_a_crowd_harms_nobody(self, live: sync.Holdproof) -> None:
         async def crowd() -> list[Any]:
-            store = Holdfast(live.core)
+            store = Holdproof(live.core)
             calls = []
             for number in range(60):
                 agent = "nobody" if number % 3 == 0 else "trader"
@@ -89,7 +89,7 @@ class Decisions(OnStore):
         assert sum(isinstance(one, errors.NotFoundError) for one in outcomes) == 20
         assert len(live.flows.list(status="RUNNING").flows) == 40
 
-    def test_agents_are_not_asked_for_what_the_kernel_decides(self, store: sync.Holdfast) -> None:
+    def test_agents_are_not_asked_for_what_the_kernel_decides(self, store: sync.Holdproof) -> None:
         """A refused request, in the same transaction as other work, is recorded with all of it."""
         dfid = running(store)
 
@@ -103,7 +103,7 @@ class Decisions(OnStore):
         assert events == ["BEFORE", "ESCALATION_BUDGET_EXHAUSTED"]
 
     def test_a_sweep_puts_away_what_time_has_ended_and_counts_the_rest(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         flows = [running(store) for _ in range(4)]
         store.locks.try_acquire(flows[0], {"a": 1, "b": 1}, ttl_s=5)
@@ -121,7 +121,7 @@ class Decisions(OnStore):
     # --- what the existing implementation gets wrong; the races among them are in test_races.py too ------------------
 
     def test_defect_registering_again_erased_state_and_budget_and_ended_a_suspension(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
@@ -135,7 +135,7 @@ class Decisions(OnStore):
         with pytest.raises(errors.BudgetExhaustedError):
             store.escalations.request(dfid, reason="?")
 
-    def test_defect_locks_were_stolen(self, store: sync.Holdfast) -> None:
+    def test_defect_locks_were_stolen(self, store: sync.Holdproof) -> None:
         first, second = running(store), running(store)
         store.locks.try_acquire(first, {"usd": 600}, capacity=1000)
         store.locks.try_acquire(second, {"usd": 400}, capacity=1000)
@@ -143,23 +143,23 @@ class Decisions(OnStore):
             store.locks.try_acquire(running(store), {"usd": 600}, capacity=1000)
         assert {lock.dfid: lock.amount for lock in store.locks.list()} == {first: 600.0, second: 400.0}
 
-    def test_defect_a_none_result_ran_again_always(self, store: sync.Holdfast) -> None:
+    def test_defect_a_none_result_ran_again_always(self, store: sync.Holdproof) -> None:
         calls: list[int] = []
         for _ in range(3):
             assert store.idempotency.once("k", 1, lambda: calls.append(1)) is None
         assert len(calls) == 1
 
-    def test_defect_expired_entries_were_returned(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_defect_expired_entries_were_returned(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         store.idempotency.once("k", 1, lambda: "old", ttl_s=1)
         clock.advance(1)
         assert store.idempotency.once("k", 1, lambda: "new") == "new"
 
-    def test_defect_request_hashes_were_never_checked(self, store: sync.Holdfast) -> None:
+    def test_defect_request_hashes_were_never_checked(self, store: sync.Holdproof) -> None:
         store.idempotency.once("k", {"buy": 1}, lambda: 1)
         with pytest.raises(errors.IdempotencyConflictError):
             store.idempotency.once("k", {"buy": 1000}, lambda: 1)
 
-    def test_defect_illegal_transitions_were_recorded_and_the_status_never_changed(self, store: sync.Holdfast) -> None:
+    def test_defect_illegal_transitions_were_recorded_and_the_status_never_changed(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         assert store.flows.get(dfid).status == "RUNNING"
         store.flows.transition(dfid, "COMPLETED")
@@ -168,12 +168,12 @@ class Decisions(OnStore):
         assert [one.to_status for one in store.flows.transitions(dfid)] == ["RUNNING", "COMPLETED"]
         assert store.flows.get(dfid).status == "COMPLETED"
 
-    def test_defect_json_was_rewritten(self, store: sync.Holdfast) -> None:
+    def test_defect_json_was_rewritten(self, store: sync.Holdproof) -> None:
         session = store.agents.register("a", version="1.0.0", contract={"b": 1, "a": [1.0, "\0"]})
         assert session.agent.contract == load('{"a":[1,"\\u0000"],"b":1}')
         assert store.agents.get("a").contract == session.agent.contract
 
-    def test_defect_every_audit_record_was_a_commit_of_its_own(self, live: sync.Holdfast) -> None:
+    def test_defect_every_audit_record_was_a_commit_of_its_own(self, live: sync.Holdproof) -> None:
         """126 a second were those of a disk; here as many as are waiting share one. `bench durable` has the numbers."""
         dfid, commits = running(live), [0]
 
@@ -181,7 +181,7 @@ class Decisions(OnStore):
             commits[0] += 1
 
         async def crowd() -> None:
-            store = Holdfast(live.core)
+            store = Holdproof(live.core)
             live.database.hooks.after_commit.append(count)
             await asyncio.gather(*(store.audit.record(dfid, "TICK", detail={"n": n}) for n in range(400)))
             live.database.hooks.after_commit.remove(count)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.adapters.dir import Bundle, bundle
-from holdfast.db import Tx
-from holdfast.db.sql import sql
-from holdfast.model.verdicts import Verdict
-from holdfast.runtime import audit
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.adapters.dir import Bundle, bundle
+from holdproof.db import Tx
+from holdproof.db.sql import sql
+from holdproof.model.verdicts import Verdict
+from holdproof.runtime import audit
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.places import settled
 from tests.conformance.racing import together
@@ -73,11 +73,11 @@ def once(stores: Bundle, key: str, work: Callable[[], Any]) -> Any:
 
 class Dir(OnStore):
     @pytest.fixture
-    def stores(self, store: sync.Holdfast) -> Bundle:
+    def stores(self, store: sync.Holdproof) -> Bundle:
         return bundle(store)
 
     @pytest.fixture
-    def running(self, live: sync.Holdfast) -> Bundle:
+    def running(self, live: sync.Holdproof) -> Bundle:
         return bundle(live, lease_s=20.0)
 
     # --- agents ------------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Dir(OnStore):
         assert together(4, lambda _: str(once(running, "k", work))) == {"{'x': 1}": 4}
         assert calls == [1]
 
-    def test_a_caller_that_asks_again_executes_only_while_the_claim_is_its_own(self, live: sync.Holdfast) -> None:
+    def test_a_caller_that_asks_again_executes_only_while_the_claim_is_its_own(self, live: sync.Holdproof) -> None:
         stores, others = bundle(live, lease_s=0.3), bundle(live, lease_s=20.0)
         assert stores.idempotency.get("k") is None
         assert stores.idempotency.get("k") is None, "nobody else has it: try again"
@@ -305,7 +305,7 @@ class Dir(OnStore):
         assert stores.idempotency.get("k") == {"theirs": 1}, "and now it waits for the second"
         keeping.join()
 
-    def test_a_caller_that_never_keeps_a_result_is_replaced_once_its_lease_is_over(self, live: sync.Holdfast) -> None:
+    def test_a_caller_that_never_keeps_a_result_is_replaced_once_its_lease_is_over(self, live: sync.Holdproof) -> None:
         stores = bundle(live, lease_s=0.3)
         assert stores.idempotency.get("k") is None
         assert together(1, lambda _: once(stores, "k", lambda: {"by": 2})["by"]) == {2: 1}

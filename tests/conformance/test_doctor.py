@@ -8,13 +8,13 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import sync
-from holdfast.cli.app import app
-from holdfast.db.clock import system_clock
-from holdfast.model.doctor import Examined, Symptom
-from holdfast.model.times import to_text
-from holdfast.testing import FrozenClock
-from holdfast.upkeep import doctor
+from holdproof import sync
+from holdproof.cli.app import app
+from holdproof.db.clock import system_clock
+from holdproof.model.doctor import Examined, Symptom
+from holdproof.model.times import to_text
+from holdproof.testing import FrozenClock
+from holdproof.upkeep import doctor
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled
 from tests.places import submit
 
@@ -51,7 +51,7 @@ class Doctor(StoreOnSqlite):
             flow = store.flows.start("trader")
             store.sagas.mark_dirty(flow.dfid, "order")
         [dirty] = found(self.examine(), "flows")
-        assert (dirty.health, dirty.remedy) == ("note", "holdfast sagas list")
+        assert (dirty.health, dirty.remedy) == ("note", "holdproof sagas list")
 
     def test_a_locked_store_is_ill(self) -> None:
         with self.open() as store:

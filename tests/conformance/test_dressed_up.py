@@ -2,10 +2,10 @@
 
 import time
 
-from holdfast import sync
-from holdfast.crypto import checkpoint
-from holdfast.model.verdicts import Verdict
-from holdfast.model.verify import Report
+from holdproof import sync
+from holdproof.crypto import checkpoint
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Report
 from tests.conformance.attacks import as_erased, as_restored
 from tests.conformance.places import StoreOnPostgres, StoreOnSqlite, settled
 from tests.conformance.stores import Past, submit
@@ -22,7 +22,7 @@ class DressedSuite(StoreOnSqlite):
         found = [sync.verify(self.home, self.url, full=full, lock=False) for full in (False, True)]
         return max(found, key=lambda report: report.verdict.exit_code)
 
-    def cut_back(self, store: sync.Holdfast) -> None:
+    def cut_back(self, store: sync.Holdproof) -> None:
         """Put the log back to the state before the last battle, which a kept head has seen."""
         submit(store, "b", 0.5)
         settled(store)

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import errors, sql, sync
-from holdfast.config import Paths
-from holdfast.content import disk, sealing
-from holdfast.crypto import merkle, tlog_proof
-from holdfast.db import Call, Work, Write
-from holdfast.evidence import battles, erasable, erasures, log
-from holdfast.model.battles import Battle
-from holdfast.model.erasure import Erasure
-from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import erase
+import holdproof
+from holdproof import errors, sql, sync
+from holdproof.config import Paths
+from holdproof.content import disk, sealing
+from holdproof.crypto import merkle, tlog_proof
+from holdproof.db import Call, Work, Write
+from holdproof.evidence import battles, erasable, erasures, log
+from holdproof.model.battles import Battle
+from holdproof.model.erasure import Erasure
+from holdproof.model.verdicts import Verdict
+from holdproof.upkeep import erase
 from tests.places import Place, everything, submit
 
 SECRET = "the-very-secret-answer-17"
@@ -61,7 +61,7 @@ def test_a_subject_goes_with_row_salt_dbom_and_file_and_a_leaf_stays(place: Plac
     place.sound()
 
 
-def _battles(store: sync.Holdfast) -> list[Battle]:
+def _battles(store: sync.Holdproof) -> list[Battle]:
     return store.read(lambda tx: battles.list(tx)).battles
 
 
@@ -158,7 +158,7 @@ def test_the_name_is_taken_over_though_another_process_repaired_meanwhile(
             other.dbom.repair()
             shred(path)
 
-        monkeypatch.setattr("holdfast.content.disk.shred", meanwhile)
+        monkeypatch.setattr("holdproof.content.disk.shred", meanwhile)
         store.erase.record("battles", str(erased.id))
         assert dbom_files(place, "shared") == {"dbom_shared.json": store.dbom.get("shared").text}
     place.sound()
@@ -360,7 +360,7 @@ def test_what_a_restore_kept_aside_is_named_because_no_erasure_reaches_it(tmp_pa
 
 def test_the_async_face_erases_too(place: Place) -> None:
     async def run() -> int:
-        async with holdfast.open(place.home, place.url) as store:
+        async with holdproof.open(place.home, place.url) as store:
             await store.erase.subject(NAME)
             return len(await store.erase.list())
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import errors, sql, sync
-from holdfast.upkeep import persons
+import holdproof
+from holdproof import errors, sql, sync
+from holdproof.upkeep import persons
 from tests.conformance.racing import together
 from tests.places import Place, submit
 
@@ -22,7 +22,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(tmp_path / "home", url)
 
 
-def fill(store: sync.Holdfast) -> None:
+def fill(store: sync.Holdproof) -> None:
     store.blobs.put("ada/small", SMALL, subject=NAME)
     store.blobs.open_write("ada/large", [LARGE], subject=NAME)
     store.blobs.put("bob", b"bob", subject="Bob")
@@ -33,7 +33,7 @@ def fill(store: sync.Holdfast) -> None:
     store.sessions.start_session("script", "nobodys")
 
 
-def seen(store: sync.Holdfast) -> tuple[list[str], list[str]]:
+def seen(store: sync.Holdproof) -> tuple[list[str], list[str]]:
     return store.blobs.list(), sorted(each.name for each in store.sessions.list_sessions())
 
 
@@ -76,7 +76,7 @@ def test_a_store_that_is_open_for_one_namespace_erases_nothing_of_services(place
         fill(store)
         for ns in ("main", "far"):
             with pytest.raises(errors.NotFoundError):
-                sync.Holdfast(store.core, ns).erase.subject(NAME)
+                sync.Holdproof(store.core, ns).erase.subject(NAME)
         assert store.erase.subject(NAME).services == {"blobs": 2, "sessions": 1}, "all of it was still there"
 
 
@@ -210,7 +210,7 @@ def test_racing_puts_are_erased_or_belong_to_somebody_new(place: Place) -> None:
 
 def test_a_store_in_memory_is_erased_on_both_faces() -> None:
     async def act() -> None:
-        async with holdfast.open(url=":memory:") as store:
+        async with holdproof.open(url=":memory:") as store:
             await store.blobs.put("k", SMALL, subject=NAME)
             await store.sessions.start_session("script", "hers", subject=NAME)
             made = await store.erase.subject(NAME)

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
-from holdfast.db import sql
-from holdfast.model.guards import Escalation
-from holdfast.model.times import later
-from holdfast.runtime import escalations
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.client import Holdproof
+from holdproof.db import sql
+from holdproof.model.guards import Escalation
+from holdproof.model.times import later
+from holdproof.runtime import escalations
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 _ANSWER = sql("SELECT answer_json FROM escalation_requests")
@@ -21,7 +21,7 @@ _SPENT = sql("SELECT count(*) FROM escalation_budget WHERE agent_id = 'trader'")
 
 
 class Escalations(OnStore):
-    def test_a_request_makes_its_flow_wait_and_shows_what_was_asked(self, store: sync.Holdfast) -> None:
+    def test_a_request_makes_its_flow_wait_and_shows_what_was_asked(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         asked = store.escalations.request(
             dfid, reason="over limit", context={"pnl": 1.5}, proposal={"buy": 3}, impact="HIGH_IMPACT", deadline_s=600
@@ -32,7 +32,7 @@ class Escalations(OnStore):
         assert (asked.context, asked.proposal, asked.impact) == ({"pnl": 1.5}, {"buy": 3}, "HIGH_IMPACT")
         assert (asked.status, asked.deadline) == ("PENDING", later(asked.created_at, 600))
 
-    def test_whoever_watches_is_told_that_there_is_a_question(self, live: sync.Holdfast) -> None:
+    def test_whoever_watches_is_told_that_there_is_a_question(self, live: sync.Holdproof) -> None:
         told, topics = threading.Event(), live.database.topics
         dfid = running(live)
         assert topics.subscribe("escalations:main", topics.epoch, told.set)
@@ -43,7 +43,7 @@ class Escalations(OnStore):
         ("status", "decision", "onward"),
         [("APPROVED", "OVERRIDE", "RUNNING"), ("REJECTED", "ABORT", "FAILED"), ("CANCELLED", "ABORT", "CANCELLED")],
     )
-    def test_the_answer_moves_the_flow_on(self, store: sync.Holdfast, status: str, decision: str, onward: str) -> None:
+    def test_the_answer_moves_the_flow_on(self, store: sync.Holdproof, status: str, decision: str, onward: str) -> None:
         dfid = running(store)
         asked = store.escalations.request(dfid, reason="?")
         answer = store.escalations.resolve(asked.id, status, by="ann", comment="because")
@@ -53,17 +53,17 @@ class Escalations(OnStore):
         assert store.flows.get(dfid).status == onward
         assert store.flows.transitions(dfid)[-1].causation_id == f"escalation:{asked.id}"
 
-    def test_a_modified_proposal_stands_beside_the_one_shown(self, store: sync.Holdfast) -> None:
+    def test_a_modified_proposal_stands_beside_the_one_shown(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?", proposal={"buy": 3})
         answer = store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal={"buy": 1})
         assert (answer.human_decision, answer.proposal, answer.answer) == ("MODIFY", {"buy": 3}, {"buy": 1})
 
-    def test_an_answer_without_a_proposal_of_its_own_keeps_none(self, store: sync.Holdfast) -> None:
+    def test_an_answer_without_a_proposal_of_its_own_keeps_none(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?", proposal={"buy": 3})
         assert store.escalations.resolve(asked.id, "APPROVED", by="ann").answer is None
         assert store.read(lambda tx: tx.one(_ANSWER)) == (None,)
 
-    def test_the_second_resolver_gets_a_conflict(self, store: sync.Holdfast) -> None:
+    def test_the_second_resolver_gets_a_conflict(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?")
         store.escalations.resolve(asked.id, "APPROVED", by="ann")
         with pytest.raises(errors.AlreadyResolvedError) as refused:
@@ -73,7 +73,7 @@ class Escalations(OnStore):
 
     # --- the budget -----------------------------------------------------------------------------------------------
 
-    def test_a_spent_budget_is_recorded_and_refused(self, store: sync.Holdfast) -> None:
+    def test_a_spent_budget_is_recorded_and_refused(self, store: sync.Holdproof) -> None:
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
         dfid = running(store)
@@ -88,7 +88,7 @@ class Escalations(OnStore):
         assert len(store.escalations.pending().escalations) == 3
 
     def test_the_budget_is_full_again_when_the_window_has_passed(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
@@ -103,7 +103,7 @@ class Escalations(OnStore):
         assert store.escalations.request(dfid, reason="?").status == "PENDING"
         assert store.read(lambda tx: tx.one(_SPENT)) == (4,)
 
-    def test_one_agent_does_not_spend_the_budget_of_another(self, store: sync.Holdfast) -> None:
+    def test_one_agent_does_not_spend_the_budget_of_another(self, store: sync.Holdproof) -> None:
         store.agents.register("other", version="1.0.0")
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
@@ -112,7 +112,7 @@ class Escalations(OnStore):
         assert store.escalations.request(theirs, reason="?").status == "PENDING"
         assert store.read(lambda tx: tx.one(_SPENT)) == (3,)
 
-    def test_a_budget_of_three_grants_three_of_eight_at_once(self, live: sync.Holdfast) -> None:
+    def test_a_budget_of_three_grants_three_of_eight_at_once(self, live: sync.Holdproof) -> None:
         flows = [running(live) for _ in range(8)]
 
         def ask(dfid: str) -> bool:
@@ -130,7 +130,7 @@ class Escalations(OnStore):
         assert states == ["WAITING_ESCALATION" if one else "CANCELLED" for one in granted]
         assert live.agents.get("trader").status == "SUSPENDED"
 
-    def test_the_kernels_own_questions_cost_nothing(self, store: sync.Holdfast) -> None:
+    def test_the_kernels_own_questions_cost_nothing(self, store: sync.Holdproof) -> None:
         for _ in range(5):
             dfid = running(store)
             asked = store.write(lambda tx: escalations.alert(tx, dfid, reason="unknown step"))  # noqa: B023
@@ -138,7 +138,7 @@ class Escalations(OnStore):
         assert store.read(lambda tx: tx.one(_SPENT)) == (0,)
 
     @pytest.mark.parametrize(("status", "may"), [("ESCALATION_ONLY", True), ("DEGRADED", True), ("SUSPENDED", False)])
-    def test_who_may_ask(self, store: sync.Holdfast, status: str, may: bool) -> None:
+    def test_who_may_ask(self, store: sync.Holdproof, status: str, may: bool) -> None:
         dfid = running(store)
         store.agents.set_status("trader", status)
         if may:
@@ -155,7 +155,7 @@ class Escalations(OnStore):
         [("reject", "REJECTED", "FAILED"), ("approve", "APPROVED", "RUNNING"), ("cancel", "CANCELLED", "CANCELLED")],
     )
     def test_a_deadline_that_passes_takes_its_default_and_says_so(
-        self, store: sync.Holdfast, clock: FrozenClock, default: str, status: str, onward: str
+        self, store: sync.Holdproof, clock: FrozenClock, default: str, status: str, onward: str
     ) -> None:
         dfid = running(store)
         asked = store.escalations.request(dfid, reason="?", deadline_s=10, on_deadline=default)
@@ -169,7 +169,7 @@ class Escalations(OnStore):
         assert store.flows.get(dfid).status == onward
         assert store.write(lambda tx: escalations.sweep(tx)) == 0
 
-    def test_a_sweep_answers_as_many_as_it_is_asked_to(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_sweep_answers_as_many_as_it_is_asked_to(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         for _ in range(3):
             store.escalations.request(running(store), reason="?", deadline_s=10)
         clock.advance(9.999)
@@ -177,14 +177,14 @@ class Escalations(OnStore):
         clock.advance(0.001)
         assert [store.write(lambda tx: escalations.sweep(tx, limit=2)) for _ in range(3)] == [2, 1, 0]
 
-    def test_a_question_without_a_deadline_waits_for_ever(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_question_without_a_deadline_waits_for_ever(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         asked = store.escalations.request(running(store), reason="?")
         clock.advance(1e8)
         assert store.escalations.expire(asked.id).status == "PENDING"
         assert store.write(lambda tx: escalations.sweep(tx)) == 0
 
     def test_an_answer_after_the_deadline_is_refused_and_the_default_stands(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         asked = store.escalations.request(running(store), reason="?", deadline="2026-01-01T00:01:00+00:00")
         clock.advance(60)
@@ -192,24 +192,24 @@ class Escalations(OnStore):
             store.escalations.resolve(asked.id, "APPROVED", by="ann")
         assert store.escalations.get(asked.id).status == "REJECTED"
 
-    def test_waiting_ends_with_the_answer(self, live: sync.Holdfast) -> None:
+    def test_waiting_ends_with_the_answer(self, live: sync.Holdproof) -> None:
         asked = live.escalations.request(running(live), reason="?")
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(live.escalations.wait, asked.id)
             live.escalations.resolve(asked.id, "APPROVED", by="ann")
             assert waiting.result(60).status == "APPROVED"
 
-    def test_waiting_ends_with_the_deadline_or_the_timeout(self, live: sync.Holdfast) -> None:
+    def test_waiting_ends_with_the_deadline_or_the_timeout(self, live: sync.Holdproof) -> None:
         asked = live.escalations.request(running(live), reason="?", deadline_s=0.2)
         assert live.escalations.wait(asked.id).resolved_by == "deadline"
         other = live.escalations.request(running(live), reason="?")
         assert live.escalations.wait(other.id, timeout_s=0.1).status == "PENDING"
 
-    def test_one_of_many_resolvers_wins(self, live: sync.Holdfast) -> None:
+    def test_one_of_many_resolvers_wins(self, live: sync.Holdproof) -> None:
         asked = live.escalations.request(running(live), reason="?")
 
         async def run() -> list[Escalation | BaseException]:
-            store = Holdfast(live.core)
+            store = Holdproof(live.core)
             calls = (store.escalations.resolve(asked.id, "APPROVED", by=f"p{n}") for n in range(12))
             return await asyncio.gather(*calls, return_exceptions=True)
 
@@ -219,7 +219,7 @@ class Escalations(OnStore):
 
     # --- what is wrong --------------------------------------------------------------------------------------------
 
-    def test_a_flow_that_goes_on_without_its_answer_withdraws_the_question(self, store: sync.Holdfast) -> None:
+    def test_a_flow_that_goes_on_without_its_answer_withdraws_the_question(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         asked = store.escalations.request(dfid, reason="?")
         store.flows.transition(dfid, "CANCELLED")
@@ -228,7 +228,7 @@ class Escalations(OnStore):
         with pytest.raises(errors.AlreadyResolvedError):
             store.escalations.resolve(asked.id, "APPROVED", by="ann")
 
-    def test_only_a_running_flow_asks(self, store: sync.Holdfast) -> None:
+    def test_only_a_running_flow_asks(self, store: sync.Holdproof) -> None:
         waiting = running(store)
         store.escalations.request(waiting, reason="?")
         for dfid in (store.flows.start("trader").dfid, waiting):
@@ -236,7 +236,7 @@ class Escalations(OnStore):
                 store.escalations.request(dfid, reason="?")
         assert store.read(lambda tx: tx.one(_SPENT)) == (1,)
 
-    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
+    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         calls: list[Callable[[], object]] = [
             lambda: store.escalations.request(dfid, reason="?", impact="HUGE"),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast import sync
-from holdfast.runtime import exports
+from holdproof import sync
+from holdproof.runtime import exports
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 
@@ -12,7 +12,7 @@ class Exports(OnStore):
     def _small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(exports, "_PAGE", 2)
 
-    def test_every_flow_comes_once_with_its_history(self, store: sync.Holdfast) -> None:
+    def test_every_flow_comes_once_with_its_history(self, store: sync.Holdproof) -> None:
         with store.flows.run("trader", flow_type="trade") as flow:
             flow.step("quote", lambda: 7)
         others = [running(store) for _ in range(4)]
@@ -24,7 +24,7 @@ class Exports(OnStore):
         assert list(store.flows.export(ns="other")) == []
         assert list(store.flows.export(since="2999-01-01T00:00:00Z")) == []
 
-    def test_every_event_that_matches_comes_once_and_in_order(self, store: sync.Holdfast) -> None:
+    def test_every_event_that_matches_comes_once_and_in_order(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         for number in range(5):
             store.audit.record(dfid, "SAID", severity="ERROR" if number % 2 else "INFO", detail={"n": number})

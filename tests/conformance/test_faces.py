@@ -1,6 +1,6 @@
 """The shipped suite for the two faces, on every backend of ours."""
 
-from holdfast.testing import FaceSuite
+from holdproof.testing import FaceSuite
 from tests.conformance.backends import InMemory, OnPostgres, OnSqlite
 
 

@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.db import Tx, sql
-from holdfast.model.flows import EDGES, STATUSES, TERMINAL, Recovered, legal
-from holdfast.model.times import later
-from holdfast.runtime import checks
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.db import Tx, sql
+from holdproof.model.flows import EDGES, STATUSES, TERMINAL, Recovered, legal
+from holdproof.model.times import later
+from holdproof.runtime import checks
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 _PATHS = {
@@ -27,7 +27,7 @@ _FORGE = sql("UPDATE decision_flows SET status = 'COMPLETED' WHERE dfid = :dfid"
 
 
 class Flows(OnStore):
-    def test_a_root_flow_is_its_own_root_and_a_child_has_its_parents(self, store: sync.Holdfast) -> None:
+    def test_a_root_flow_is_its_own_root_and_a_child_has_its_parents(self, store: sync.Holdproof) -> None:
         root = store.flows.start("trader", flow_type="rebalance", priority=3, created_by=("user", "ann"))
         child = store.flows.start("trader", parent=root.dfid)
         grandchild = store.flows.start("trader", parent=child.dfid)
@@ -41,7 +41,7 @@ class Flows(OnStore):
         with pytest.raises(errors.NotFoundError):
             store.flows.tree(child.dfid)
 
-    def test_only_legal_edges_are_taken_and_an_illegal_one_leaves_no_row(self, store: sync.Holdfast) -> None:
+    def test_only_legal_edges_are_taken_and_an_illegal_one_leaves_no_row(self, store: sync.Holdproof) -> None:
         for before, after in product(sorted(STATUSES), sorted(STATUSES)):
             dfid = store.flows.start("trader").dfid
             for step in _PATHS[before]:
@@ -56,7 +56,7 @@ class Flows(OnStore):
             assert len(store.flows.transitions(dfid)) == rows
             assert store.flows.get(dfid).status == (after if legal(before, after) else before)
 
-    def test_a_transition_that_expects_a_status_is_taken_from_there_only(self, store: sync.Holdfast) -> None:
+    def test_a_transition_that_expects_a_status_is_taken_from_there_only(self, store: sync.Holdproof) -> None:
         dfid = store.flows.start("trader").dfid
         assert store.flows.transition(dfid, "RUNNING", expected_status="CREATED").status == "RUNNING"
         asked = store.escalations.request(dfid, reason="?")
@@ -67,7 +67,7 @@ class Flows(OnStore):
             store.flows.transition(dfid, "RUNNING", expected_status="NOWHERE")
         assert store.escalations.get(asked.id).status == "PENDING"
 
-    def test_the_times_of_a_flow_are_those_of_its_transitions(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_the_times_of_a_flow_are_those_of_its_transitions(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         flow = store.flows.start("trader")
         moments = [flow.created_at]
         for status in ("RUNNING", "WAITING_ESCALATION", "RUNNING", "FAILED", "COMPENSATING", "COMPENSATED"):
@@ -81,14 +81,14 @@ class Flows(OnStore):
         history = store.flows.transitions(flow.dfid)
         assert [(one.correlation_id, one.causation_id) for one in history] == [("c", one.to_status) for one in history]
 
-    def test_a_status_changed_behind_the_kernels_back_is_found(self, live: sync.Holdfast) -> None:
+    def test_a_status_changed_behind_the_kernels_back_is_found(self, live: sync.Holdproof) -> None:
         dfid = running(live)
         live.write(lambda tx: tx.execute(_FORGE, dfid=dfid))
         findings, _ = live.read(lambda tx: checks.flows(tx))
         assert len(findings) == 1
         live.write(lambda tx: tx.execute(_UNFORGE, dfid=dfid))
 
-    def test_the_database_itself_refuses_a_tree_without_its_root(self, store: sync.Holdfast) -> None:
+    def test_the_database_itself_refuses_a_tree_without_its_root(self, store: sync.Holdproof) -> None:
         def wrong(tx: Tx) -> None:
             tx.execute(_ROOTLESS, now=tx.now)
 
@@ -96,7 +96,7 @@ class Flows(OnStore):
             store.write(wrong)
 
     def test_lists_are_filtered_and_go_on_where_the_page_before_ended(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         store.agents.register("other", version="1.0.0")
         made = []
@@ -115,7 +115,7 @@ class Flows(OnStore):
             with pytest.raises(errors.InvalidInputError):
                 store.flows.list(limit=limit)
 
-    def test_a_flow_of_another_namespace_is_not_seen(self, store: sync.Holdfast) -> None:
+    def test_a_flow_of_another_namespace_is_not_seen(self, store: sync.Holdproof) -> None:
         store.agents.register("b", version="1.0.0", ns="other")
         dfid = store.flows.start("b", ns="other").dfid
         with pytest.raises(errors.NotFoundError):
@@ -128,7 +128,7 @@ class Flows(OnStore):
         assert store.flows.get(dfid, ns="other").ns == "other"
 
     def test_of_many_that_open_a_flow_of_one_name_all_but_one_are_told_that_it_is_there(
-        self, live: sync.Holdfast
+        self, live: sync.Holdproof
     ) -> None:
         def start(number: int) -> str:
             try:
@@ -140,7 +140,7 @@ class Flows(OnStore):
             found = [*pool.map(start, range(80))]
         assert (found.count("there"), len({*found})) == (70, 11)
 
-    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
+    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdproof) -> None:
         dfid = store.flows.start("trader", dfid="mine").dfid
         for error, call in (
             (errors.NotFoundError, lambda: store.flows.start("nobody")),
@@ -156,7 +156,7 @@ class Flows(OnStore):
 
     # --- leases ---------------------------------------------------------------------------------------------------
 
-    def test_one_worker_has_a_flow_until_its_lease_runs_out(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_one_worker_has_a_flow_until_its_lease_runs_out(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         dfid = running(store)
         first = store.flows.lease(dfid, "w1", lease_s=10)
         with pytest.raises(errors.ConflictError):
@@ -174,7 +174,9 @@ class Flows(OnStore):
         assert not store.flows.release(dfid, first.token)
         assert store.flows.release(dfid, second.token)
 
-    def test_recover_names_the_orphans_that_nobody_here_can_run(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_recover_names_the_orphans_that_nobody_here_can_run(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
         orphans = [running(store) for _ in range(3)]
         for dfid in orphans:
             store.flows.lease(dfid, "dead", lease_s=5)
@@ -189,7 +191,7 @@ class Flows(OnStore):
         assert store.flows.lease(orphans[0], "w1").worker == "w1"
         assert [flow.dfid for flow in store.flows.recover("w2").left] == orphans[1:]
 
-    def test_the_end_of_a_flow_ends_its_lease(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_the_end_of_a_flow_ends_its_lease(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         dfid = running(store)
         lease = store.flows.lease(dfid, "w1")
         store.flows.transition(dfid, "FAILED")

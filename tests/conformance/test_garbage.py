@@ -8,28 +8,28 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast import errors, sync
-from holdfast.content import blocks
-from holdfast.crypto import cid as cids
-from holdfast.crypto.cid import CID
-from holdfast.db import Tx, sql
-from holdfast.memory import checks, garbage
-from holdfast.model.verdicts import Verdict
+from holdproof import errors, sync
+from holdproof.content import blocks
+from holdproof.crypto import cid as cids
+from holdproof.crypto.cid import CID
+from holdproof.db import Tx, sql
+from holdproof.memory import checks, garbage
+from holdproof.model.verdicts import Verdict
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
 
 _COUNT = sql("SELECT count(*) FROM objects")
 
 
-def count(store: sync.Holdfast) -> int:
+def count(store: sync.Holdproof) -> int:
     return int(store.read(lambda tx: tx.all(_COUNT))[0][0])
 
 
-def size(store: sync.Holdfast) -> int:
+def size(store: sync.Holdproof) -> int:
     return sum(store.status().database["bytes"].values())
 
 
-def fill(store: sync.Holdfast) -> None:
+def fill(store: sync.Holdproof) -> None:
     for number in range(60):
         store.objects.put(f"o{number % 20}", type="t", content=number, meta={"seen": number})
         if number % 20 == 19:
@@ -40,7 +40,7 @@ def fill(store: sync.Holdfast) -> None:
     store.objects.put("long", type="t", content="y" * 600_000)
 
 
-def lacking(store: sync.Holdfast) -> list[CID]:
+def lacking(store: sync.Holdproof) -> list[CID]:
     """What any block needs and is not there."""
 
     def look(tx: Tx) -> list[CID]:
@@ -50,7 +50,7 @@ def lacking(store: sync.Holdfast) -> list[CID]:
     return store.read(look)
 
 
-def everything(store: sync.Holdfast) -> Any:
+def everything(store: sync.Holdproof) -> Any:
     line = [each.cid for each in store.snapshots.list().snapshots]
     return (
         store.objects.list(limit=1000).objects,
@@ -61,7 +61,7 @@ def everything(store: sync.Holdfast) -> Any:
 
 
 class Garbage(OnMemory):
-    def test_what_nothing_leads_to_goes_and_all_else_stays(self, store: sync.Holdfast) -> None:
+    def test_what_nothing_leads_to_goes_and_all_else_stays(self, store: sync.Holdproof) -> None:
         fill(store)
         before, held = everything(store), count(store)
         found = store.retention.gc(dry_run=True)
@@ -75,7 +75,7 @@ class Garbage(OnMemory):
         store.objects.put("o1", type="t", content="after")
         assert store.verify.run(lock=False).verdict in (Verdict.VALID, Verdict.PENDING)
 
-    def test_what_was_garbage_can_come_to_life_again(self, store: sync.Holdfast) -> None:
+    def test_what_was_garbage_can_come_to_life_again(self, store: sync.Holdproof) -> None:
         """The same tree as one that was removed is written again, whole."""
         store.objects.put("a", type="t", content=1, version=1)
         store.objects.put("a", type="t", content=2, version=2)
@@ -83,7 +83,7 @@ class Garbage(OnMemory):
         store.objects.put("a", type="t", content=1, version=1)
         assert store.objects.get("a").content == 1
 
-    def test_writers_and_readers_go_on_meanwhile(self, store: sync.Holdfast) -> None:
+    def test_writers_and_readers_go_on_meanwhile(self, store: sync.Holdproof) -> None:
         fill(store)
         stop, failed = threading.Event(), list[BaseException]()
 
@@ -92,7 +92,7 @@ class Garbage(OnMemory):
             while not stop.is_set():
                 try:
                     work(number)
-                except errors.HoldfastError as error:
+                except errors.HoldproofError as error:
                     failed.append(error)
                     return
                 number += 1
@@ -116,7 +116,7 @@ class Garbage(OnMemory):
         assert failed == []
 
     def test_a_tree_that_came_back_and_went_between_two_looks_is_not_called_damaged(
-        self, store: sync.Holdfast, monkeypatch: pytest.MonkeyPatch
+        self, store: sync.Holdproof, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def put(seen: int) -> None:
             store.objects.put("o", type="t", content=1, version=1, meta={"seen": seen})
@@ -141,10 +141,10 @@ class Garbage(OnMemory):
         store.retention.gc()
         assert lacking(store) == []
 
-    def proven(self, store: sync.Holdfast) -> None:
+    def proven(self, store: sync.Holdproof) -> None:
         assert flaws(store) == []
 
-    def test_an_empty_memory_has_no_garbage(self, store: sync.Holdfast) -> None:
+    def test_an_empty_memory_has_no_garbage(self, store: sync.Holdproof) -> None:
         assert store.retention.gc().blocks == 0
         store.snapshots.create()
         assert store.retention.gc().blocks == 0
@@ -152,7 +152,7 @@ class Garbage(OnMemory):
 
 
 class TestOnSqlite(OnSqlite, Garbage):
-    def test_the_disk_gets_its_space_back(self, store: sync.Holdfast) -> None:
+    def test_the_disk_gets_its_space_back(self, store: sync.Holdproof) -> None:
         store.objects.apply({f"o{number}": {"type": "t"} for number in range(500)})
         for number in range(300):
             store.objects.put(f"o{number}", type="t", content=number)
@@ -160,7 +160,7 @@ class TestOnSqlite(OnSqlite, Garbage):
         store.retention.gc()
         assert size(store) < before * 0.8
 
-    def test_what_was_pruned_is_found_in_one_pass_however_long_the_history(self, store: sync.Holdfast) -> None:
+    def test_what_was_pruned_is_found_in_one_pass_however_long_the_history(self, store: sync.Holdproof) -> None:
         # Rows of pruned versions stay for good: a search for each was the square of them, and past a few thousand
         # versions of an object longer than any read may be.
         asked = f"EXPLAIN QUERY PLAN {garbage._PRUNED.sqlite}"

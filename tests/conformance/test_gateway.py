@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from holdfast import errors, sync
-from holdfast.crypto import car
-from holdfast.crypto import cid as cids
-from holdfast.crypto.cid import CID
+from holdproof import errors, sync
+from holdproof.crypto import car
+from holdproof.crypto import cid as cids
+from holdproof.crypto.cid import CID
 from tests.conformance.memories import flaws
 from tests.gateway import Bend, Gateway, send
 
@@ -40,13 +40,13 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 @pytest.fixture
-def store() -> Iterator[sync.Holdfast]:
+def store() -> Iterator[sync.Holdproof]:
     with sync.open(url=":memory:") as store:
         yield store
         assert flaws(store) == []
 
 
-def restore(store: sync.Holdfast, archive: Archive, *, bend: Bend | None = None, **options: float) -> Gateway:
+def restore(store: sync.Holdproof, archive: Archive, *, bend: Bend | None = None, **options: float) -> Gateway:
     gateway = Gateway(archive.blocks, bend)
     try:
         store.archive.restore(archive.cid, gateway=gateway.url, did=archive.did, **options)  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def restore(store: sync.Holdfast, archive: Archive, *, bend: Bend | None = None,
     return gateway
 
 
-def test_a_memory_comes_back_bit_by_bit(store: sync.Holdfast, archive: Archive) -> None:
+def test_a_memory_comes_back_bit_by_bit(store: sync.Holdproof, archive: Archive) -> None:
     gateway = restore(store, archive)
     assert (store.objects.list(limit=100), store.snapshots.list()) == (archive.objects, archive.line)
     [(path, accepts)] = gateway.asked
@@ -82,7 +82,7 @@ def beside(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("way", [shuffled, doubled, beside])
-def test_what_is_another_way_to_say_the_same_is_taken(store: sync.Holdfast, archive: Archive, way: object) -> None:
+def test_what_is_another_way_to_say_the_same_is_taken(store: sync.Holdproof, archive: Archive, way: object) -> None:
     assert callable(way)
     restore(store, archive, bend=lambda handler, body: send(handler, way(body)))
     assert store.objects.list(limit=100) == archive.objects
@@ -120,7 +120,7 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_a_gateway_that_lies_is_found_out_and_nothing_is_touched(
-    store: sync.Holdfast, archive: Archive, lie: object
+    store: sync.Holdproof, archive: Archive, lie: object
 ) -> None:
     assert callable(lie)
     store.objects.put("mine", type="t", content="here")
@@ -157,14 +157,14 @@ TROUBLES: dict[str, Bend] = {
 
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 def test_a_gateway_in_trouble_is_unreachable_in_bounded_time(
-    store: sync.Holdfast, archive: Archive, trouble: Bend
+    store: sync.Holdproof, archive: Archive, trouble: Bend
 ) -> None:
     with pytest.raises(errors.UnreachableError):
         restore(store, archive, bend=trouble, budget_s=0.3)
     assert store.objects.list().objects == ()
 
 
-def test_what_a_gateway_does_not_have_is_not_found(store: sync.Holdfast, archive: Archive) -> None:
+def test_what_a_gateway_does_not_have_is_not_found(store: sync.Holdproof, archive: Archive) -> None:
     gateway = Gateway({})
     with pytest.raises(errors.NotFoundError):
         store.archive.restore(archive.cid, gateway=gateway.url, did=archive.did)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
+from holdproof import errors, sync
+from holdproof.client import Holdproof
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 sessions: Any = pytest.importorskip("google.adk.sessions", reason="not installed: pip install google-adk")
@@ -18,7 +18,7 @@ exists: Any = pytest.importorskip("google.adk.errors.already_exists_error")
 missing: Any = pytest.importorskip("google.adk.errors.session_not_found_error")
 config: Any = pytest.importorskip("google.adk.sessions.base_session_service")
 types: Any = pytest.importorskip("google.genai.types")
-adapter: Any = pytest.importorskip("holdfast.adapters.google_adk")
+adapter: Any = pytest.importorskip("holdproof.adapters.google_adk")
 
 ADA = {"app_name": "shop", "user_id": "ada"}
 
@@ -29,15 +29,15 @@ def event(text: str = "", delta: dict[str, Any] | None = None, **options: Any) -
     return events.Event(author="user", content=content, actions=actions, **options)
 
 
-Act = Callable[[Holdfast, Any], Coroutine[Any, Any, Any]]
+Act = Callable[[Holdproof, Any], Coroutine[Any, Any, Any]]
 
 
 class GoogleAdk(OnStore):
-    def acted(self, store: sync.Holdfast, act: Act) -> Any:
-        face = Holdfast(store.core)
-        return asyncio.run(act(face, adapter.HoldfastSessionService(face)))
+    def acted(self, store: sync.Holdproof, act: Act) -> Any:
+        face = Holdproof(store.core)
+        return asyncio.run(act(face, adapter.HoldproofSessionService(face)))
 
-    def test_it_answers_as_their_own_service_does(self, live: sync.Holdfast) -> None:
+    def test_it_answers_as_their_own_service_does(self, live: sync.Holdproof) -> None:
         async def script(service: Any) -> list[Any]:
             told: list[Any] = []
             given = {"app:a": 1, "user:u": [1], "s": None, "temp:t": 1}
@@ -67,13 +67,13 @@ class GoogleAdk(OnStore):
             told.append((again.state, again.events))
             return told
 
-        async def work(face: Holdfast, ours: Any) -> None:
+        async def work(face: Holdproof, ours: Any) -> None:
             assert await script(ours) == await script(sessions.InMemorySessionService())
 
         self.acted(live, work)
 
-    def test_a_session_is_made_once(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, service: Any) -> None:
+    def test_a_session_is_made_once(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, service: Any) -> None:
             made = await asyncio.gather(
                 *(service.create_session(**ADA, session_id="s", state={"app:n": n}) for n in range(6)),
                 return_exceptions=True,
@@ -87,8 +87,8 @@ class GoogleAdk(OnStore):
 
         self.acted(live, work)
 
-    def test_an_overtaken_session_is_stale_and_leaves_nothing(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, service: Any) -> None:
+    def test_an_overtaken_session_is_stale_and_leaves_nothing(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, service: Any) -> None:
             await service.create_session(**ADA, session_id="s")
             one = await service.get_session(**ADA, session_id="s")
             other = await service.get_session(**ADA, session_id="s")
@@ -105,8 +105,8 @@ class GoogleAdk(OnStore):
 
         self.acted(live, work)
 
-    def test_of_racing_writers_of_one_session_one_is_taken(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, service: Any) -> None:
+    def test_of_racing_writers_of_one_session_one_is_taken(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, service: Any) -> None:
             await service.create_session(**ADA, session_id="s")
             copies = [await service.get_session(**ADA, session_id="s") for _ in range(6)]
             ended = await asyncio.gather(
@@ -118,8 +118,8 @@ class GoogleAdk(OnStore):
 
         self.acted(live, work)
 
-    def test_sessions_that_change_shared_state_at_the_same_time_lose_nothing(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, service: Any) -> None:
+    def test_sessions_that_change_shared_state_at_the_same_time_lose_nothing(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, service: Any) -> None:
             made = [await service.create_session(**ADA, session_id=f"s{n}") for n in range(8)]
             deltas = [{f"app:a{n}": n, f"user:u{n}": n} for n in range(8)]
             await asyncio.gather(
@@ -132,8 +132,8 @@ class GoogleAdk(OnStore):
 
         self.acted(live, work)
 
-    def test_temporary_state_reaches_no_disk(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, service: Any) -> None:
+    def test_temporary_state_reaches_no_disk(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, service: Any) -> None:
             session = await service.create_session(**ADA, session_id="s", state={"temp:secret": "hush"})
             await service.append_event(session, event(delta={"temp:secret": "hush", "kept": 1}))
             assert session.state["temp:secret"] == "hush"
@@ -146,8 +146,8 @@ class GoogleAdk(OnStore):
 
         self.acted(live, work)
 
-    def test_partial_events_and_unknown_sessions_leave_nothing(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, service: Any) -> None:
+    def test_partial_events_and_unknown_sessions_leave_nothing(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, service: Any) -> None:
             session = await service.create_session(**ADA, session_id="s")
             await service.append_event(session, event("par", {"n": 1}, partial=True))
             assert (await service.get_session(**ADA, session_id="s")).events == []
@@ -158,8 +158,8 @@ class GoogleAdk(OnStore):
 
         self.acted(live, work)
 
-    def test_state_that_json_cannot_hold_is_refused(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, service: Any) -> None:
+    def test_state_that_json_cannot_hold_is_refused(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, service: Any) -> None:
             at = datetime(2026, 1, 1, tzinfo=UTC)
             session = await service.create_session(**ADA, session_id="s", state={"at": at})
             assert session.state == {"at": "2026-01-01T00:00:00Z"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import sync
-from holdfast.crypto import checkpoint
-from holdfast.evidence import log
-from holdfast.model.verdicts import Verdict
+from holdproof import sync
+from holdproof.crypto import checkpoint
+from holdproof.evidence import log
+from holdproof.model.verdicts import Verdict
 from tests.conformance.places import StoreOnPostgres, StoreOnSqlite, settled, sound
 from tests.places import submit
 from tests.receiver import Receiver
@@ -21,7 +21,7 @@ Serve = Callable[..., Receiver]
 @pytest.fixture
 def hook(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Receiver:
     server = serve(200)
-    monkeypatch.setenv("HOLDFAST_HEADS_WEBHOOK_URL", server.url)
+    monkeypatch.setenv("HOLDPROOF_HEADS_WEBHOOK_URL", server.url)
     return server
 
 
@@ -43,7 +43,7 @@ class HeadsSuite(StoreOnSqlite):
         assert signed.checkpoint.size >= last.checkpoint.size
 
     def test_a_webhook_that_nobody_answers_costs_no_commit_and_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("HOLDFAST_HEADS_WEBHOOK_URL", "http://127.0.0.1:1/heads")
+        monkeypatch.setenv("HOLDPROOF_HEADS_WEBHOOK_URL", "http://127.0.0.1:1/heads")
         with self.open() as store:
             submit(store, "b")
             sound(store)

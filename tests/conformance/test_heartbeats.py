@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import errors, sync
-from holdfast.config import Paths
-from holdfast.memory import imagefiles
-from holdfast.storage import StorageProvider, bootstrap
-from holdfast.testing import FrozenClock
+import holdproof
+from holdproof import errors, sync
+from holdproof.config import Paths
+from holdproof.memory import imagefiles
+from holdproof.storage import StorageProvider, bootstrap
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
 
 
-def images(store: sync.Holdfast, ns: str = "main") -> list[Path]:
+def images(store: sync.Holdproof, ns: str = "main") -> list[Path]:
     return imagefiles.manifests(store.core.paths.images / ns)
 
 
 class Heartbeats(OnMemory):
-    def test_a_beat_writes_what_changed_when_it_is_time(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_beat_writes_what_changed_when_it_is_time(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         assert store.image.beat() == ()
         store.objects.put("a", type="t", content=1)
         [made] = store.image.beat()
@@ -35,7 +35,7 @@ class Heartbeats(OnMemory):
         with store.image.open() as seen:
             assert seen.get("a").content == 2
 
-    def test_where_nothing_changed_nothing_is_written(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_where_nothing_changed_nothing_is_written(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         store.objects.put("a", type="t")
         store.image.beat()
         taken = store.snapshots.list()
@@ -45,29 +45,29 @@ class Heartbeats(OnMemory):
         assert store.snapshots.list() == taken
         assert store.image.dump().kind == "nothing"
 
-    def test_to_persist_by_hand_asks_for_no_time(self, store: sync.Holdfast) -> None:
+    def test_to_persist_by_hand_asks_for_no_time(self, store: sync.Holdproof) -> None:
         for content in range(3):
             store.objects.put("a", type="t", content=content)
             assert store.image.dump().kind in ("base", "delta")
         store.objects.put("a", type="t", content="after")
         assert store.image.beat() == (), "the newest image is new enough"
 
-    def test_every_namespace_has_its_image(self, store: sync.Holdfast) -> None:
+    def test_every_namespace_has_its_image(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t")
         store.objects.put("a", type="t", ns="theirs")
         assert len(store.image.beat()) == 2
         assert (len(images(store)), len(images(store, "theirs"))) == (1, 1)
 
-    def test_one_that_fails_keeps_no_other_back(self, store: sync.Holdfast) -> None:
+    def test_one_that_fails_keeps_no_other_back(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", ns="bad")
         store.objects.put("a", type="t", ns="good")
         store.core.paths.images.mkdir(parents=True, exist_ok=True)
         (store.core.paths.images / "bad").write_text("no folder")
-        with pytest.raises(errors.HoldfastError):
+        with pytest.raises(errors.HoldproofError):
             store.image.beat()
         assert len(images(store, "good")) == 1
 
-    def test_an_image_from_the_future_holds_nobody_back(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_an_image_from_the_future_holds_nobody_back(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         clock.advance(10**6)
         store.objects.put("a", type="t", content=1)
         store.image.beat()
@@ -75,9 +75,9 @@ class Heartbeats(OnMemory):
         store.objects.put("a", type="t", content=2)
         assert len(store.image.beat()) == 1
 
-    def test_a_store_for_one_namespace_beats_for_none(self, store: sync.Holdfast) -> None:
+    def test_a_store_for_one_namespace_beats_for_none(self, store: sync.Holdproof) -> None:
         with pytest.raises(errors.NamespaceError):
-            sync.Holdfast(store.core, ns="tenant").image.beat()
+            sync.Holdproof(store.core, ns="tenant").image.beat()
 
 
 class TestOnSqlite(OnSqlite, Heartbeats):
@@ -109,7 +109,7 @@ class TestOnSqlite(OnSqlite, Heartbeats):
     def test_the_heartbeat_of_a_process_writes_images(self, tmp_path: Path) -> None:
         async def test() -> None:
             storage = await StorageProvider.from_config(home=tmp_path / "services")
-            async with holdfast.open(home=self.home) as store:
+            async with holdproof.open(home=self.home) as store:
                 await store.objects.put("a", type="t", content="kept")
                 seen, ended = asyncio.Event(), 0
 
@@ -135,7 +135,7 @@ class TestOnSqlite(OnSqlite, Heartbeats):
 
 
 class TestInMemory(InMemory):
-    def test_a_store_in_memory_has_no_place_for_images(self, store: sync.Holdfast) -> None:
+    def test_a_store_in_memory_has_no_place_for_images(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t")
         assert store.image.beat() == ()
 

@@ -12,9 +12,9 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-from holdfast import errors
-from holdfast.ops.catalogue import entries
-from holdfast.remote import connect_sync
+from holdproof import errors
+from holdproof.ops.catalogue import entries
+from holdproof.remote import connect_sync
 from tests.web import Web, running
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors
-from holdfast.remote import SyncRemote, connect_sync
+from holdproof import errors
+from holdproof.remote import SyncRemote, connect_sync
 from tests.conformance.decisions import CrashError, running
 from tests.conformance.racing import together
 from tests.web import Web
@@ -35,16 +35,16 @@ def callers(web: Web) -> Iterator[list[SyncRemote]]:
         store.close()
 
 
-def outcomes(callers: list[SyncRemote], call: Any) -> tuple[list[Any], list[errors.HoldfastError]]:
+def outcomes(callers: list[SyncRemote], call: Any) -> tuple[list[Any], list[errors.HoldproofError]]:
     """What those got who were served, and the errors of those who were refused."""
 
     won: list[Any] = []
-    lost: list[errors.HoldfastError] = []
+    lost: list[errors.HoldproofError] = []
 
     def attempt(number: int) -> None:
         try:
             won.append(call(callers[number], number))
-        except errors.HoldfastError as error:
+        except errors.HoldproofError as error:
             lost.append(error)
 
     together(CALLERS, attempt)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
-from holdfast.db import Wait
-from holdfast.runtime import idempotency
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.client import Holdproof
+from holdproof.db import Wait
+from holdproof.runtime import idempotency
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
@@ -35,17 +35,17 @@ class _CrashError(BaseException):
 
 class Idempotency(OnStore):
     @pytest.mark.parametrize("result", [None, 0, False, "", [], {"order": 7}, [1, 2.5]], ids=repr)
-    def test_the_second_call_gets_the_result_of_the_first(self, store: sync.Holdfast, result: Any) -> None:
+    def test_the_second_call_gets_the_result_of_the_first(self, store: sync.Holdproof, result: Any) -> None:
         first, second = Counted(result), Counted("never")
         assert store.idempotency.once("k", {"a": 1}, first) == result
         assert store.idempotency.once("k", {"a": 1}, second) == result
         assert (first.calls, second.calls) == (1, 0)
         assert store.idempotency.get("k").result == result
 
-    def test_both_callers_get_the_same_value_even_a_tuple(self, store: sync.Holdfast) -> None:
+    def test_both_callers_get_the_same_value_even_a_tuple(self, store: sync.Holdproof) -> None:
         assert store.idempotency.once("k", 1, lambda: (1, 2)) == [1, 2] == store.idempotency.once("k", 1, Counted())
 
-    def test_another_request_with_the_same_key_is_a_conflict(self, store: sync.Holdfast) -> None:
+    def test_another_request_with_the_same_key_is_a_conflict(self, store: sync.Holdproof) -> None:
         store.idempotency.once("k", {"a": 1, "b": 2}, Counted(1))
         assert store.idempotency.once("k", {"b": 2, "a": 1}, Counted(2)) == 1
         other = Counted(3)
@@ -53,19 +53,19 @@ class Idempotency(OnStore):
             store.idempotency.once("k", {"a": 2}, other)
         assert other.calls == 0
 
-    def test_what_has_expired_is_never_returned(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_what_has_expired_is_never_returned(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         store.idempotency.once("k", 1, Counted("old"), ttl_s=10)
         clock.advance(10)
         with pytest.raises(errors.NotFoundError):
             store.idempotency.get("k")
         assert store.idempotency.once("k", "another request", Counted("new")) == "new"
 
-    def test_a_failure_frees_the_key(self, store: sync.Holdfast) -> None:
+    def test_a_failure_frees_the_key(self, store: sync.Holdproof) -> None:
         with pytest.raises(ZeroDivisionError):
             store.idempotency.once("k", 1, Counted(error=ZeroDivisionError("x")))
         assert store.idempotency.once("k", 1, Counted("ok")) == "ok"
 
-    def test_a_failure_is_replayed_if_it_was_to_be(self, store: sync.Holdfast) -> None:
+    def test_a_failure_is_replayed_if_it_was_to_be(self, store: sync.Holdproof) -> None:
         with pytest.raises(ZeroDivisionError):
             store.idempotency.once("k", 1, Counted(error=ZeroDivisionError("x")), on_error="replay")
         again = Counted("ok")
@@ -73,7 +73,7 @@ class Idempotency(OnStore):
             store.idempotency.once("k", 1, again)
         assert again.calls == 0
 
-    def test_a_result_without_json_is_an_error_and_is_not_executed_again(self, store: sync.Holdfast) -> None:
+    def test_a_result_without_json_is_an_error_and_is_not_executed_again(self, store: sync.Holdproof) -> None:
         fn = Counted(object())
         with pytest.raises(errors.InvalidInputError):
             store.idempotency.once("k", 1, fn)
@@ -82,7 +82,7 @@ class Idempotency(OnStore):
         assert fn.calls == 1
 
     def test_a_holder_that_died_leaves_an_unknown_outcome_that_is_never_run_again_silently(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         _crash(store, "k")
         clock.advance(60)
@@ -95,7 +95,7 @@ class Idempotency(OnStore):
             store.idempotency.once("k", 2, fn, on_unknown="retry")
         assert store.idempotency.once("k", 1, fn, on_unknown="retry") == "late"
 
-    def test_an_unknown_outcome_is_settled_by_hand(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_an_unknown_outcome_is_settled_by_hand(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         _crash(store, "k")
         with pytest.raises(errors.ConflictError):
             store.idempotency.settle("k", "too early")
@@ -108,7 +108,7 @@ class Idempotency(OnStore):
         assert store.idempotency.forget("k")
         assert store.idempotency.once("k", 1, Counted("fresh")) == "fresh"
 
-    def test_a_holder_that_was_replaced_does_not_overwrite(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_holder_that_was_replaced_does_not_overwrite(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         def slow() -> str:
             clock.advance(61)
             assert store.idempotency.once("k", 1, Counted("second"), on_unknown="retry") == "second"
@@ -118,7 +118,7 @@ class Idempotency(OnStore):
             store.idempotency.once("k", 1, slow)
         assert store.idempotency.get("k").result == "second"
 
-    def test_a_late_holder_that_nobody_replaced_still_finishes(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_late_holder_that_nobody_replaced_still_finishes(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         def slow() -> str:
             clock.advance(61)
             with pytest.raises(errors.UnknownOutcomeError):
@@ -127,12 +127,12 @@ class Idempotency(OnStore):
 
         assert store.idempotency.once("k", 1, slow) == "late" == store.idempotency.once("k", 1, Counted())
 
-    def test_keys_of_two_namespaces_have_nothing_in_common(self, store: sync.Holdfast) -> None:
+    def test_keys_of_two_namespaces_have_nothing_in_common(self, store: sync.Holdproof) -> None:
         assert store.idempotency.once("k", 1, Counted("a")) == "a"
         assert store.idempotency.once("k", 2, Counted("b"), ns="other") == "b"
 
     def test_the_sweep_removes_what_has_expired_by_now_and_leaves_what_is_unknown(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         store.idempotency.once("short", 1, Counted("a"), ttl_s=100)
         store.idempotency.once("long", 1, Counted("b"), ttl_s=200)
@@ -148,7 +148,7 @@ class Idempotency(OnStore):
             store.idempotency.once("unknown", 1, Counted())
 
     def test_what_is_settled_or_forgotten_here_stays_as_it_is_elsewhere(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         store.idempotency.once("k", 1, Counted("theirs"), ns="other")
         store.idempotency.once("another", 1, Counted("mine"))
@@ -160,7 +160,7 @@ class Idempotency(OnStore):
         assert store.idempotency.get("another").result == "mine"
 
     def test_a_result_is_kept_by_the_owner_of_the_claim_or_without_any(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         first = store.run(idempotency.claim("k", lease_s=10))
         clock.advance(10)
@@ -174,7 +174,7 @@ class Idempotency(OnStore):
         assert store.idempotency.get("k").result == 3
 
     def test_a_claim_is_renewed_by_its_owner_while_it_is_executed(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         owner = store.run(idempotency.claim("k", lease_s=10))
         assert isinstance(owner, str)
@@ -185,13 +185,13 @@ class Idempotency(OnStore):
         assert store.write(lambda tx: idempotency.keep(tx, "k", "1", owner=owner))
         assert not store.write(lambda tx: idempotency.renew(tx, "k", owner, lease_s=10))
 
-    def test_whoever_waits_looks_again_when_the_lease_runs_out_at_the_latest(self, store: sync.Holdfast) -> None:
+    def test_whoever_waits_looks_again_when_the_lease_runs_out_at_the_latest(self, store: sync.Holdproof) -> None:
         store.run(idempotency.claim("k", lease_s=25))
         waiting: Any = idempotency.claim("k", lease_s=25)
         pause = waiting.send(store.write(next(waiting).fn))
         assert pause == Wait("idempotency:main:k", "2026-01-01T00:00:25.000000Z")
 
-    def test_whoever_waits_for_a_key_gets_the_result_that_is_kept(self, live: sync.Holdfast) -> None:
+    def test_whoever_waits_for_a_key_gets_the_result_that_is_kept(self, live: sync.Holdproof) -> None:
         owner = live.run(idempotency.claim("k", lease_s=25))
         assert isinstance(owner, str)
         with ThreadPoolExecutor(1) as pool:
@@ -202,7 +202,7 @@ class Idempotency(OnStore):
         assert not isinstance(found, str)
         assert found.result == "done"
 
-    def test_exactly_one_of_many_threads_executes_and_all_get_its_result(self, live: sync.Holdfast) -> None:
+    def test_exactly_one_of_many_threads_executes_and_all_get_its_result(self, live: sync.Holdproof) -> None:
         for number in range(5):
             gate, fn = threading.Barrier(8), Counted({"n": number})
 
@@ -214,8 +214,8 @@ class Idempotency(OnStore):
                 results = [future.result(60) for future in [pool.submit(call) for _ in range(8)]]
             assert (fn.calls, results) == (1, [{"n": number}] * 8)
 
-    def test_exactly_one_of_many_coroutines_executes_and_all_get_its_result(self, live: sync.Holdfast) -> None:
-        store, calls = Holdfast(live.core), []
+    def test_exactly_one_of_many_coroutines_executes_and_all_get_its_result(self, live: sync.Holdproof) -> None:
+        store, calls = Holdproof(live.core), []
 
         async def charge() -> str:
             calls.append(1)
@@ -229,7 +229,7 @@ class Idempotency(OnStore):
         assert len(calls) == 1
 
 
-def _crash(store: sync.Holdfast, key: str) -> None:
+def _crash(store: sync.Holdproof, key: str) -> None:
     with pytest.raises(_CrashError):
         store.idempotency.once(key, 1, Counted(error=_CrashError()), lease_s=60)
 

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import errors, folders, sync
-from holdfast.crypto import b64, car, dsse
-from holdfast.crypto import cid as cids
-from holdfast.memory import imagefiles
+from holdproof import errors, folders, sync
+from holdproof.crypto import b64, car, dsse
+from holdproof.crypto import cid as cids
+from holdproof.memory import imagefiles
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
 
 CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
 
 
-def fill(store: sync.Holdfast, rounds: int = 3) -> None:
+def fill(store: sync.Holdproof, rounds: int = 3) -> None:
     for turn in range(rounds):
         store.objects.apply(
             {
@@ -36,7 +36,7 @@ def cars(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.car"))}
 
 
-def everything(store: sync.Holdfast) -> Any:
+def everything(store: sync.Holdproof) -> Any:
     return store.objects.list(limit=1000).objects
 
 
@@ -45,11 +45,11 @@ class Images(OnMemory):
     def place(self, tmp_path: Path) -> Path:
         return tmp_path / "images"
 
-    def did(self, store: sync.Holdfast) -> str:
+    def did(self, store: sync.Holdproof) -> str:
         return store.snapshots.get().did
 
     def test_what_is_loaded_elsewhere_is_what_was_dumped_to_the_byte(
-        self, store: sync.Holdfast, other: sync.Holdfast, place: Path, tmp_path: Path
+        self, store: sync.Holdproof, other: sync.Holdproof, place: Path, tmp_path: Path
     ) -> None:
         fill(store)
         store.objects.put("long", type="t", content="ä" * 400_000)
@@ -69,7 +69,7 @@ class Images(OnMemory):
         assert cars(tmp_path / "again") == cars(place)
         assert [each.cid for each in other.objects.history("o5")] == [each.cid for each in store.objects.history("o5")]
 
-    def test_a_dump_writes_only_what_changed(self, store: sync.Holdfast, place: Path) -> None:
+    def test_a_dump_writes_only_what_changed(self, store: sync.Holdproof, place: Path) -> None:
         fill(store)
         first = store.image.dump(place)
         assert first.kind == "base"
@@ -81,7 +81,7 @@ class Images(OnMemory):
         assert store.snapshots.get().message == "image"
 
     def test_an_image_whose_name_could_not_be_made_durable_is_so_before_it_counts(
-        self, store: sync.Holdfast, place: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: sync.Holdproof, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         synced, real, failing = list[str](), folders.sync, True
 
@@ -100,7 +100,7 @@ class Images(OnMemory):
         assert str(place) in synced
 
     def test_deltas_are_folded_into_a_base_that_is_what_a_new_one_would_be(
-        self, store: sync.Holdfast, place: Path, tmp_path: Path
+        self, store: sync.Holdproof, place: Path, tmp_path: Path
     ) -> None:
         fill(store, 1)
         kinds = []
@@ -116,7 +116,7 @@ class Images(OnMemory):
         store.image.dump(tmp_path / "newer")
         assert cars(tmp_path / "newer").items() <= cars(place).items()
 
-    def test_a_line_can_be_loaded_in_two_steps(self, store: sync.Holdfast, other: sync.Holdfast, place: Path) -> None:
+    def test_a_line_can_be_loaded_in_two_steps(self, store: sync.Holdproof, other: sync.Holdproof, place: Path) -> None:
         fill(store, 2)
         store.image.dump(place)
         other.image.load(place, did=self.did(store))
@@ -127,7 +127,7 @@ class Images(OnMemory):
         assert everything(other) == everything(store)
         assert other.objects.history("o1")[0].cid is None
 
-    def test_an_image_of_what_is_here_changes_nothing(self, store: sync.Holdfast, place: Path) -> None:
+    def test_an_image_of_what_is_here_changes_nothing(self, store: sync.Holdproof, place: Path) -> None:
         fill(store)
         store.image.dump(place)
         for how in ("full", "lazy"):
@@ -135,7 +135,7 @@ class Images(OnMemory):
         assert len(store.snapshots.list().snapshots) == 3
 
     def test_an_older_image_is_refused_unless_forced_and_then_nothing_is_lost(
-        self, store: sync.Holdfast, place: Path
+        self, store: sync.Holdproof, place: Path
     ) -> None:
         fill(store)
         then = everything(store)
@@ -152,7 +152,7 @@ class Images(OnMemory):
         assert store.objects.get("o1", at=before.cid).content == "newer"
 
     def test_an_image_of_an_unknown_key_is_refused_and_left_as_it_is(
-        self, store: sync.Holdfast, other: sync.Holdfast, place: Path
+        self, store: sync.Holdproof, other: sync.Holdproof, place: Path
     ) -> None:
         fill(store, 1)
         store.image.dump(place)
@@ -164,7 +164,7 @@ class Images(OnMemory):
         assert sorted(os.listdir(place)) == names
         assert everything(other) == ()
 
-    def test_where_there_is_no_image_that_is_said(self, store: sync.Holdfast, place: Path) -> None:
+    def test_where_there_is_no_image_that_is_said(self, store: sync.Holdproof, place: Path) -> None:
         with pytest.raises(errors.NotFoundError):
             store.image.load(place)
         with pytest.raises(errors.NotFoundError):
@@ -176,7 +176,7 @@ class Images(OnMemory):
     # --- looking inside -------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("how", ["full", "lazy"])
-    def test_an_image_can_be_read_where_it_lies(self, store: sync.Holdfast, place: Path, how: Any) -> None:
+    def test_an_image_can_be_read_where_it_lies(self, store: sync.Holdproof, place: Path, how: Any) -> None:
         fill(store)
         store.image.dump(place)
         store.objects.put("o1", type="t", content="after")
@@ -187,7 +187,7 @@ class Images(OnMemory):
             with pytest.raises(errors.NotFoundError):
                 image.get("none")
 
-    def test_a_wrong_index_is_never_believed(self, store: sync.Holdfast, place: Path) -> None:
+    def test_a_wrong_index_is_never_believed(self, store: sync.Holdproof, place: Path) -> None:
         fill(store)
         store.image.dump(place)
         [index] = place.glob("*.idx")
@@ -221,7 +221,7 @@ class Images(OnMemory):
     @pytest.mark.parametrize("how", ["flipped", "cut", "empty", "longer", "missing"])
     @pytest.mark.parametrize("what", ["*.delta.car", "*.image.json"])
     def test_the_newest_good_image_is_loaded_and_the_damaged_one_put_aside(
-        self, store: sync.Holdfast, other: sync.Holdfast, place: Path, how: str, what: str
+        self, store: sync.Holdproof, other: sync.Holdproof, place: Path, how: str, what: str
     ) -> None:
         fill(store)
         then = everything(store)
@@ -236,7 +236,7 @@ class Images(OnMemory):
             assert [path for path in place.iterdir() if ".image.json.corrupt-20260101T" in path.name]
 
     def test_if_no_image_is_good_that_is_an_error_and_memory_is_what_it_was(
-        self, store: sync.Holdfast, other: sync.Holdfast, place: Path
+        self, store: sync.Holdproof, other: sync.Holdproof, place: Path
     ) -> None:
         fill(store)
         store.image.dump(place)
@@ -255,7 +255,7 @@ class Images(OnMemory):
         assert other.image.load(place, did=self.did(store)).how == "forward"
 
     def test_a_car_that_was_cut_between_two_blocks_is_found_out(
-        self, store: sync.Holdfast, other: sync.Holdfast, place: Path
+        self, store: sync.Holdproof, other: sync.Holdproof, place: Path
     ) -> None:
         """CARv1 has no end mark: even with a manifest that was signed anew, a block that is missing is missed."""
         fill(store, 1)
@@ -275,7 +275,7 @@ class Images(OnMemory):
                 other.image.load(place, did=self.did(store))
             assert everything(other) == ()
 
-    def test_a_manifest_that_was_edited_is_refused(self, store: sync.Holdfast, place: Path) -> None:
+    def test_a_manifest_that_was_edited_is_refused(self, store: sync.Holdproof, place: Path) -> None:
         fill(store, 1)
         store.image.dump(place)
         [path] = imagefiles.manifests(place)
@@ -299,7 +299,7 @@ class Images(OnMemory):
     @given(steps=STEPS)
     @settings(max_examples=8, deadline=None, suppress_health_check=CHECKS)
     def test_an_image_of_a_loaded_image_is_the_image(
-        self, store: sync.Holdfast, tmp_path_factory: pytest.TempPathFactory, steps: list[dict[str, Any]]
+        self, store: sync.Holdproof, tmp_path_factory: pytest.TempPathFactory, steps: list[dict[str, Any]]
     ) -> None:
         folder = tmp_path_factory.mktemp("law")
         ns = folder.name
@@ -324,7 +324,7 @@ class TestOnSqlite(OnSqlite, Images):
 
 
 class TestInMemory(InMemory, Images):
-    def test_a_store_in_memory_has_no_place_of_its_own(self, store: sync.Holdfast) -> None:
+    def test_a_store_in_memory_has_no_place_of_its_own(self, store: sync.Holdproof) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.image.dump()
 

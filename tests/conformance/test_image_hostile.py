@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.memory import image, imagefiles
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.memory import image, imagefiles
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
 from tests.conformance.test_image import everything, fill
@@ -37,7 +37,7 @@ class Hostile(OnMemory):
         return Path(shutil.copy(path, place / f"{LAST}{imagefiles.MANIFEST}"))
 
     def test_an_older_image_under_the_name_of_a_newer_one_is_not_taken_for_it(
-        self, store: sync.Holdfast, place: Path
+        self, store: sync.Holdproof, place: Path
     ) -> None:
         fill(store, 1)
         store.image.dump(place)
@@ -53,7 +53,7 @@ class Hostile(OnMemory):
         assert LAST in done.degraded[0]
 
     def test_what_a_stranger_signed_does_not_stand_in_the_way_of_ours(
-        self, store: sync.Holdfast, place: Path, stranger: Path
+        self, store: sync.Holdproof, place: Path, stranger: Path
     ) -> None:
         fill(store, 1)
         made = store.image.dump(place)
@@ -64,7 +64,7 @@ class Hostile(OnMemory):
         assert not planted.exists(), "it was put aside: a name that is not its own"
 
     def test_an_image_of_another_store_beside_ours_is_left_alone(
-        self, store: sync.Holdfast, place: Path, stranger: Path
+        self, store: sync.Holdproof, place: Path, stranger: Path
     ) -> None:
         fill(store, 1)
         made = store.image.dump(place)
@@ -76,7 +76,7 @@ class Hostile(OnMemory):
             assert Path(store.image.dump(place, keep=1).path).is_file()
         assert theirs <= {path.name for path in place.iterdir()}
 
-    def test_an_image_that_was_just_written_is_never_tidied_away(self, store: sync.Holdfast, place: Path) -> None:
+    def test_an_image_that_was_just_written_is_never_tidied_away(self, store: sync.Holdproof, place: Path) -> None:
         """Names that come after it, whatever they are, take no place from it."""
         fill(store, 1)
         store.image.dump(place)
@@ -88,11 +88,11 @@ class Hostile(OnMemory):
             assert Path(done.path).is_file()
             assert everything(store) == self.loaded(store, Path(done.path))
 
-    def loaded(self, store: sync.Holdfast, path: Path) -> Any:
+    def loaded(self, store: sync.Holdproof, path: Path) -> Any:
         with store.image.open(path, verify="full") as found:
             return found.list(limit=1000).objects
 
-    def test_an_image_of_another_namespace_is_not_taken_over(self, store: sync.Holdfast, place: Path) -> None:
+    def test_an_image_of_another_namespace_is_not_taken_over(self, store: sync.Holdproof, place: Path) -> None:
         fill(store, 1)
         store.image.dump(place)
         with pytest.raises(errors.InvalidInputError, match="main"):
@@ -102,7 +102,7 @@ class Hostile(OnMemory):
         assert store.objects.list(ns="tenant").objects == ()
         assert store.image.load(place, ns="tenant", force=True).how == "forward"
 
-    def test_a_file_of_any_size_is_refused_before_it_is_read(self, store: sync.Holdfast, place: Path) -> None:
+    def test_a_file_of_any_size_is_refused_before_it_is_read(self, store: sync.Holdproof, place: Path) -> None:
         fill(store, 1)
         store.image.dump(place)
         [base] = place.glob("*.base.car")
@@ -114,7 +114,7 @@ class Hostile(OnMemory):
     @pytest.mark.parametrize("what", ["*.base.car", "*.image.json", "*.idx"])
     @pytest.mark.timeout(20)
     def test_a_pipe_in_the_place_of_a_file_makes_nobody_wait(
-        self, store: sync.Holdfast, place: Path, what: str
+        self, store: sync.Holdproof, place: Path, what: str
     ) -> None:
         fill(store, 1)
         store.image.dump(place)
@@ -131,7 +131,7 @@ class Hostile(OnMemory):
             store.image.load(place)
 
     def test_who_reads_while_old_images_are_tidied_away_finds_the_new_one(
-        self, store: sync.Holdfast, place: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: sync.Holdproof, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fill(store, 1)
         store.image.dump(place)
@@ -151,7 +151,7 @@ class Hostile(OnMemory):
         assert [path for path in place.iterdir() if "corrupt" in path.name] == []
 
     def test_a_dump_that_was_overtaken_writes_nothing(
-        self, store: sync.Holdfast, place: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: sync.Holdproof, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fill(store, 1)
         store.image.dump(place)

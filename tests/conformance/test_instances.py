@@ -8,14 +8,14 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast import errors
-from holdfast.db import sql
-from holdfast.faces import SyncFace
-from holdfast.model.instances import Instance
-from holdfast.storage import duties, instances
-from holdfast.storage.instances import Instances
-from holdfast.storage.projects import Project
-from holdfast.testing import FrozenClock
+from holdproof import errors
+from holdproof.db import sql
+from holdproof.faces import SyncFace
+from holdproof.model.instances import Instance
+from holdproof.storage import duties, instances
+from holdproof.storage.instances import Instances
+from holdproof.storage.projects import Project
+from holdproof.testing import FrozenClock
 from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite
 from tests.conformance.racing import together
 from tests.conformance.services import OnMembrane, behind

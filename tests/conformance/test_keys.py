@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import errors, sync
-from holdfast.crypto import attest, dbom, dsse, keys
-from holdfast.crypto.keys import PublicKey, Signer
-from holdfast.db import Tx, sql
-from holdfast.evidence import keys as ring
-from holdfast.evidence import statements, trust
-from holdfast.evidence.keyfiles import KeyFolder, MemoryKeys
-from holdfast.evidence.opening import add_key
-from holdfast.model.keys import Role, Successors
-from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import offline
+import holdproof
+from holdproof import errors, sync
+from holdproof.crypto import attest, dbom, dsse, keys
+from holdproof.crypto.keys import PublicKey, Signer
+from holdproof.db import Tx, sql
+from holdproof.evidence import keys as ring
+from holdproof.evidence import statements, trust
+from holdproof.evidence.keyfiles import KeyFolder, MemoryKeys
+from holdproof.evidence.opening import add_key
+from holdproof.model.keys import Role, Successors
+from holdproof.model.verdicts import Verdict
+from holdproof.upkeep import offline
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
 
 _TAKE_BACK = sql("UPDATE keyring SET revoked_from = NULL WHERE keyid = :keyid")
@@ -30,7 +30,7 @@ _TAKE_BACK = sql("UPDATE keyring SET revoked_from = NULL WHERE keyid = :keyid")
 _TAKE_OUT = sql("UPDATE keyring SET revoked_from = 0 WHERE keyid = :keyid")
 
 
-def submit(store: sync.Holdfast, battle_id: str = "b", **more: Any) -> str:
+def submit(store: sync.Holdproof, battle_id: str = "b", **more: Any) -> str:
     """A battle; the text of its DBOM."""
     battle = store.battles.submit({"task": battle_id}, battle_id=battle_id, score=0.5, **more)
     settled(store)
@@ -38,7 +38,7 @@ def submit(store: sync.Holdfast, battle_id: str = "b", **more: Any) -> str:
     return battle.dbom
 
 
-def _rotated(store: sync.Holdfast) -> tuple[str, str, int]:
+def _rotated(store: sync.Holdproof) -> tuple[str, str, int]:
     """A judge that named a successor: both key ids, and where the successor's leaf stands."""
     submit(store)
     old, new = store.keys.list(role="judge")[0].keyid, store.keys.rotate("judge").keyid
@@ -375,7 +375,7 @@ class KeySuite(StoreOnSqlite):
 
     def test_both_faces_speak_of_the_same_keys(self) -> None:
         async def play() -> list[str]:
-            async with holdfast.open(self.home, self.url) as store:
+            async with holdproof.open(self.home, self.url) as store:
                 await store.battles.submit({}, battle_id="b", score=1)
                 await store.keys.init_root()
                 await store.keys.rotate("judge")
@@ -487,15 +487,15 @@ def test_key_files_are_for_the_owner_alone_and_a_loosened_one_is_refused(tmp_pat
 
 
 def test_a_passphrase_encrypts_key_files_and_is_demanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_KEY_PASSPHRASE", "open sesame")
+    monkeypatch.setenv("HOLDPROOF_KEY_PASSPHRASE", "open sesame")
     with sync.open(tmp_path) as store:
         submit(store)
     assert b"ENCRYPTED" in keyfile(tmp_path, "judge.pem").read_bytes()
     for wrong in ("", "close sesame"):
-        monkeypatch.setenv("HOLDFAST_KEY_PASSPHRASE", wrong)
+        monkeypatch.setenv("HOLDPROOF_KEY_PASSPHRASE", wrong)
         with pytest.raises(errors.BadKeyError):
             sync.open(tmp_path)
-    monkeypatch.setenv("HOLDFAST_KEY_PASSPHRASE", "open sesame")
+    monkeypatch.setenv("HOLDPROOF_KEY_PASSPHRASE", "open sesame")
     with sync.open(tmp_path) as store:
         assert store.dbom.verify(submit(store, "c")).verdict is Verdict.VALID
 

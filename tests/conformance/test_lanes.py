@@ -9,10 +9,10 @@ import httpx
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-import holdfast
-from holdfast.errors import ClosedError, ConnectionLostError, OutcomeUnknownError, UnreachableError
-from holdfast.remote import connect, connect_sync, wires
-from holdfast.store import open_store
+import holdproof
+from holdproof.errors import ClosedError, ConnectionLostError, OutcomeUnknownError, UnreachableError
+from holdproof.remote import connect, connect_sync, wires
+from holdproof.store import open_store
 from tests.served import Stage, staged
 
 
@@ -39,7 +39,7 @@ def stage() -> Iterator[Stage]:
 def token(stage: Stage, tmp_path: Path) -> Iterator[str]:
     core = open_store(tmp_path)
     with stage.showing(core) as found:
-        holdfast.sync.Holdfast(core).agents.register("bot", version="1.0")
+        holdproof.sync.Holdproof(core).agents.register("bot", version="1.0")
         Counting.ports = set()
         yield found
     core.close()

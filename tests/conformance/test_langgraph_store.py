@@ -11,15 +11,15 @@ from uuid import UUID
 
 import pytest
 
-from holdfast import errors, sql, sync
-from holdfast.adapters.places import Place
-from holdfast.client import Holdfast
-from holdfast.testing import FrozenClock
+from holdproof import errors, sql, sync
+from holdproof.adapters.places import Place
+from holdproof.client import Holdproof
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.racing import together
 
 base: Any = pytest.importorskip("langgraph.store.base", reason="not installed: pip install langgraph-checkpoint")
-adapter: Any = pytest.importorskip("holdfast.adapters.langgraph")
+adapter: Any = pytest.importorskip("holdproof.adapters.langgraph")
 
 _ROWS = sql("SELECT count(*) FROM notes")
 HOSTILE = "access') = 'public' OR '1'='1' OR json_extract(value, '$."
@@ -47,18 +47,18 @@ class Point:
 
 
 class LangGraphStore(OnStore):
-    def acted(self, store: sync.Holdfast, act: Callable[[Any], Any], **options: Any) -> Any:
+    def acted(self, store: sync.Holdproof, act: Callable[[Any], Any], **options: Any) -> Any:
         """Run something on the async face."""
 
         async def run() -> Any:
-            return await act(adapter.HoldfastStore(Holdfast(store.core, store.ns), **options))
+            return await act(adapter.HoldproofStore(Holdproof(store.core, store.ns), **options))
 
         return asyncio.run(run())
 
     # --- batches -----------------------------------------------------------------------------------------------------
 
-    def test_it_is_a_store_in_both_colours(self, store: sync.Holdfast) -> None:
-        kept = adapter.HoldfastStore(store)
+    def test_it_is_a_store_in_both_colours(self, store: sync.Holdproof) -> None:
+        kept = adapter.HoldproofStore(store)
         assert isinstance(kept, base.BaseStore)
         kept.put(("u", "ada"), "likes", {"food": "pizza"})
 
@@ -75,8 +75,8 @@ class LangGraphStore(OnStore):
         self.acted(store, look)
         assert kept.get(("u", "bob"), "likes") is None
 
-    def test_a_batch_reads_what_was_before_it_and_its_last_put_stays(self, store: sync.Holdfast) -> None:
-        kept = adapter.HoldfastStore(store)
+    def test_a_batch_reads_what_was_before_it_and_its_last_put_stays(self, store: sync.Holdproof) -> None:
+        kept = adapter.HoldproofStore(store)
         put, get = base.PutOp, base.GetOp
         ops = [put(("a",), "k", {"v": 1}), get(("a",), "k"), put(("a",), "k", {"v": 2}), put(("a",), "gone", None)]
         assert kept.batch(ops) == [None, None, None, None]
@@ -102,20 +102,20 @@ class LangGraphStore(OnStore):
         ids=["dot", "empty", "none", "set", "nan", "nul", "ttl", "number", "key", "operator", "limit", "match"],
     )
     def test_one_wrong_operation_is_a_value_error_and_nothing_of_its_batch_happens(
-        self, store: sync.Holdfast, wrong: Callable[[], Any]
+        self, store: sync.Holdproof, wrong: Callable[[], Any]
     ) -> None:
         ops = [base.PutOp(("fine",), "k", {"v": 1}), wrong()]
         with pytest.raises(ValueError, match=r"."):
-            adapter.HoldfastStore(store).batch(ops)
+            adapter.HoldproofStore(store).batch(ops)
         with pytest.raises(ValueError, match=r"."):
             self.acted(store, lambda kept: kept.abatch(ops))
         assert store.read(lambda tx: tx.all(_ROWS)) == [(0,)]
 
-    def test_a_hostile_filter_key_is_named(self, store: sync.Holdfast) -> None:
+    def test_a_hostile_filter_key_is_named(self, store: sync.Holdproof) -> None:
         with pytest.raises(ValueError, match="Invalid filter key"):
-            adapter.HoldfastStore(store).search(("a",), filter={HOSTILE: "x"})
+            adapter.HoldproofStore(store).search(("a",), filter={HOSTILE: "x"})
 
-    def test_a_sync_call_inside_a_running_loop_is_refused_and_nothing_is_written(self, store: sync.Holdfast) -> None:
+    def test_a_sync_call_inside_a_running_loop_is_refused_and_nothing_is_written(self, store: sync.Holdproof) -> None:
         async def blocked(kept: Any) -> None:
             for call, given in ((kept.put, ("k", {})), (kept.get, ("k",)), (kept.search, ())):
                 with pytest.raises(asyncio.InvalidStateError):
@@ -124,8 +124,8 @@ class LangGraphStore(OnStore):
         self.acted(store, blocked)
         assert store.read(lambda tx: tx.all(_ROWS)) == [(0,)]
 
-    def test_times_and_the_like_become_text(self, store: sync.Holdfast) -> None:
-        kept, when = adapter.HoldfastStore(store), datetime(2026, 1, 2, tzinfo=UTC)
+    def test_times_and_the_like_become_text(self, store: sync.Holdproof) -> None:
+        kept, when = adapter.HoldproofStore(store), datetime(2026, 1, 2, tzinfo=UTC)
         kept.put(("a",), "k", {"when": when, "id": UUID(int=1), "c": Colour.RED, "p": Point(1, when), "t": (1, 2)})
         text = "2026-01-02T00:00:00+00:00"
         assert kept.get(("a",), "k").value == {
@@ -136,8 +136,8 @@ class LangGraphStore(OnStore):
             "t": [1, 2],
         }
 
-    def test_racing_batches_with_the_same_keys_all_end(self, live: sync.Holdfast) -> None:
-        kept = adapter.HoldfastStore(live)
+    def test_racing_batches_with_the_same_keys_all_end(self, live: sync.Holdproof) -> None:
+        kept = adapter.HoldproofStore(live)
 
         def work(number: int) -> None:
             keys = ["x", "y", "z"][:: 1 if number % 2 else -1]
@@ -150,7 +150,7 @@ class LangGraphStore(OnStore):
     # --- meaning -----------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("made", [embed, aembed])
-    def test_items_are_found_by_what_they_mean_whichever_colour_embeds(self, store: sync.Holdfast, made: Any) -> None:
+    def test_items_are_found_by_what_they_mean_whichever_colour_embeds(self, store: sync.Holdproof, made: Any) -> None:
         async def work(kept: Any) -> None:
             await kept.aput(("d",), "1", {"text": "aaa", "kind": "x"})
             await kept.aput(("d",), "2", {"text": "bbb", "kind": "x"})
@@ -164,21 +164,23 @@ class LangGraphStore(OnStore):
 
         self.acted(store, work, index={**INDEX, "embed": made})
 
-    def test_vectors_of_another_length_than_the_index_has_are_refused(self, store: sync.Holdfast) -> None:
-        kept = adapter.HoldfastStore(store, index={**INDEX, "dims": 4})
+    def test_vectors_of_another_length_than_the_index_has_are_refused(self, store: sync.Holdproof) -> None:
+        kept = adapter.HoldproofStore(store, index={**INDEX, "dims": 4})
         with pytest.raises(ValueError, match="4 dimensions"):
             kept.put(("a",), "k", {"text": "a"})
         assert kept.search(("a",)) == []
 
-    def test_another_distance_is_refused_rather_than_ranked_wrongly(self, store: sync.Holdfast) -> None:
+    def test_another_distance_is_refused_rather_than_ranked_wrongly(self, store: sync.Holdproof) -> None:
         with pytest.raises(ValueError, match="cosine"):
-            adapter.HoldfastStore(store, index={**INDEX, "distance_type": "l2"})
+            adapter.HoldproofStore(store, index={**INDEX, "distance_type": "l2"})
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def test_reading_begins_the_time_anew_only_where_it_is_said(self, store: sync.Holdfast, clock: FrozenClock) -> None:
-        plain = adapter.HoldfastStore(store, ttl={"default_ttl": 1.0})
-        fresh = adapter.HoldfastStore(store, ttl={"default_ttl": 1.0, "refresh_on_read": True})
+    def test_reading_begins_the_time_anew_only_where_it_is_said(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
+        plain = adapter.HoldproofStore(store, ttl={"default_ttl": 1.0})
+        fresh = adapter.HoldproofStore(store, ttl={"default_ttl": 1.0, "refresh_on_read": True})
         plain.put(("a",), "plain", {"v": 1})
         fresh.put(("b",), "got", {"v": 1})
         fresh.put(("b",), "searched", {"v": 2})
@@ -196,13 +198,13 @@ class LangGraphStore(OnStore):
         assert fresh.sweep_ttl() == 0
 
     def test_the_sweeper_ends_with_whoever_opened_it(self, tmp_path: Path) -> None:
-        with adapter.HoldfastStore.from_conn_string(":memory:", ttl={"default_ttl": 1.0}) as kept:
+        with adapter.HoldproofStore.from_conn_string(":memory:", ttl={"default_ttl": 1.0}) as kept:
             future = kept.start_ttl_sweeper(0.0001)
             assert kept.start_ttl_sweeper() is future
             kept.put(("a",), "k", {}, ttl=0.0001)
         assert future.result(10) is None
         with pytest.raises(errors.InvalidInputError):
-            adapter.HoldfastStore.from_conn_string(self.file(tmp_path)).__enter__()
+            adapter.HoldproofStore.from_conn_string(self.file(tmp_path)).__enter__()
 
     def file(self, folder: Path) -> Path:
         path = folder / "store.sqlite"
@@ -211,17 +213,17 @@ class LangGraphStore(OnStore):
 
     # --- who ---------------------------------------------------------------------------------------------------------
 
-    def test_namespaces_of_a_store_do_not_see_each_other(self, store: sync.Holdfast) -> None:
-        one = adapter.HoldfastStore(sync.Holdfast(store.core, "one"), index=INDEX)
-        other = adapter.HoldfastStore(sync.Holdfast(store.core, "other"), index=INDEX)
+    def test_namespaces_of_a_store_do_not_see_each_other(self, store: sync.Holdproof) -> None:
+        one = adapter.HoldproofStore(sync.Holdproof(store.core, "one"), index=INDEX)
+        other = adapter.HoldproofStore(sync.Holdproof(store.core, "other"), index=INDEX)
         one.put(("a",), "k", {"text": "aa"})
         assert other.get(("a",), "k") is None
         assert other.search((), query="aa") == other.search(()) == other.list_namespaces() == []
         other.delete(("a",), "k")
         assert one.get(("a",), "k") is not None
 
-    def test_items_go_with_the_person_whose_they_are(self, store: sync.Holdfast) -> None:
-        kept = adapter.HoldfastStore(store, subject=lambda path, _: path[1] if path[0] == "u" else None)
+    def test_items_go_with_the_person_whose_they_are(self, store: sync.Holdproof) -> None:
+        kept = adapter.HoldproofStore(store, subject=lambda path, _: path[1] if path[0] == "u" else None)
         kept.put(("u", "ada"), "likes", {"food": "pizza"})
         kept.put(("u", "bob"), "likes", {"food": "soup"})
         kept.put(("shared",), "k", {"v": 1})
@@ -231,7 +233,7 @@ class LangGraphStore(OnStore):
 
     def test_a_store_on_a_server_is_refused_with_a_reason(self) -> None:
         with sync.connect("http://127.0.0.1:9") as remote:
-            opening: tuple[Callable[[Any], Any], ...] = (adapter.HoldfastStore, adapter.HoldfastSaver, Place)
+            opening: tuple[Callable[[Any], Any], ...] = (adapter.HoldproofStore, adapter.HoldproofSaver, Place)
             for made in opening:
                 with pytest.raises(errors.RemoteError, match="open in this process"):
                     made(remote)

@@ -11,11 +11,11 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast import errors, sync
-from holdfast.db import open_database
-from holdfast.model.legacy import LegacyReport, LegacySource, Outcome
-from holdfast.storage import legacy
-from holdfast.storage.legacy.files import key_of
+from holdproof import errors, sync
+from holdproof.db import open_database
+from holdproof.model.legacy import LegacyReport, LegacySource, Outcome
+from holdproof.storage import legacy
+from holdproof.storage.legacy.files import key_of
 from tests import kgents
 
 ROOT = os.geteuid() == 0
@@ -42,7 +42,7 @@ class Legacy:
 
     @pytest.fixture(autouse=True)
     def _homes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        for variable in [each for each in os.environ if each.startswith(("HOLDFAST_", "XDG_"))]:
+        for variable in [each for each in os.environ if each.startswith(("HOLDPROOF_", "XDG_"))]:
             monkeypatch.delenv(variable)
         self.user, self.home = tmp_path / "user", tmp_path / "home"
         self.user.mkdir()
@@ -440,12 +440,12 @@ class Legacy:
 
 
 class TestOnSqlite(Legacy):
-    def test_a_store_of_holdfast_is_no_membrane_of_kgents(self) -> None:
+    def test_a_store_of_holdproof_is_no_membrane_of_kgents(self) -> None:
         self.xdg.mkdir(parents=True)
         open_database(self.xdg / "membrane.db", space="membrane").close()
         source = only(self.migrate(), "membrane.db")
         assert source.outcome is Outcome.DAMAGED
-        assert "is a store of Holdfast" in source.why
+        assert "is a store of Holdproof" in source.why
 
     def test_memory_is_no_place_to_take_anything_over_to(self) -> None:
         kgents.legacy(self.old)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import config, errors
-from holdfast.db import open_database
-from holdfast.model.instances import Mode
-from holdfast.model.storage import TelemetryEvent
-from holdfast.model.times import to_text
-from holdfast.storage import Instances, Lifecycle, StorageProvider, bootstrap, duties, instances, lifecycle
-from holdfast.storage.selfgrow import steps
-from holdfast.testing import FrozenClock
+from holdproof import config, errors
+from holdproof.db import open_database
+from holdproof.model.instances import Mode
+from holdproof.model.storage import TelemetryEvent
+from holdproof.model.times import to_text
+from holdproof.storage import Instances, Lifecycle, StorageProvider, bootstrap, duties, instances, lifecycle
+from holdproof.storage.selfgrow import steps
+from holdproof.testing import FrozenClock
 from tests.conformance.racing import race
 from tests.conformance.storages import InMemory, OnPostgres, OnSqlite, OnStorage
 
@@ -125,7 +125,7 @@ class Suite(OnStorage):
                 await other.beat()
             await mine.shutdown()
 
-        with caplog.at_level(logging.WARNING, "holdfast.storage"):
+        with caplog.at_level(logging.WARNING, "holdproof.storage"):
             self.use(clock, test)
         assert len([each for each in caplog.records if "not heard any more" in each.message]) == 1
 
@@ -174,7 +174,7 @@ class Suite(OnStorage):
                 clock.advance(duties.RETRY_S)
                 assert await life.tend() == ["selfgrow expire"]
 
-        with caplog.at_level(logging.WARNING, "holdfast.storage"):
+        with caplog.at_level(logging.WARNING, "holdproof.storage"):
             self.use(clock, test)
         assert len([each for each in caplog.records if "tried again later" in each.message]) == 1
 
@@ -199,7 +199,7 @@ class Suite(OnStorage):
 
                 await until(heard)
 
-        with caplog.at_level(logging.WARNING, "holdfast.storage"):
+        with caplog.at_level(logging.WARNING, "holdproof.storage"):
             self.use(clock, test)
         assert len([each for each in caplog.records if "beat of instance" in each.message]) == 3
 
@@ -244,7 +244,7 @@ class TestSqlite(OnSqlite, Suite):
     def test_an_instance_that_was_killed_is_found_stale(self, home: Path) -> None:
         program = """
 import asyncio, os, signal
-from holdfast.storage import bootstrap
+from holdproof.storage import bootstrap
 
 async def main():
     life = await bootstrap()
@@ -302,7 +302,7 @@ class TestOwn(OnStorage):
         self, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         strange = tmp_path / ("long" * 50) / "nächtlich\n" / ("er" * 50)
-        monkeypatch.setenv("HOLDFAST_HOME", str(strange))
+        monkeypatch.setenv("HOLDPROOF_HOME", str(strange))
 
         async def run() -> None:
             async with await bootstrap() as life:
@@ -340,7 +340,7 @@ class TestOwn(OnStorage):
             with closing(open_database(home / "membrane.db", space="membrane")) as database:
                 assert database.read(lambda tx: instances.get(tx, life.instance.id)).result().status == "stopped"
 
-        with caplog.at_level(logging.WARNING, "holdfast.storage"):
+        with caplog.at_level(logging.WARNING, "holdproof.storage"):
             asyncio.run(run())
 
     def test_of_processes_that_start_together_one_does_each_duty(self, home: Path) -> None:
@@ -351,7 +351,7 @@ async def main():
 
 asyncio.run(main())
 """
-        found = race(script, home, 4, imports="import asyncio\nfrom holdfast.storage import bootstrap\n")
+        found = race(script, home, 4, imports="import asyncio\nfrom holdproof.storage import bootstrap\n")
         done = [duty.split()[0] for _, each in found for duty in each]
         assert sorted(done) == ["blob", "selfgrow", "telemetry"]
         with closing(open_database(home / "membrane.db", space="membrane")) as database:
@@ -387,6 +387,6 @@ asyncio.run(main())
             async with await bootstrap() as life:
                 await life.storage.close()
 
-        with caplog.at_level(logging.WARNING, "holdfast.storage"):
+        with caplog.at_level(logging.WARNING, "holdproof.storage"):
             asyncio.run(run())
         assert any("ends unheard" in each.message for each in caplog.records)

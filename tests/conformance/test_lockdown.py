@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import errors, sync
-from holdfast.crypto import keys
-from holdfast.db import Tx, sql
-from holdfast.evidence import keys as ring
-from holdfast.evidence import statements, tree, trust
-from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.evidence.opening import KEYRING, add_key
-from holdfast.evidence.statements import KeyStatement
-from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import alarm, lockdown, notify, unlock
+import holdproof
+from holdproof import errors, sync
+from holdproof.crypto import keys
+from holdproof.db import Tx, sql
+from holdproof.evidence import keys as ring
+from holdproof.evidence import statements, tree, trust
+from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.evidence.opening import KEYRING, add_key
+from holdproof.evidence.statements import KeyStatement
+from holdproof.model.verdicts import Verdict
+from holdproof.upkeep import alarm, lockdown, notify, unlock
 from tests.conformance.places import settled
 from tests.conformance.stores import asking, attack, attack_server, behind, submit
 
@@ -109,7 +109,7 @@ def test_an_honest_store_and_a_run_without_locking_do_not_lock(home: Path) -> No
 
 def test_both_faces_do_the_same(home: Path) -> None:
     async def play() -> None:
-        async with holdfast.open(home) as store:
+        async with holdproof.open(home) as store:
             assert (await store.verify.run(full=True)).ok
             locked = await store.lockdown.lock(reason="by hand")
             with pytest.raises(errors.LockedError, match="by hand"):
@@ -150,7 +150,7 @@ def test_evidence_is_kept_in_a_folder_for_the_owner_only(home: Path) -> None:
     kept = json.loads((folder / "lockdown.json").read_text())
     assert kept["report"]["findings"][0]["row"] == "2"
     assert (folder / "heads.jsonl").exists()
-    assert "holdfast/" in (folder / "head.note").read_text()
+    assert "holdproof/" in (folder / "head.note").read_text()
     assert folder.stat().st_mode & 0o077 == 0
     assert (folder / "lockdown.json").stat().st_mode & 0o077 == 0
 
@@ -242,8 +242,8 @@ def test_where_the_log_is_in_doubt_nothing_is_asked_in_the_store(home: Path, cap
 
 _OTHER = """
 import sys
-from holdfast import errors, sync
-from holdfast.db import sql
+from holdproof import errors, sync
+from holdproof.db import sql
 put = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, 'x', :now)")
 with sync.open(sys.argv[1], sys.argv[2] or None) as store:
     for line in sys.stdin:

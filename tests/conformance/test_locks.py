@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.runtime import locks
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.runtime import locks
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 
 class Locks(OnStore):
-    def test_an_exclusive_lock_excludes_everybody_else(self, store: sync.Holdfast) -> None:
+    def test_an_exclusive_lock_excludes_everybody_else(self, store: sync.Holdproof) -> None:
         one, two = running(store), running(store)
         [lock] = store.locks.try_acquire(one, {"r": 1})
         assert lock.exclusive
@@ -27,7 +27,7 @@ class Locks(OnStore):
         assert not store.locks.release(one, "r")
         assert store.locks.try_acquire(two, {"r": 1})
 
-    def test_a_shared_resource_is_never_given_out_beyond_its_capacity(self, store: sync.Holdfast) -> None:
+    def test_a_shared_resource_is_never_given_out_beyond_its_capacity(self, store: sync.Holdproof) -> None:
         flows = [running(store) for _ in range(3)]
         store.locks.try_acquire(flows[0], {"usd": 600}, capacity=1000)
         store.locks.try_acquire(flows[1], {"usd": 400}, capacity=1000)
@@ -39,13 +39,13 @@ class Locks(OnStore):
             store.locks.try_acquire(flows[2], {"usd": 1})
         assert sum(lock.amount for lock in store.locks.list(resource="usd")) == 1000
 
-    def test_tenths_add_up_to_the_whole(self, store: sync.Holdfast) -> None:
+    def test_tenths_add_up_to_the_whole(self, store: sync.Holdproof) -> None:
         for _ in range(3):
             store.locks.try_acquire(running(store), {"r": 0.1}, capacity=0.3)
         with pytest.raises(errors.ContentionTimeoutError):
             store.locks.try_acquire(running(store), {"r": 0.001}, capacity=0.3)
 
-    def test_more_than_there_is_at_all_is_refused_at_once(self, store: sync.Holdfast) -> None:
+    def test_more_than_there_is_at_all_is_refused_at_once(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         with pytest.raises(errors.InsufficientCapacityError):
             store.locks.acquire(dfid, {"a": 1, "b": 11}, capacity=10, timeout_s=60)
@@ -53,7 +53,7 @@ class Locks(OnStore):
             store.locks.acquire(dfid, {"a": 3}, capacity={"a": 2})
         assert store.locks.list() == ()
 
-    def test_all_or_nothing(self, store: sync.Holdfast) -> None:
+    def test_all_or_nothing(self, store: sync.Holdproof) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"b": 1})
         with pytest.raises(errors.ContentionTimeoutError):
@@ -62,7 +62,7 @@ class Locks(OnStore):
         store.locks.release(one, "b")
         assert [lock.resource_id for lock in store.locks.try_acquire(two, {"c": 1, "a": 1, "b": 1})] == ["a", "b", "c"]
 
-    def test_acquiring_again_replaces_ones_own_amount(self, store: sync.Holdfast) -> None:
+    def test_acquiring_again_replaces_ones_own_amount(self, store: sync.Holdproof) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"r": 6}, capacity=10)
         store.locks.try_acquire(two, {"r": 3}, capacity=10)
@@ -72,7 +72,7 @@ class Locks(OnStore):
         assert {lock.dfid: lock.amount for lock in store.locks.list()} == {one: 7.0, two: 3.0}
         assert {(lock.capacity, lock.exclusive) for lock in store.locks.list()} == {(10.0, False)}
 
-    def test_an_amount_is_reserved_only_while_others_hold_no_more_than_was_seen(self, store: sync.Holdfast) -> None:
+    def test_an_amount_is_reserved_only_while_others_hold_no_more_than_was_seen(self, store: sync.Holdproof) -> None:
         one, two = running(store), running(store)
         store.write(lambda tx: locks.reserve(tx, one, {"r": 3}, seen={}))
         with pytest.raises(errors.ContentionTimeoutError, match=one):
@@ -82,7 +82,7 @@ class Locks(OnStore):
         store.write(lambda tx: locks.reserve(tx, one, {"r": 0}, seen={}))
         assert {lock.dfid: lock.amount for lock in store.locks.list()} == {two: 1.0}
 
-    def test_what_has_expired_is_free(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_what_has_expired_is_free(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"r": 1}, ttl_s=10)
         clock.advance(9.999)
@@ -97,7 +97,7 @@ class Locks(OnStore):
         assert len(store.locks.list()) == 1
 
     def test_what_another_took_after_it_expired_is_lost_even_to_a_clock_that_goes_back(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"r": 1, "s": 1}, ttl_s=10)
@@ -111,7 +111,7 @@ class Locks(OnStore):
         assert store.locks.extend(one, "s", ttl_s=10).dfid == one, "nobody took that one"
 
     def test_the_sweep_removes_what_has_expired_by_now_and_nothing_else(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"a": 1}, ttl_s=10)
@@ -124,14 +124,14 @@ class Locks(OnStore):
         clock.advance(-1)
         assert [lock.resource_id for lock in store.locks.list()] == ["b", "c"], "no clock brings one back"
 
-    def test_a_flow_that_lets_everything_go_takes_nothing_from_others(self, store: sync.Holdfast) -> None:
+    def test_a_flow_that_lets_everything_go_takes_nothing_from_others(self, store: sync.Holdproof) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"a": 1, "b": 1})
         store.locks.try_acquire(two, {"c": 1})
         assert store.locks.release_all(one) == ("a", "b")
         assert [(lock.resource_id, lock.dfid) for lock in store.locks.list()] == [("c", two)]
 
-    def test_a_lock_is_extended_only_by_its_holder(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_lock_is_extended_only_by_its_holder(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"r": 1}, ttl_s=10)
         clock.advance(5)
@@ -139,7 +139,7 @@ class Locks(OnStore):
         with pytest.raises(errors.LockLostError):
             store.locks.extend(two, "r", ttl_s=10)
 
-    def test_fencing_tokens_grow_and_survive_every_release(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_fencing_tokens_grow_and_survive_every_release(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         fences = []
         for _ in range(3):
             dfid = running(store)
@@ -152,7 +152,7 @@ class Locks(OnStore):
         assert store.locks.try_acquire(running(store), {"other": 1})[0].fence == 1
 
     @pytest.mark.parametrize("end", ["COMPLETED", "FAILED", "CANCELLED"])
-    def test_the_end_of_a_flow_releases_its_locks(self, store: sync.Holdfast, end: str) -> None:
+    def test_the_end_of_a_flow_releases_its_locks(self, store: sync.Holdproof, end: str) -> None:
         dfid = running(store)
         store.locks.try_acquire(dfid, {"a": 1, "b": 1})
         store.flows.transition(dfid, end)
@@ -160,7 +160,7 @@ class Locks(OnStore):
         with pytest.raises(errors.FlowEndedError):
             store.locks.try_acquire(dfid, {"a": 1})
 
-    def test_while_something_is_to_be_undone_locks_stay(self, store: sync.Holdfast) -> None:
+    def test_while_something_is_to_be_undone_locks_stay(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         store.locks.try_acquire(dfid, {"a": 1})
         store.sagas.mark_dirty(dfid, "pay", {"paid": 1})
@@ -169,7 +169,7 @@ class Locks(OnStore):
         store.sagas.compensate(dfid, "REVERT", lambda _: True)
         assert store.locks.list() == ()
 
-    def test_locks_of_two_namespaces_have_nothing_in_common(self, store: sync.Holdfast) -> None:
+    def test_locks_of_two_namespaces_have_nothing_in_common(self, store: sync.Holdproof) -> None:
         store.agents.register("b", version="1.0.0", ns="other")
         dfid, theirs = running(store), store.flows.start("b", ns="other").dfid
         store.locks.try_acquire(dfid, {"r": 1})
@@ -178,14 +178,14 @@ class Locks(OnStore):
             store.locks.try_acquire(theirs, {"r": 1})
 
     @pytest.mark.parametrize("wrong", [{}, {"r": 0}, {"r": -1}, {"r": float("nan")}, {"": 1}, {"r": "1"}, {"r": True}])
-    def test_wrong_amounts_are_refused(self, store: sync.Holdfast, wrong: dict[str, Any]) -> None:
+    def test_wrong_amounts_are_refused(self, store: sync.Holdproof, wrong: dict[str, Any]) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.locks.acquire(running(store), wrong)
         with pytest.raises(errors.InvalidInputError):
             store.locks.acquire(running(store), {"r": 1}, ttl_s=0)
 
     @pytest.mark.parametrize("capacity", [0, -1, float("nan"), "10"])
-    def test_a_capacity_that_is_none_is_refused(self, store: sync.Holdfast, capacity: Any) -> None:
+    def test_a_capacity_that_is_none_is_refused(self, store: sync.Holdproof, capacity: Any) -> None:
         for given in (capacity, {"r": capacity}):
             with pytest.raises(errors.InvalidInputError):
                 store.locks.try_acquire(running(store), {"r": 1}, capacity=given)
@@ -193,7 +193,7 @@ class Locks(OnStore):
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
-    def test_a_clock_that_goes_back_makes_nobody_wait_longer(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_clock_that_goes_back_makes_nobody_wait_longer(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
         store.locks.try_acquire(one, {"r": 1}, ttl_s=None)
         waiting = locks.acquire(two, {"r": 1}, timeout_s=5)
@@ -210,7 +210,7 @@ class Locks(OnStore):
             "2025-12-31T23:00:05.000000Z",
         ]
 
-    def looked(self, store: sync.Holdfast, waiting: Any) -> str | None:
+    def looked(self, store: sync.Holdproof, waiting: Any) -> str | None:
         """Until when somebody who looked once more waits."""
         look = next(waiting)
         try:
@@ -219,7 +219,7 @@ class Locks(OnStore):
             until: str | None = waiting.throw(error).until
         return until
 
-    def test_a_waiter_gets_the_lock_when_it_is_released(self, live: sync.Holdfast) -> None:
+    def test_a_waiter_gets_the_lock_when_it_is_released(self, live: sync.Holdproof) -> None:
         one, two = running(live), running(live)
         live.locks.acquire(one, {"r": 1})
         with ThreadPoolExecutor(1) as pool:
@@ -229,13 +229,13 @@ class Locks(OnStore):
             [lock] = waiting.result(60)
         assert lock.dfid == two
 
-    def test_a_waiter_gets_the_lock_when_it_expires(self, live: sync.Holdfast) -> None:
+    def test_a_waiter_gets_the_lock_when_it_expires(self, live: sync.Holdproof) -> None:
         one, two = running(live), running(live)
         live.locks.acquire(one, {"r": 1}, ttl_s=0.3)
         [lock] = live.locks.acquire(two, {"r": 1}, timeout_s=60)
         assert lock.dfid == two
 
-    def test_the_deadline_ends_the_waiting_and_holds_nothing(self, live: sync.Holdfast) -> None:
+    def test_the_deadline_ends_the_waiting_and_holds_nothing(self, live: sync.Holdproof) -> None:
         one, two = running(live), running(live)
         live.locks.acquire(one, {"b": 1})
         with pytest.raises(errors.ContentionTimeoutError):
@@ -244,13 +244,13 @@ class Locks(OnStore):
             live.locks.acquire(two, {"b": 1}, timeout_s=0)
         assert [lock.dfid for lock in live.locks.list()] == [one]
 
-    def test_six_racers_for_one_place_one_wins(self, live: sync.Holdfast) -> None:
+    def test_six_racers_for_one_place_one_wins(self, live: sync.Holdproof) -> None:
         for number in range(10):
             flows = [running(live) for _ in range(6)]
             won = _race([_attempt(live, dfid, {f"r{number}": 1}, 1.0) for dfid in flows])
             assert won.count(True) == 1
 
-    def test_racers_for_several_resources_never_deadlock_or_exceed(self, live: sync.Holdfast) -> None:
+    def test_racers_for_several_resources_never_deadlock_or_exceed(self, live: sync.Holdproof) -> None:
         flows = [running(live) for _ in range(8)]
 
         def work(dfid: str, turn: int) -> None:
@@ -280,7 +280,7 @@ def _until(seen: Callable[[], bool]) -> None:
     raise AssertionError("it never came")
 
 
-def _attempt(store: sync.Holdfast, dfid: str, resources: dict[str, float], capacity: float) -> Callable[[], bool]:
+def _attempt(store: sync.Holdproof, dfid: str, resources: dict[str, float], capacity: float) -> Callable[[], bool]:
     def attempt() -> bool:
         try:
             store.locks.try_acquire(dfid, resources, capacity=capacity)

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast import errors, sync
-from holdfast.crypto import canonical, checkpoint, keys, merkle, tiles, tlog_proof
-from holdfast.crypto.frontier import EMPTY, append
-from holdfast.crypto.keys import Alg, PublicKey, Signer
-from holdfast.crypto.vkey import VerifierKey
-from holdfast.db import Migration, Tx
-from holdfast.evidence import leaves, log, tree
-from holdfast.evidence.keyfiles import MemoryKeys
-from holdfast.model.keys import Role
-from holdfast.model.verdicts import Verdict
+import holdproof
+from holdproof import errors, sync
+from holdproof.crypto import canonical, checkpoint, keys, merkle, tiles, tlog_proof
+from holdproof.crypto.frontier import EMPTY, append
+from holdproof.crypto.keys import Alg, PublicKey, Signer
+from holdproof.crypto.vkey import VerifierKey
+from holdproof.db import Migration, Tx
+from holdproof.evidence import leaves, log, tree
+from holdproof.evidence.keyfiles import MemoryKeys
+from holdproof.model.keys import Role
+from holdproof.model.verdicts import Verdict
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle, texts, things
 
@@ -60,7 +60,7 @@ class CountingKeys(MemoryKeys):
         return self.signer if role == "log" else super().ensure(role)
 
 
-def held(store: sync.Holdfast, *jobs: Any) -> list[Any]:
+def held(store: sync.Holdproof, *jobs: Any) -> list[Any]:
     """Run jobs as one group: they queue up behind one that waits."""
     entered, go = threading.Event(), threading.Event()
 
@@ -350,7 +350,7 @@ class LogSuite(logs.OnSqlite):
             settle(store)
 
             async def ask() -> list[Any]:
-                face = holdfast.Holdfast(store.core)
+                face = holdproof.Holdproof(store.core)
                 return [
                     await face.log.head(),
                     await face.log.find(handle),

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import sync
-from holdfast.crypto import checkpoint, keys
-from holdfast.db import Tx, sql
-from holdfast.errors import NotFoundError
-from holdfast.evidence import audit, tree, walk
-from holdfast.evidence.heads import HighWater
-from holdfast.evidence.tree import State
-from holdfast.model.verdicts import Verdict
+from holdproof import sync
+from holdproof.crypto import checkpoint, keys
+from holdproof.db import Tx, sql
+from holdproof.errors import NotFoundError
+from holdproof.evidence import audit, tree, walk
+from holdproof.evidence.heads import HighWater
+from holdproof.evidence.tree import State
+from holdproof.model.verdicts import Verdict
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle, texts
 
@@ -37,7 +37,7 @@ _STEM = sql("UPDATE log_stems SET hash = (SELECT s.hash FROM log_stems s WHERE s
 _NO_STEM = sql("DELETE FROM log_stems WHERE idx = 1")
 _MORE_STEMS = sql("INSERT INTO log_stems (level, idx, hash) SELECT 1, 7, hash FROM log_stems WHERE idx = 0")
 _SIZE = sql("UPDATE log_state SET size = size - 1")
-_ORIGIN = sql("UPDATE log_state SET origin = 'holdfast/other'")
+_ORIGIN = sql("UPDATE log_state SET origin = 'holdproof/other'")
 _HEAD = sql("UPDATE log_state SET head = :head")
 _FRONTIER = sql("UPDATE log_state SET frontier = :frontier")
 _REFILE = sql("UPDATE log_leaves SET id = 'somebody else' WHERE idx = 300")
@@ -64,7 +64,7 @@ TAMPERING = {
 class AuditSuite(logs.OnSqlite):
     """What was changed is named; nothing raises."""
 
-    def grown(self) -> sync.Holdfast:
+    def grown(self) -> sync.Holdproof:
         """A store whose log has 600 leaves."""
         store = self.open()
         settle(store)
@@ -212,7 +212,7 @@ class AuditSuite(logs.OnSqlite):
             store.write(put)
             settle(store)
             stranger = checkpoint.sign(
-                checkpoint.Checkpoint("holdfast/other", 10**6, b"\7" * 32), keys.generate("ed25519")
+                checkpoint.Checkpoint("holdproof/other", 10**6, b"\7" * 32), keys.generate("ed25519")
             )
             assert audit.walk(store.database, [stranger]).ok
             assert audit.glance(store.database, [stranger]).ok
@@ -291,7 +291,7 @@ class TestYesterdaysFile(logs.OnSqlite):
             store.write(lambda tx: [put(tx) for _ in range(count)])
             assert store.context.log.continuity is Verdict.VALID
 
-    def verdict(self, look: Callable[[sync.Holdfast], Verdict]) -> Verdict:
+    def verdict(self, look: Callable[[sync.Holdproof], Verdict]) -> Verdict:
         with self.open() as store:
             return look(store)
 
@@ -326,11 +326,11 @@ class TestYesterdaysFile(logs.OnSqlite):
         assert self.verdict(lambda store: store.context.log.continuity) is Verdict.ROLLED_BACK
 
     def test_a_new_store_begins_its_log_beside_the_heads_of_another(self) -> None:
-        other = checkpoint.sign(checkpoint.Checkpoint("holdfast/other", 5, b"\7" * 32), keys.generate("ed25519"))
+        other = checkpoint.sign(checkpoint.Checkpoint("holdproof/other", 5, b"\7" * 32), keys.generate("ed25519"))
         marks = HighWater(self.home / "state" / "heads.jsonl")
         marks.publish(other.encode().decode())
         self.write()
-        assert [head.checkpoint.origin for head in marks.kept()][:1] == ["holdfast/other"]
+        assert [head.checkpoint.origin for head in marks.kept()][:1] == ["holdproof/other"]
         assert self.verdict(lambda store: store.log.audit(full=True).verdict) is Verdict.VALID
 
     def test_the_leaves_are_all_there(self) -> None:

@@ -7,27 +7,27 @@ from contextlib import suppress
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.crypto import checkpoint
-from holdfast.crypto.keys import Signer
-from holdfast.crypto.vkey import ED25519, VerifierKey
-from holdfast.evidence import keys as ring
-from holdfast.evidence import statements
-from holdfast.evidence.keyfiles import KeyFolder, MemoryKeys
-from holdfast.evidence.statements import KeyStatement
+from holdproof import errors, sync
+from holdproof.crypto import checkpoint
+from holdproof.crypto.keys import Signer
+from holdproof.crypto.vkey import ED25519, VerifierKey
+from holdproof.evidence import keys as ring
+from holdproof.evidence import statements
+from holdproof.evidence.keyfiles import KeyFolder, MemoryKeys
+from holdproof.evidence.statements import KeyStatement
 from tests.conformance.places import StoreOnPostgres, StoreOnSqlite, settled, sound
 from tests.places import submit
 
 
-def elsewhere(store: sync.Holdfast, url: str | None, *words: str) -> None:
+def elsewhere(store: sync.Holdproof, url: str | None, *words: str) -> None:
     """A command in a process of its own."""
     place = ["--home", str(store.core.paths.data), *(["--url", url] if url else [])]
-    command = [sys.executable, "-m", "holdfast.cli", *place, *words]
+    command = [sys.executable, "-m", "holdproof.cli", *place, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def signer(store: sync.Holdfast) -> str:
+def signer(store: sync.Holdproof) -> str:
     """The id of the key that signed the newest head."""
     settled(store)
     head = store.log.head()
@@ -108,7 +108,7 @@ class LogKeySuite(StoreOnSqlite):
                 sound(other)
 
 
-def admit(store: sync.Holdfast, key: Signer) -> None:
+def admit(store: sync.Holdproof, key: Signer) -> None:
     """Root brings a log key of another home in."""
     said = KeyStatement("admit", "log", key.public, store.log.head().checkpoint.origin, "2026-01-01T00:00:00.000000Z")
     store.keys.import_statement(statements.sign(said.encode(), store.context.keys.load("root")))

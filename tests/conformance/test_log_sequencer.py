@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from holdfast import errors
-from holdfast.crypto.checkpoint import Checkpoint
-from holdfast.db import Tx
-from holdfast.db.sql import sql_postgres
-from holdfast.evidence import sequencer
-from holdfast.evidence.sequencer import Sequencer, sequence
-from holdfast.evidence.tree import Grower
+from holdproof import errors
+from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.db import Tx
+from holdproof.db.sql import sql_postgres
+from holdproof.evidence import sequencer
+from holdproof.evidence.sequencer import Sequencer, sequence
+from holdproof.evidence.tree import Grower
 from tests.conformance import logs
 from tests.conformance.logs import check, put, settle, texts
 from tests.servers import Postgres
@@ -90,7 +90,7 @@ class TestSequencer(logs.OnPostgres):
     def test_a_failure_is_logged_and_tried_again_and_never_harms_the_store(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        caplog.set_level(logging.WARNING, "holdfast.evidence")
+        caplog.set_level(logging.WARNING, "holdproof.evidence")
         with self.open() as store:
             settle(store)
             log, sign = store.context.log, store.context.log.sign

@@ -4,14 +4,14 @@ import time
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.model.times import later
-from holdfast.testing import FrozenClock
-from holdfast.upkeep import offline
+from holdproof import errors, sync
+from holdproof.model.times import later
+from holdproof.testing import FrozenClock
+from holdproof.upkeep import offline
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 
-def asked(store: sync.Holdfast, agent: str, **given: object) -> int:
+def asked(store: sync.Holdproof, agent: str, **given: object) -> int:
     """A question of an agent of its own, so that no budget is in the way."""
     store.agents.register(agent, version="1.0.0")
     flow = store.flows.start(agent)
@@ -19,7 +19,7 @@ def asked(store: sync.Holdfast, agent: str, **given: object) -> int:
     return store.escalations.request(flow.dfid, reason="?", **given).id  # type: ignore[arg-type]
 
 
-def pay_and_cancel(store: sync.Holdfast, undone: list[int]) -> None:
+def pay_and_cancel(store: sync.Holdproof, undone: list[int]) -> None:
     """A worker whose flow is cancelled from elsewhere after a step that can be undone."""
     with store.flows.run("trader") as flow:
         flow.step("pay", lambda: 7, compensate=undone.append)
@@ -27,7 +27,7 @@ def pay_and_cancel(store: sync.Holdfast, undone: list[int]) -> None:
 
 
 class Inbox(OnStore):
-    def test_the_most_urgent_question_comes_first(self, store: sync.Holdfast) -> None:
+    def test_the_most_urgent_question_comes_first(self, store: sync.Holdproof) -> None:
         calm = asked(store, "a")
         grave = asked(store, "b", impact="HIGH_IMPACT")
         late = asked(store, "c", deadline_s=900)
@@ -36,7 +36,7 @@ class Inbox(OnStore):
         wanted = [soon_and_grave, soon, late, grave, calm]
         assert [each.id for each in store.escalations.due().escalations] == wanted
 
-    def test_pages_of_the_inbox_leave_nothing_out(self, store: sync.Holdfast) -> None:
+    def test_pages_of_the_inbox_leave_nothing_out(self, store: sync.Holdproof) -> None:
         for number in range(7):
             asked(store, f"a{number}", deadline_s=60 * (number % 3 + 1) if number % 2 else None)
         whole = [each.id for each in store.escalations.due().escalations]
@@ -52,7 +52,7 @@ class Inbox(OnStore):
             with pytest.raises(errors.InvalidInputError):
                 store.escalations.due(after=wrong)
 
-    def test_what_waits_is_counted(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_what_waits_is_counted(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         asked(store, "a")
         asked(store, "b", impact="HIGH_IMPACT", deadline_s=60)
         gone = asked(store, "c")
@@ -62,7 +62,7 @@ class Inbox(OnStore):
         assert store.escalations.waiting().overdue == 1
         assert store.escalations.waiting(ns="other").pending == 0
 
-    def test_answers_are_found_by_agent_flow_and_status_newest_first(self, store: sync.Holdfast) -> None:
+    def test_answers_are_found_by_agent_flow_and_status_newest_first(self, store: sync.Holdproof) -> None:
         first, second, third = (asked(store, agent) for agent in "abc")
         store.escalations.resolve(first, "APPROVED", by="ann")
         store.escalations.resolve(third, "REJECTED", by="ann")
@@ -78,7 +78,7 @@ class Inbox(OnStore):
         with pytest.raises(errors.InvalidInputError):
             store.escalations.list(status="LOST")
 
-    def test_a_budget_says_what_is_left_and_when_it_renews(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_budget_says_what_is_left_and_when_it_renews(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         whole = store.escalations.budget("trader")
         assert (whole.spent, whole.left, whole.renews_at) == (0, 3, None)
         when = store.escalations.request(running(store), reason="?").created_at
@@ -92,7 +92,7 @@ class Inbox(OnStore):
 
 class Search(OnStore):
     def test_flows_are_found_by_a_piece_of_id_agent_or_type_newest_first(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         store.agents.register("buyer 100%", version="1.0.0")
         made = []
@@ -114,7 +114,7 @@ class Search(OnStore):
             with pytest.raises(errors.InvalidInputError):
                 store.flows.search(**wrong)
 
-    def test_pages_of_a_search_leave_nothing_out(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_pages_of_a_search_leave_nothing_out(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         for number in range(7):
             store.flows.start("trader")
             clock.advance(number % 2)
@@ -129,7 +129,7 @@ class Search(OnStore):
         assert met == whole
         assert len(met) == 7
 
-    def test_the_pace_counts_each_minute_and_the_quiet_ones(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_the_pace_counts_each_minute_and_the_quiet_ones(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         running(store)
         clock.advance(120)
         store.flows.transition(running(store), "COMPLETED")
@@ -140,7 +140,7 @@ class Search(OnStore):
         with pytest.raises(errors.InvalidInputError):
             store.flows.pace(minutes=0)
 
-    def test_every_version_of_a_document_is_known_by_its_leaf(self, store: sync.Holdfast) -> None:
+    def test_every_version_of_a_document_is_known_by_its_leaf(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         assert store.contexts.versions(dfid) == store.state.versions("trader") == ()
         for number in range(3):
@@ -153,14 +153,14 @@ class Search(OnStore):
         with pytest.raises(errors.NotFoundError):
             store.state.versions("nobody")
 
-    def test_battles_come_newest_first(self, store: sync.Holdfast) -> None:
+    def test_battles_come_newest_first(self, store: sync.Holdproof) -> None:
         for name in "abc":
             store.battles.submit({"x": name}, battle_id=name, score=0.5, intent=[1.0])
         page = store.battles.recent(limit=2)
         assert [each.battle_id for each in page.battles] == ["c", "b"]
         assert [each.battle_id for each in store.battles.recent(before=page.next).battles] == ["a"]
 
-    def test_feedback_comes_newest_first(self, store: sync.Holdfast) -> None:
+    def test_feedback_comes_newest_first(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         made = [store.feedback.record("trader", dfid, status="GOOD", score=n).id for n in (0.1, 0.2, 0.3)]
         found = store.feedback.recent("trader", limit=2)
@@ -168,7 +168,7 @@ class Search(OnStore):
         assert [each.id for each in store.feedback.recent("trader", before=made[1])] == [made[0]]
         assert store.feedback.recent("nobody") == ()
 
-    def test_cancelling_ends_a_flow_and_begins_to_undo_it(self, store: sync.Holdfast) -> None:
+    def test_cancelling_ends_a_flow_and_begins_to_undo_it(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         asked = store.escalations.request(dfid, reason="?").id
         assert store.flows.cancel(dfid, reason="not needed").status == "CANCELLED"
@@ -180,7 +180,7 @@ class Search(OnStore):
             pay_and_cancel(store, undone)
         assert undone == [7]
 
-    def test_images_are_listed_newest_first(self, store: sync.Holdfast) -> None:
+    def test_images_are_listed_newest_first(self, store: sync.Holdproof) -> None:
         assert store.image.list() == ()
         if not self.shared:
             return
@@ -192,7 +192,7 @@ class Search(OnStore):
         assert (newest.damage, newest.bytes > 0) == (None, True)
         assert store.image.list(ns="other") == ()
 
-    def test_a_flow_is_proven_to_a_stranger(self, live: sync.Holdfast) -> None:
+    def test_a_flow_is_proven_to_a_stranger(self, live: sync.Holdproof) -> None:
         store = live
         dfid = running(store)
         store.contexts.put(dfid, {"n": 1})

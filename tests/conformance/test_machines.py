@@ -1,4 +1,4 @@
-"""Random walks of plain Python models beside every backend (see machines.py); HOLDFAST_WALKS for longer ones."""
+"""Random walks of plain Python models beside every backend (see machines.py); HOLDPROOF_WALKS for longer ones."""
 
 import os
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast import sync
-from holdfast.testing import FrozenClock
+from holdproof import sync
+from holdproof.testing import FrozenClock
 from tests.conformance.access_machine import TokenMachine
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.machines import MACHINES, Machine
@@ -16,7 +16,7 @@ from tests.conformance.note_machine import NoteMachine
 from tests.conformance.thread_machines import ThreadMachine
 from tests.conformance.transcript_machines import TranscriptMachine
 
-WALKS = int(os.environ.get("HOLDFAST_WALKS", "1"))
+WALKS = int(os.environ.get("HOLDPROOF_WALKS", "1"))
 
 
 class Models(OnStore):
@@ -28,7 +28,7 @@ class Models(OnStore):
         ids=lambda machine: machine.__name__,
     )
     def test_a_random_walk_ends_where_the_model_does(
-        self, store: sync.Holdfast, clock: FrozenClock, machine: type[Machine]
+        self, store: sync.Holdproof, clock: FrozenClock, machine: type[Machine]
     ) -> None:
         machine.store, machine.clock = store, clock
         limits = settings(

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from holdfast.db import open_database
-from holdfast.storage import StorageProvider, TelemetryEvent
+from holdproof.db import open_database
+from holdproof.storage import StorageProvider, TelemetryEvent
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def services_url(postgres_url: str) -> Iterator[str]:
         open_database(postgres_url, space=space, workers=1).close()
     with closing(psycopg.connect(postgres_url, autocommit=True)) as owner:
         owner.execute("CREATE ROLE services_login LOGIN PASSWORD 'x'")
-        owner.execute("GRANT holdfast_membrane TO services_login")
-        owner.execute("GRANT holdfast_telemetry TO services_login")
+        owner.execute("GRANT holdproof_membrane TO services_login")
+        owner.execute("GRANT holdproof_telemetry TO services_login")
     yield make_conninfo(postgres_url, user="services_login", password="x")
     with closing(psycopg.connect(postgres_url, autocommit=True)) as owner:
         owner.execute("DROP OWNED BY services_login CASCADE")
@@ -31,8 +31,8 @@ def services_url(postgres_url: str) -> Iterator[str]:
 def test_services_work_under_a_login_of_their_own_that_cannot_reach_the_kernel(
     postgres_url: str, services_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("HOLDFAST_DATABASE_URL", raising=False)
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HOLDPROOF_DATABASE_URL", raising=False)
     monkeypatch.chdir(tmp_path)
     parts = psycopg.conninfo.conninfo_to_dict(services_url)
     url = f"postgresql://services_login:x@/{parts['dbname']}?host={parts['host']}&port={parts.get('port', 5432)}"

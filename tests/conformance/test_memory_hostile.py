@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.content import blocks
-from holdfast.crypto import cid as cids
-from holdfast.crypto import dagcbor
-from holdfast.memory import imagefiles
+from holdproof import errors, sync
+from holdproof.content import blocks
+from holdproof.crypto import cid as cids
+from holdproof.crypto import dagcbor
+from holdproof.memory import imagefiles
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
 from tests.conformance.test_image import everything, fill
@@ -22,7 +22,7 @@ class Hostile(OnMemory):
     @pytest.mark.parametrize(
         "content", [{"e": 1, "l": 2}, {"e": [{}], "l": None}, {"content": 1, "sig": 2}, {"content": 1, "x": 1}, [1]]
     )
-    def test_a_block_that_only_looks_like_one_of_ours_is_left_alone(self, store: sync.Holdfast, content: Any) -> None:
+    def test_a_block_that_only_looks_like_one_of_ours_is_left_alone(self, store: sync.Holdproof, content: Any) -> None:
         """A record may link to anything: what is no node of a tree is nobody's garbage, and no damage."""
         data = dagcbor.encode(content)
         store.write(lambda tx: blocks.put(tx, {cids.of(data): data}))
@@ -32,7 +32,7 @@ class Hostile(OnMemory):
         store.retention.gc()
         assert store.read(lambda tx: blocks.get(tx, cids.of(data))) == data
 
-    def test_writers_readers_and_collectors_in_each_others_way_lose_nothing(self, store: sync.Holdfast) -> None:
+    def test_writers_readers_and_collectors_in_each_others_way_lose_nothing(self, store: sync.Holdproof) -> None:
         fill(store, 1)
         failed: list[BaseException] = []
 
@@ -69,7 +69,7 @@ class Hostile(OnMemory):
         assert len(store.objects.history("both", limit=100)) == 16
         assert {f"{kind}{number}" for kind in "am" for number in range(8)} <= {each.id for each in everything(store)}
 
-    def test_a_rollback_while_others_write_loses_no_version(self, store: sync.Holdfast) -> None:
+    def test_a_rollback_while_others_write_loses_no_version(self, store: sync.Holdproof) -> None:
         store.objects.put("one", type="t", content=0)
         first = store.snapshots.create("first")
         turns = 6
@@ -91,7 +91,7 @@ class Hostile(OnMemory):
         assert said == set(range(turns + 1))
 
     def test_a_clock_that_goes_back_leaves_revs_and_images_in_their_order(
-        self, store: sync.Holdfast, clock: Any, tmp_path: Path
+        self, store: sync.Holdproof, clock: Any, tmp_path: Path
     ) -> None:
         made = []
         for number in range(4):
@@ -102,7 +102,7 @@ class Hostile(OnMemory):
         with store.image.open(tmp_path / "images") as found:
             assert found.get("one").content == 3
 
-    def test_ids_that_look_alike_are_not_one(self, store: sync.Holdfast) -> None:
+    def test_ids_that_look_alike_are_not_one(self, store: sync.Holdproof) -> None:
         alike = ["\u00e9", "e\u0301", "A", "a", "~me", "~nvsq", "me", "a/b", "a\u2215b", "..", ".", "\u0131", "I", "i"]
         for number, id in enumerate(alike):
             store.objects.put(id, type="t", content=number)

@@ -1,14 +1,14 @@
-"""Memory under attack: whatever is changed behind Holdfast's back, verify names it."""
+"""Memory under attack: whatever is changed behind Holdproof's back, verify names it."""
 
 from pathlib import Path
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.crypto import cid as cids
-from holdfast.memory import commits
-from holdfast.model.verdicts import Verdict
-from holdfast.model.verify import Finding
+from holdproof import errors, sync
+from holdproof.crypto import cid as cids
+from holdproof.memory import commits
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Finding
 from tests.conformance.attacks import MEMORY
 from tests.conformance.filled import remember
 from tests.conformance.stores import attack, attack_server, behind, copy

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors
-from holdfast.db import Database, Hooks, Migration, Notes, Tx, migrate, sql
-from holdfast.db.sql import Dialect
+from holdproof import errors
+from holdproof.db import Database, Hooks, Migration, Notes, Tx, migrate, sql
+from holdproof.db.sql import Dialect
 from tests.conformance.backends import InMemory, OnPostgres, OnSqlite
 from tests.conformance.racing import race
 from tests.conformance.schema_dump import dump
@@ -80,7 +80,7 @@ class MigrationSuite(ABC):
             assert caught.value.fields == {"migration": FIRST.name}
             assert _state(db) == before
 
-    def test_an_applied_name_we_do_not_know_means_a_newer_holdfast(self) -> None:
+    def test_an_applied_name_we_do_not_know_means_a_newer_holdproof(self) -> None:
         with closing(self.open(migrations=[FIRST, _OTHER])) as db:
             before = _state(db)
             with pytest.raises(errors.NewerStoreError, match=_OTHER.name):
@@ -129,7 +129,7 @@ class MigrationSuite(ABC):
 
         with closing(self.open(migrations=[FIRST], hooks=Hooks(before_commit=[refuse]))) as db:
             before = _state(db)
-            with pytest.raises(errors.HoldfastError, match="not that one"):
+            with pytest.raises(errors.HoldproofError, match="not that one"):
                 migrate.migrate(db, STEPS)
             assert _state(db) == before
 
@@ -158,7 +158,7 @@ class MigrationSuite(ABC):
             barrier.wait(30)
             try:
                 self.open(migrations=STEPS, hooks=Hooks(after_commit=[note]), single=True).close()
-            except errors.HoldfastError as error:
+            except errors.HoldproofError as error:
                 failures.append(error)
 
         threads = [threading.Thread(target=start) for _ in range(8)]
@@ -183,15 +183,15 @@ class MigrationSuite(ABC):
         with closing(self.open(space=space)) as db:
             golden = Path(__file__).parent / "schema" / db.dialect / f"{space}.sql"
             found = dump(db)
-        if os.environ.get("HOLDFAST_UPDATE_GOLDEN"):
+        if os.environ.get("HOLDPROOF_UPDATE_GOLDEN"):
             golden.parent.mkdir(parents=True, exist_ok=True)
             golden.write_text(found, encoding="utf-8")
-        assert found == golden.read_text(encoding="utf-8"), "run again with HOLDFAST_UPDATE_GOLDEN=1 if this is meant"
+        assert found == golden.read_text(encoding="utf-8"), "run again with HOLDPROOF_UPDATE_GOLDEN=1 if this is meant"
 
 
 _IMPORTS = f"""
-from holdfast.db import Hooks, Migration, migrate, open_database
-from holdfast.db import postgres
+from holdproof.db import Hooks, Migration, migrate, open_database
+from holdproof.db import postgres
 STEPS = {STEPS!r}
 """
 _OPENER = """

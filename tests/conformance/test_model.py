@@ -13,10 +13,10 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from holdfast import errors
-from holdfast.db import MEMORY, Database, Refused, Tx, open_database, sql
-from holdfast.faces import SyncFace
-from holdfast.testing.schema import COUNTERS, MIGRATIONS, value
+from holdproof import errors
+from holdproof.db import MEMORY, Database, Refused, Tx, open_database, sql
+from holdproof.faces import SyncFace
+from holdproof.testing.schema import COUNTERS, MIGRATIONS, value
 
 _PUT = sql(
     "INSERT INTO counters (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
@@ -176,7 +176,7 @@ def test_sqlite_is_a_dict_that_lasts() -> None:
     class OnFile(Machine):
         @staticmethod
         def start() -> tuple[Callable[[], Database], Callable[[], None]]:
-            folder = Path(tempfile.mkdtemp(prefix="holdfast-model-"))
+            folder = Path(tempfile.mkdtemp(prefix="holdproof-model-"))
             return partial(open_database, folder / "kernel.db", migrations=MIGRATIONS), partial(shutil.rmtree, folder)
 
     _play(OnFile, examples=25)

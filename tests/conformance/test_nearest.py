@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import errors, sync
-from holdfast.db import sql
-from holdfast.memory import objectvectors
+from holdproof import errors, sync
+from holdproof.db import sql
+from holdproof.memory import objectvectors
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
 
@@ -24,7 +24,7 @@ def embedder(text: str) -> list[float]:
     return [text.count(letter) + 0.01 for letter in "abcd"]
 
 
-def ids(store: sync.Holdfast, vector: Any = None, **options: Any) -> list[str]:
+def ids(store: sync.Holdproof, vector: Any = None, **options: Any) -> list[str]:
     return [each.object.id for each in store.objects.nearest(vector, **options)]
 
 
@@ -33,7 +33,7 @@ def cosine(one: list[float], two: list[float]) -> float:
 
 
 class Nearest(OnMemory):
-    def test_the_nearest_come_first_with_their_distance(self, store: sync.Holdfast) -> None:
+    def test_the_nearest_come_first_with_their_distance(self, store: sync.Holdproof) -> None:
         for id, vector in {"east": [1.0, 0.0], "north": [0.0, 1.0], "west": [-1.0, 0.0], "also": [2.0, 0.0]}.items():
             store.objects.put(id, type="t", meta={"vector": vector})
         store.objects.put("none", type="t", meta={"vector": "no vector"})
@@ -49,7 +49,7 @@ class Nearest(OnMemory):
         assert ids(store, near="east", limit=2) == ["also", "north"]
         assert ids(store, [0.0, 0.0]) == [], "zero has no direction"
 
-    def test_only_what_is_there_now_is_found(self, store: sync.Holdfast, tmp_path: Path) -> None:
+    def test_only_what_is_there_now_is_found(self, store: sync.Holdproof, tmp_path: Path) -> None:
         store.objects.put("a", type="t", meta={"vector": [1.0, 0.0]})
         first = store.snapshots.create().cid
         store.objects.annotate("a", {"vector": [0.0, 1.0]})
@@ -67,14 +67,14 @@ class Nearest(OnMemory):
         with pytest.raises(errors.NotFoundError):
             store.objects.nearest(near="a")
 
-    def test_a_change_that_fails_leaves_no_vector(self, store: sync.Holdfast) -> None:
+    def test_a_change_that_fails_leaves_no_vector(self, store: sync.Holdproof) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.objects.apply(
                 {"a": {"type": "t", "meta": {"vector": [1.0, 2.0]}}, "b": {"type": "t", "content": object()}}
             )
         assert ids(store, [1.0, 2.0]) == []
 
-    def test_a_vector_of_another_length_is_of_another_model(self, store: sync.Holdfast) -> None:
+    def test_a_vector_of_another_length_is_of_another_model(self, store: sync.Holdproof) -> None:
         assert ids(store, [1.0, 2.0, 3.0]) == [], "where there is none, none is wrong"
         store.objects.put("a", type="t", meta={"vector": [1.0, 2.0]})
         with pytest.raises(errors.EmbeddingMismatchError):
@@ -96,18 +96,18 @@ class Nearest(OnMemory):
             (None, {"like": " "}),
         ],
     )
-    def test_what_is_no_search_is_refused(self, store: sync.Holdfast, vector: Any, options: dict[str, Any]) -> None:
+    def test_what_is_no_search_is_refused(self, store: sync.Holdproof, vector: Any, options: dict[str, Any]) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.objects.nearest(vector, embedder=embedder, **options)
 
-    def test_what_is_sealed_is_never_found(self, store: sync.Holdfast) -> None:
+    def test_what_is_sealed_is_never_found(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content="aaa", meta={"vector": [1.0, 0.0]})
         store.objects.put("a", type="t", content="aaa", subject="Ada")
         store.objects.put("b", type="t", content="aaa", meta={"vector": [1.0, 0.0]}, subject="Ada")
         assert ids(store, [1.0, 0.0]) == []
         assert store.objects.embed(embedder=embedder) == 0
 
-    def test_texts_are_embedded_once_and_again_when_they_change(self, store: sync.Holdfast) -> None:
+    def test_texts_are_embedded_once_and_again_when_they_change(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content="aaaa")
         store.objects.put("b", type="t", content={"x": "bbbb"}, attributes={"y": "b"})
         store.objects.put("mine", type="t", content="cccc", meta={"vector": embedder("dddd")})
@@ -123,7 +123,7 @@ class Nearest(OnMemory):
         assert ids(store, like="c", embedder=embedder, limit=1) == ["a"]
         assert store.objects.version("a", 1).cid == before.cid
 
-    def test_another_model_is_refused_unless_all_is_made_anew(self, store: sync.Holdfast) -> None:
+    def test_another_model_is_refused_unless_all_is_made_anew(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content="aaaa")
         store.objects.embed(embedder=embedder)
         store.objects.put("b", type="t", content="bbbb")
@@ -135,18 +135,18 @@ class Nearest(OnMemory):
         with pytest.raises(errors.InvalidInputError):
             store.objects.embed(embedder=lambda _: [0.0, 0.0], anew=True)
 
-    def test_without_an_embedder_a_text_is_a_typed_error(self, store: sync.Holdfast) -> None:
+    def test_without_an_embedder_a_text_is_a_typed_error(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content="a")
         for work in (lambda: store.objects.nearest(like="x"), lambda: store.objects.embed()):
             with pytest.raises(errors.ConfigError):
                 work()
 
-    def test_a_namespace_is_kept_to(self, store: sync.Holdfast) -> None:
+    def test_a_namespace_is_kept_to(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", meta={"vector": [1.0]}, ns="theirs")
         assert ids(store, [1.0]) == []
         assert ids(store, [1.0], ns="theirs") == ["a"]
 
-    def test_a_forged_row_is_found_out_and_a_missing_one_written_anew(self, store: sync.Holdfast) -> None:
+    def test_a_forged_row_is_found_out_and_a_missing_one_written_anew(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", meta={"vector": [1.0, 0.0]})
         store.write(lambda tx: tx.execute(_FORGE, vector=objectvectors.packed({"vector": [0.0, 1.0]})[1]))  # type: ignore[index]
         assert [flaw.table for flaw in flaws(store)] == ["object_vectors"]
@@ -167,7 +167,7 @@ class Nearest(OnMemory):
         st.lists(st.integers(1, 9).map(float), min_size=3, max_size=3),
     )
     def test_what_is_found_is_what_a_plain_comparison_finds(
-        self, store: sync.Holdfast, changes: list[tuple[str, list[float] | None]], query: list[float]
+        self, store: sync.Holdproof, changes: list[tuple[str, list[float] | None]], query: list[float]
     ) -> None:
         store.objects.apply(dict.fromkeys("abcde"))
         for id, vector in changes:

@@ -4,21 +4,21 @@ import threading
 
 import pytest
 
-from holdfast import Tx, errors, sql, sync
-from holdfast.model.news import News, Place
-from holdfast.runtime import flows, news
-from holdfast.testing import FrozenClock
+from holdproof import Tx, errors, sql, sync
+from holdproof.model.news import News, Place
+from holdproof.runtime import flows, news
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 
-def follow(store: sync.Holdfast, place: Place, **about: str) -> tuple[list[tuple[str, int]], Place, list[News]]:
+def follow(store: sync.Holdproof, place: Place, **about: str) -> tuple[list[tuple[str, int]], Place, list[News]]:
     found, further = store.read(lambda tx: news.since(tx, place, **about))
     return [(each.kind, each.id) for each in found], further, list(found)
 
 
 class Following(OnStore):
     def test_everything_that_happens_after_a_place_is_told_once_it_is_settled(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         running(store)
         clock.advance(news.SETTLED_S)
@@ -43,7 +43,7 @@ class Following(OnStore):
         assert follow(store, further)[0] == []
         assert news.parse(str(further)) == further
 
-    def test_a_place_never_passes_what_may_still_come_to_light(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_place_never_passes_what_may_still_come_to_light(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         place = store.read(news.now)
         asked = store.escalations.request(running(store), reason="?")
         store.escalations.resolve(asked.id, "REJECTED", by="Ada")
@@ -54,7 +54,7 @@ class Following(OnStore):
         _, settled, _ = follow(store, further)
         assert follow(store, settled)[0] == []
 
-    def test_an_agent_or_a_namespace_hears_of_its_own_only(self, store: sync.Holdfast) -> None:
+    def test_an_agent_or_a_namespace_hears_of_its_own_only(self, store: sync.Holdproof) -> None:
         place = store.read(news.now)
         store.agents.register("other", version="1.0.0")
         store.agents.register("far", version="1.0.0", ns="far")
@@ -68,7 +68,7 @@ class Following(OnStore):
         assert {each.about["dfid"] for each in follow(store, place)[2]} == {mine, theirs, away}
 
     def test_more_than_a_page_is_told_page_by_page_and_all_of_it(
-        self, store: sync.Holdfast, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+        self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(news, "_PAGE", 3)
         place = store.read(news.now)
@@ -85,7 +85,7 @@ class Following(OnStore):
         kinds = [kind for kind, _ in told]
         assert [kinds.count(kind) for kind in ("flow", "escalation", "resolution")] == [16, 4, 4]
 
-    def test_whoever_hears_of_nothing_moves_on_all_the_same(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_whoever_hears_of_nothing_moves_on_all_the_same(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         store.agents.register("quiet", version="1.0.0")
         place, _ = store.read(news.begin)
         for _ in range(3):
@@ -97,7 +97,7 @@ class Following(OnStore):
         assert further == follow(store, place)[1]
         assert further.transition == store.read(news.now).transition > place.transition
 
-    def test_what_was_there_before_is_no_news(self, store: sync.Holdfast) -> None:
+    def test_what_was_there_before_is_no_news(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?")
         store.escalations.resolve(asked.id, "APPROVED", by="Ada")
         place, old = store.read(news.begin)
@@ -109,7 +109,7 @@ class Following(OnStore):
     @pytest.mark.parametrize(
         "text", ["", "1", "1.2.3.4", "a.b.c.d.e", "-1.0.0.0.", "1.1.1.1.yesterday", f"{1 << 70}.0.0.0."]
     )
-    def test_what_is_no_place_is_refused(self, store: sync.Holdfast, text: str) -> None:
+    def test_what_is_no_place_is_refused(self, store: sync.Holdproof, text: str) -> None:
         with pytest.raises(errors.InvalidInputError):
             news.parse(text)
 
@@ -123,7 +123,9 @@ class TestMemory(InMemory, Following):
 
 
 class TestPostgres(OnPostgres, Following):
-    def test_what_is_committed_after_a_following_began_is_told_whatever_came_before(self, store: sync.Holdfast) -> None:
+    def test_what_is_committed_after_a_following_began_is_told_whatever_came_before(
+        self, store: sync.Holdproof
+    ) -> None:
         late, early = store.flows.start("trader").dfid, store.flows.start("trader").dfid
         inside, onward = threading.Event(), threading.Event()
 

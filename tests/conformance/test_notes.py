@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Tx, errors, sql, sync
-from holdfast.memory import notefilters, notes
-from holdfast.testing import FrozenClock
+from holdproof import Tx, errors, sql, sync
+from holdproof.memory import notefilters, notes
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.racing import together
 
@@ -23,7 +23,7 @@ def keys(found: Any) -> list[str]:
 
 
 class Notes(OnStore):
-    def test_a_note_is_read_as_it_was_given(self, store: sync.Holdfast) -> None:
+    def test_a_note_is_read_as_it_was_given(self, store: sync.Holdproof) -> None:
         for number, value in enumerate(ODD):
             store.notes.put(["a", "ä b"], str(number), value)
             found = store.notes.get(["a", "ä b"], str(number))
@@ -31,7 +31,9 @@ class Notes(OnStore):
             assert (found.path, found.value, found.created_at) == (("a", "ä b"), value, found.updated_at)
         assert store.notes.get(["a"], "0") is store.notes.get(["a", "ä b"], "9") is None
 
-    def test_a_note_that_is_put_again_keeps_the_day_it_was_made(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_note_that_is_put_again_keeps_the_day_it_was_made(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
         store.notes.put(["a"], "k", {"v": 1})
         first = store.notes.get(["a"], "k")
         clock.advance(60)
@@ -54,7 +56,7 @@ class Notes(OnStore):
         ids=str,
     )
     def test_what_is_no_note_is_refused_and_nothing_of_it_is_written(
-        self, store: sync.Holdfast, wrong: dict[str, Any]
+        self, store: sync.Holdproof, wrong: dict[str, Any]
     ) -> None:
         given: dict[str, Any] = {"path": ("a",), "key": "k", "value": {"v": 1}, **wrong}
         with pytest.raises(errors.InvalidInputError):
@@ -63,7 +65,7 @@ class Notes(OnStore):
 
     # --- searching ---------------------------------------------------------------------------------------------------
 
-    def test_what_lies_below_a_path_is_found_and_no_path_that_only_begins_alike(self, store: sync.Holdfast) -> None:
+    def test_what_lies_below_a_path_is_found_and_no_path_that_only_begins_alike(self, store: sync.Holdproof) -> None:
         for path in (["foo"], ["foo", "x"], ["foo", "x", "y"], ["foobar"], ["foo-"], ["FOO"], ["fo"], ["foo/"]):
             store.notes.put(path, "/".join(path), {})
         assert set(keys(store.notes.search(["foo"]))) == {"foo", "foo/x", "foo/x/y"}
@@ -72,7 +74,7 @@ class Notes(OnStore):
         assert store.notes.search(["*"]) == store.notes.search(["fo%"]) == ()
 
     def test_the_last_written_comes_first_and_pages_fit_together(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         for number in range(7):
             clock.advance(1)
@@ -82,7 +84,7 @@ class Notes(OnStore):
         assert keys(store.notes.search(filter={"even": True}, limit=2, offset=1)) == ["4", "2"]
         assert store.notes.search(limit=0) == ()
 
-    def test_vectors_rank_notes_by_their_nearest_one(self, store: sync.Holdfast) -> None:
+    def test_vectors_rank_notes_by_their_nearest_one(self, store: sync.Holdproof) -> None:
         store.notes.put(["a"], "both", {"v": 1}, vectors={"x": [0.0, 1.0], "y": [1.0, 0.1]})
         store.notes.put(["a"], "far", {"v": 2}, vectors={"x": [-1.0, 0.0]})
         store.notes.put(["a"], "near", {"v": 3}, vectors={"x": [2.0, 0.0]})
@@ -96,13 +98,13 @@ class Notes(OnStore):
         assert keys(store.notes.search(["a"], vector=[1.0, 0.0], filter={"v": {"$ne": 3}}, limit=1)) == ["both"]
         assert store.notes.search(["a"], vector=[0.0, 0.0]) == ()
 
-    def test_a_note_without_vectors_is_not_found_by_those_it_had(self, store: sync.Holdfast) -> None:
+    def test_a_note_without_vectors_is_not_found_by_those_it_had(self, store: sync.Holdproof) -> None:
         store.notes.put(["a"], "k", {}, vectors={"x": [1.0]})
         store.notes.put(["a"], "k", {})
         assert store.notes.search(vector=[1.0]) == ()
         assert store.read(lambda tx: tx.all(_LEFT)) == [(0,)]
 
-    def test_paths_are_matched_label_by_label(self, store: sync.Holdfast) -> None:
+    def test_paths_are_matched_label_by_label(self, store: sync.Holdproof) -> None:
         for path in (["u", "ada", "food"], ["u", "bob", "food"], ["u", "ada"], ["v"], ["u", "adah", "x", "y"]):
             store.notes.put(path, "k", {})
         assert store.notes.paths(prefixes=[["u", "ada"]]) == (("u", "ada"), ("u", "ada", "food"))
@@ -115,7 +117,7 @@ class Notes(OnStore):
     # --- time --------------------------------------------------------------------------------------------------------
 
     def test_a_note_whose_time_is_over_is_not_there_whether_it_was_swept_or_not(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         store.notes.put(["a"], "short", {"v": 1}, ttl_s=10, vectors={"v": [1.0]})
         store.notes.put(["b"], "long", {"v": 1}, ttl_s=20, vectors={"v": [1.0]})
@@ -130,7 +132,7 @@ class Notes(OnStore):
         assert store.notes.sweep() == 0
         assert store.read(lambda tx: tx.all(_LEFT)) == [(1,)]
 
-    def test_a_touch_begins_the_time_anew(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_touch_begins_the_time_anew(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         store.notes.put(["a"], "k", {}, ttl_s=10)
         store.notes.put(["a"], "for good", {})
         clock.advance(6)
@@ -141,7 +143,7 @@ class Notes(OnStore):
         clock.advance(4)
         assert store.notes.get(["a"], "k") is None
 
-    def test_a_note_put_where_one_has_ended_is_a_new_one(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_note_put_where_one_has_ended_is_a_new_one(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         store.notes.put(["a"], "k", {"v": 1}, ttl_s=1)
         clock.advance(5)
         store.notes.put(["a"], "k", {"v": 2})
@@ -150,7 +152,7 @@ class Notes(OnStore):
         assert (found.created_at, found.expires_at) == (found.updated_at, None)
         assert store.notes.sweep() == 0
 
-    def test_a_sweep_takes_any_number(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_sweep_takes_any_number(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         def many(tx: Tx) -> None:
             for number in range(1100):
                 notes.put(tx, ["a"], str(number), {}, ttl_s=1)
@@ -161,7 +163,7 @@ class Notes(OnStore):
 
     # --- who writes --------------------------------------------------------------------------------------------------
 
-    def test_racing_writers_leave_one_whole_note(self, live: sync.Holdfast) -> None:
+    def test_racing_writers_leave_one_whole_note(self, live: sync.Holdproof) -> None:
         def write(number: int) -> None:
             vectors = {f"v{number}": [number + 1.0, 1.0]}
             live.notes.put(["a"], "k", {"number": number, "again": number}, vectors=vectors)
@@ -172,7 +174,7 @@ class Notes(OnStore):
         assert live.read(lambda tx: tx.all(_LEFT)) == [(1,)]
         assert live.verify.run().verdict.sound
 
-    def test_a_failing_neighbour_does_not_harm_a_note(self, live: sync.Holdfast) -> None:
+    def test_a_failing_neighbour_does_not_harm_a_note(self, live: sync.Holdproof) -> None:
         def both(tx: Tx) -> None:
             notes.put(tx, ["a"], "spoilt", {})
             notes.put(tx, ["a"], "spoilt", {"x": math.nan})
@@ -189,7 +191,7 @@ class Notes(OnStore):
 
     # --- persons and damage ------------------------------------------------------------------------------------------
 
-    def test_a_note_goes_with_its_person_and_stays_hers_until_then(self, store: sync.Holdfast) -> None:
+    def test_a_note_goes_with_its_person_and_stays_hers_until_then(self, store: sync.Holdproof) -> None:
         store.notes.put(["u"], "hers", {"v": 1}, subject="ada", vectors={"v": [1.0]})
         store.notes.put(["u"], "hers", {"v": 2})
         store.notes.put(["u"], "his", {"v": 3}, subject="bob")
@@ -200,13 +202,13 @@ class Notes(OnStore):
         assert store.read(lambda tx: tx.all(_LEFT)) == [(0,)]
         assert store.verify.run().verdict.sound
 
-    def test_verify_finds_a_note_that_was_edited(self, store: sync.Holdfast) -> None:
+    def test_verify_finds_a_note_that_was_edited(self, store: sync.Holdproof) -> None:
         store.notes.put(["a"], "k", {"v": 1})
         assert store.verify.run().checked["notes"] == 1
         store.write(lambda tx: tx.execute(_EDIT, key="k", value='{"v":2}'))
         assert [finding.table for finding in store.verify.run().findings] == ["notes"]
 
-    def test_verify_finds_a_vector_that_was_turned(self, store: sync.Holdfast) -> None:
+    def test_verify_finds_a_vector_that_was_turned(self, store: sync.Holdproof) -> None:
         store.notes.put(["a"], "k", {"v": 1}, vectors={"v": [1.0]})
         store.write(lambda tx: tx.execute(_TURN, vector=b"\0\0\0\xc0"))
         assert [finding.table for finding in store.verify.run().findings] == ["notes"]

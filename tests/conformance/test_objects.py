@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import holdfast
-from holdfast import errors, sync
-from holdfast.memory import edits, objects, refs
-from holdfast.testing import FrozenClock
+import holdproof
+from holdproof import errors, sync
+from holdproof.memory import edits, objects, refs
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.logs import settle
 from tests.conformance.memories import OnMemory
@@ -21,17 +21,17 @@ CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors] 
 ODD = "ä / \0 ~"
 
 
-def root(store: sync.Holdfast, ns: str = "main") -> str:
+def root(store: sync.Holdproof, ns: str = "main") -> str:
     return str(store.read(lambda tx: edits.root(tx, ns)))
 
 
-def leaves(store: sync.Holdfast) -> int:
+def leaves(store: sync.Holdproof) -> int:
     settle(store)
     return store.log.head().checkpoint.size
 
 
 class Objects(OnMemory):
-    def test_an_object_is_read_as_it_was_put(self, store: sync.Holdfast) -> None:
+    def test_an_object_is_read_as_it_was_put(self, store: sync.Holdproof) -> None:
         put = store.objects.put(
             ODD,
             type="note",
@@ -45,7 +45,9 @@ class Objects(OnMemory):
         assert (put.version, put.children, put.attributes["price"]) == (1, ("b", "a", "b"), 1.5)
         assert put.meta == {"vector": [0.25, -1.0], "last_sync": 3_900_000_000}
 
-    def test_a_put_makes_the_next_version_and_the_old_ones_stay(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_put_makes_the_next_version_and_the_old_ones_stay(
+        self, store: sync.Holdproof, clock: FrozenClock
+    ) -> None:
         for number in range(3):
             clock.advance(1)
             store.objects.put("a", type="note", content=number)
@@ -57,14 +59,14 @@ class Objects(OnMemory):
         with pytest.raises(errors.NotFoundError):
             store.objects.version("a", 4)
 
-    def test_to_put_what_is_there_changes_nothing(self, store: sync.Holdfast) -> None:
+    def test_to_put_what_is_there_changes_nothing(self, store: sync.Holdproof) -> None:
         first = store.objects.put("a", type="note", content="x" * 300_000, attributes={"n": 1.0})
         before = root(store), leaves(store)
         assert store.objects.put("a", type="note", content="x" * 300_000, attributes={"n": 1.0}) == first
         assert before == (root(store), leaves(store))
         assert len(store.objects.history("a")) == 1
 
-    def test_a_heartbeat_leaves_the_cid_as_it_is(self, store: sync.Holdfast) -> None:
+    def test_a_heartbeat_leaves_the_cid_as_it_is(self, store: sync.Holdproof) -> None:
         first = store.objects.put("a", type="note", content="x")
         second = store.objects.annotate("a", {"last_sync": 1})
         assert (second.cid, second.meta) == (first.cid, {"last_sync": 1})
@@ -73,7 +75,7 @@ class Objects(OnMemory):
         assert store.objects.annotate("a", {}).meta == {}
         assert len(store.objects.history("a")) == 2
 
-    def test_a_deleted_object_is_gone_and_its_history_goes_on(self, store: sync.Holdfast) -> None:
+    def test_a_deleted_object_is_gone_and_its_history_goes_on(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="note", content=1, meta={"x": 1})
         store.objects.delete("a")
         with pytest.raises(errors.NotFoundError):
@@ -86,11 +88,11 @@ class Objects(OnMemory):
         assert (again.version, again.meta) == (3, {})
         assert [each.cid is None for each in store.objects.history("a")] == [False, True, False]
 
-    def test_a_version_can_be_given(self, store: sync.Holdfast) -> None:
+    def test_a_version_can_be_given(self, store: sync.Holdproof) -> None:
         assert store.objects.put("a", type="t", version=3_913_000_000).version == 3_913_000_000
         assert store.objects.put("a", type="t", content=1).version == 3_913_000_001
 
-    def test_a_put_over_another_version_than_expected_is_refused(self, store: sync.Holdfast) -> None:
+    def test_a_put_over_another_version_than_expected_is_refused(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", expected_version=0)
         with pytest.raises(errors.StaleVersionError):
             store.objects.put("a", type="t", content=1, expected_version=0)
@@ -99,7 +101,7 @@ class Objects(OnMemory):
             store.objects.delete("a", expected_version=1)
         assert stale.value.fields["version"] == 2
 
-    def test_several_change_together_or_not_at_all(self, store: sync.Holdfast) -> None:
+    def test_several_change_together_or_not_at_all(self, store: sync.Holdproof) -> None:
         store.objects.put("c", type="t")
         before = root(store)
         with pytest.raises(errors.InvalidInputError):
@@ -108,13 +110,13 @@ class Objects(OnMemory):
         store.objects.apply({"a": {"type": "t"}, "b": {"type": "t", "meta": {"x": 1}}, "c": None, "never": None})
         assert [each.id for each in store.objects.list().objects] == ["a", "b"]
 
-    def test_one_leaf_is_enough_for_many_objects(self, store: sync.Holdfast) -> None:
+    def test_one_leaf_is_enough_for_many_objects(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t")
         before = leaves(store)
         store.objects.apply({f"o{number}": {"type": "t"} for number in range(50)})
         assert leaves(store) == before + 1
 
-    def test_changes_from_an_older_snapshot_are_rebased(self, store: sync.Holdfast) -> None:
+    def test_changes_from_an_older_snapshot_are_rebased(self, store: sync.Holdproof) -> None:
         store.objects.apply({"a": {"type": "t"}, "b": {"type": "t"}})
         base = store.snapshots.create().cid
         store.objects.put("a", type="t", content="theirs")
@@ -131,12 +133,12 @@ class Objects(OnMemory):
         store.objects.apply({"a": {"type": "t", "content": "mine"}}, base=base, resolve=both)
         assert store.objects.get("a").content == "theirs and mine"
 
-    def test_namespaces_have_nothing_in_common(self, store: sync.Holdfast) -> None:
+    def test_namespaces_have_nothing_in_common(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content="here")
         store.objects.put("a", type="t", content="there", ns="other")
         store.objects.delete("a", ns="other")
         assert store.objects.get("a").content == "here"
-        narrow = sync.Holdfast(store.core, ns="other")
+        narrow = sync.Holdproof(store.core, ns="other")
         with pytest.raises(errors.NotFoundError):
             narrow.objects.get("a")
         with pytest.raises(errors.NamespaceError):
@@ -156,7 +158,7 @@ class Objects(OnMemory):
             {"type": "t", "version": 2**60},
         ],
     )
-    def test_what_is_no_object_is_refused(self, store: sync.Holdfast, wrong: dict[str, Any]) -> None:
+    def test_what_is_no_object_is_refused(self, store: sync.Holdproof, wrong: dict[str, Any]) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.objects.put("a", **wrong)
         with pytest.raises(errors.InvalidInputError):
@@ -166,7 +168,7 @@ class Objects(OnMemory):
     # --- the graph ------------------------------------------------------------------------------------------------
 
     def test_children_are_those_named_in_their_order_then_those_that_name_their_parent(
-        self, store: sync.Holdfast
+        self, store: sync.Holdproof
     ) -> None:
         for id in ("x", "b", ODD):
             store.objects.put(id, type="t", parent="top")
@@ -182,11 +184,11 @@ class Objects(OnMemory):
         assert ([each.object.id for each in tree.children], tree.missing) == (["x", "free", ODD], ("gone",))
         assert [each.id for each in store.graph.roots()] == ["free", "top"]
 
-    def test_a_ring_ends_where_it_would_begin_again(self, store: sync.Holdfast) -> None:
+    def test_a_ring_ends_where_it_would_begin_again(self, store: sync.Holdproof) -> None:
         store.objects.apply({name: {"type": "t", "children": [below]} for name, below in ("ab", "bc", "ca")})
         assert [each.id for each in store.graph.walk("a")] == ["a", "b", "c"]
 
-    def test_a_subtree_is_bounded_and_says_so(self, store: sync.Holdfast) -> None:
+    def test_a_subtree_is_bounded_and_says_so(self, store: sync.Holdproof) -> None:
         store.objects.apply({f"n{at}": {"type": "t", "children": [f"n{at + 1}"]} for at in range(5)})
         assert [each.id for each in store.graph.walk("n0", depth=2)] == ["n0", "n1", "n2"]
         assert store.graph.subtree("n0", depth=0).cut
@@ -197,7 +199,7 @@ class Objects(OnMemory):
         with pytest.raises(errors.NotFoundError):
             store.graph.subtree("none")
 
-    def test_objects_are_listed_in_pages(self, store: sync.Holdfast) -> None:
+    def test_objects_are_listed_in_pages(self, store: sync.Holdproof) -> None:
         store.objects.apply({f"o{number:03}": {"type": "t"} for number in range(25)} | {ODD: {"type": "t"}})
         found, after = [], ""
         while True:
@@ -213,7 +215,7 @@ class Objects(OnMemory):
     @given(data=st.data())
     @settings(max_examples=12, deadline=None, suppress_health_check=CHECKS)
     def test_the_same_objects_have_the_same_root_in_whatever_order_they_come(
-        self, store: sync.Holdfast, data: Any
+        self, store: sync.Holdproof, data: Any
     ) -> None:
         ids = data.draw(st.sets(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8), min_size=1, max_size=12))
         gone = data.draw(st.sets(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8), max_size=4)) - ids
@@ -231,7 +233,7 @@ class Objects(OnMemory):
 
     # --- races ----------------------------------------------------------------------------------------------------
 
-    def test_racing_writers_lose_no_update(self, store: sync.Holdfast) -> None:
+    def test_racing_writers_lose_no_update(self, store: sync.Holdproof) -> None:
         store.objects.put("sum", type="t", content=0)
 
         def add(tx: Any) -> int:
@@ -247,7 +249,7 @@ class Objects(OnMemory):
         assert len(store.objects.list(limit=100).objects) == 41
         assert [each.version for each in store.objects.history("sum")] == [*range(41, 0, -1)]
 
-    def test_of_racing_conditional_writers_one_wins(self, store: sync.Holdfast) -> None:
+    def test_of_racing_conditional_writers_one_wins(self, store: sync.Holdproof) -> None:
         def first(number: int) -> bool:
             try:
                 store.objects.put("a", type="t", content=number, expected_version=0)
@@ -257,7 +259,7 @@ class Objects(OnMemory):
 
         assert together(8, first)[True] == 1
 
-    def test_a_failing_neighbour_in_the_group_harms_nobody(self, store: sync.Holdfast) -> None:
+    def test_a_failing_neighbour_in_the_group_harms_nobody(self, store: sync.Holdproof) -> None:
         def one(number: int) -> bool:
             def work(tx: Any) -> None:
                 objects.put(tx, f"o{number}", type="t")
@@ -273,7 +275,7 @@ class Objects(OnMemory):
         together(10, one)
         assert [each.id for each in store.objects.list().objects] == [f"o{number}" for number in range(0, 10, 2)]
 
-    def test_no_object_is_put_while_the_store_is_locked(self, store: sync.Holdfast) -> None:
+    def test_no_object_is_put_while_the_store_is_locked(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t")
         store.lockdown.lock(reason="try")
         with pytest.raises(errors.LockedError):
@@ -295,7 +297,7 @@ class TestOnPostgres(OnPostgres, Objects):
 
 def test_both_faces_show_the_same(tmp_path: Path) -> None:
     async def work() -> Any:
-        async with holdfast.open(tmp_path / "home") as store:
+        async with holdproof.open(tmp_path / "home") as store:
             await store.objects.put("a", type="t", content=1)
             await store.snapshots.create("first")
             await store.image.dump()

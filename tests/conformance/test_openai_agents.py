@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
+from holdproof import errors, sync
+from holdproof.client import Holdproof
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 agents: Any = pytest.importorskip("agents", reason="not installed: pip install openai-agents")
 scripted: Any = pytest.importorskip("agents.testing", reason="openai-agents without scripted models")
-adapter: Any = pytest.importorskip("holdfast.adapters.openai_agents")
-places: Any = pytest.importorskip("holdfast.adapters.places")
+adapter: Any = pytest.importorskip("holdproof.adapters.openai_agents")
+places: Any = pytest.importorskip("holdproof.adapters.places")
 
 CALLS = [("refund", {"euros": 30}, "call-1"), ("refund", {"euros": 5}, "call-2")]
 
@@ -45,23 +45,23 @@ class Shop:
         return [item["output"] for item in said if item.get("type") == "function_call_output"]
 
 
-Act = Callable[[Holdfast, Shop, Any], Coroutine[Any, Any, Any]]
+Act = Callable[[Holdproof, Shop, Any], Coroutine[Any, Any, Any]]
 
 
 class OpenaiAgents(OnStore):
-    def acted(self, store: sync.Holdfast, act: Act, shop: Shop | None = None) -> Any:
+    def acted(self, store: sync.Holdproof, act: Act, shop: Shop | None = None) -> Any:
         """Run something on the async face of the store, with approvals of its own."""
-        face = Holdfast(store.core)
-        return asyncio.run(act(face, shop or Shop(), adapter.HoldfastApprovals(face, agent_id="shop")))
+        face = Holdproof(store.core)
+        return asyncio.run(act(face, shop or Shop(), adapter.HoldproofApprovals(face, agent_id="shop")))
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
-    def test_it_is_a_session(self, store: sync.Holdfast) -> None:
-        assert isinstance(adapter.HoldfastSession("s", store), agents.memory.Session)
+    def test_it_is_a_session(self, store: sync.Holdproof) -> None:
+        assert isinstance(adapter.HoldproofSession("s", store), agents.memory.Session)
 
-    def test_racing_writers_lose_no_item(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, _: Any) -> list[Any]:
-            sessions = [adapter.HoldfastSession("s", face) for _ in range(8)]
+    def test_racing_writers_lose_no_item(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, _: Any) -> list[Any]:
+            sessions = [adapter.HoldproofSession("s", face) for _ in range(8)]
 
             async def add(number: int) -> None:
                 for turn in range(5):
@@ -75,10 +75,10 @@ class OpenaiAgents(OnStore):
         assert len(found) == 80
         assert all(found[at]["content"].endswith(f" {found[at + 1]['content']}") for at in range(0, 80, 2))
 
-    def test_sessions_and_namespaces_do_not_see_each_other(self, store: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, _: Any) -> None:
-            one, other = adapter.HoldfastSession("a", face), adapter.HoldfastSession("b", face)
-            tenant = adapter.HoldfastSession("a", face, ns="tenant")
+    def test_sessions_and_namespaces_do_not_see_each_other(self, store: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, _: Any) -> None:
+            one, other = adapter.HoldproofSession("a", face), adapter.HoldproofSession("b", face)
+            tenant = adapter.HoldproofSession("a", face, ns="tenant")
             await one.add_items([{"content": "mine"}])
             assert await other.get_items() == await tenant.get_items() == []
             await tenant.clear_session()
@@ -88,9 +88,9 @@ class OpenaiAgents(OnStore):
 
         self.acted(store, work)
 
-    def test_a_cancelled_caller_learns_it_once_its_items_are_there(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, _: Any) -> None:
-            session = adapter.HoldfastSession("s", face)
+    def test_a_cancelled_caller_learns_it_once_its_items_are_there(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, _: Any) -> None:
+            session = adapter.HoldproofSession("s", face)
             adding = asyncio.create_task(session.add_items([{"content": "kept"}]))
             await asyncio.sleep(0)
             adding.cancel()
@@ -102,8 +102,8 @@ class OpenaiAgents(OnStore):
 
     # --- runs that wait for a person ---------------------------------------------------------------------------------
 
-    def test_an_approved_run_goes_on_from_the_stored_state(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, approvals: Any) -> None:
+    def test_an_approved_run_goes_on_from_the_stored_state(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped(), reason="refunds")
             assert asked.proposal == {"calls": [{"id": i, "tool": t, "arguments": a} for t, a, i in CALLS]}
             assert (await face.flows.get(asked.dfid)).status == "WAITING_ESCALATION"
@@ -115,8 +115,8 @@ class OpenaiAgents(OnStore):
 
         self.acted(live, work)
 
-    def test_a_rejected_run_is_told_why_and_no_tool_runs(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, approvals: Any) -> None:
+    def test_a_rejected_run_is_told_why_and_no_tool_runs(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
             await face.escalations.resolve(asked.id, "REJECTED", by="grace", comment="too much")
             ended = await approvals.resume(shop.agent, asked.id)
@@ -124,16 +124,16 @@ class OpenaiAgents(OnStore):
 
         self.acted(live, work)
 
-    def test_a_deadline_that_passes_rejects(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, approvals: Any) -> None:
+    def test_a_deadline_that_passes_rejects(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped(), deadline_s=0.01)
             ended = await approvals.resume(shop.agent, asked.id)
             assert (ended.output, shop.paid) == ("done", [])
 
         self.acted(live, work)
 
-    def test_calls_are_answered_one_by_one_and_one_that_is_not_named_is_rejected(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, approvals: Any) -> None:
+    def test_calls_are_answered_one_by_one_and_one_that_is_not_named_is_rejected(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
             answer = {"calls": [{"id": "call-2"}]}
             await face.escalations.resolve(asked.id, "APPROVED", by="grace", proposal=answer)
@@ -142,8 +142,8 @@ class OpenaiAgents(OnStore):
 
         self.acted(live, work)
 
-    def test_changed_arguments_are_refused_rather_than_run_as_they_were(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, approvals: Any) -> None:
+    def test_changed_arguments_are_refused_rather_than_run_as_they_were(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
             answer = {"calls": [{"id": "call-1", "arguments": {"euros": 1}}, {"id": "call-2"}]}
             await face.escalations.resolve(asked.id, "APPROVED", by="grace", proposal=answer)
@@ -153,8 +153,8 @@ class OpenaiAgents(OnStore):
 
         self.acted(live, work)
 
-    def test_of_racing_callers_one_runs_and_all_get_its_output(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, approvals: Any) -> None:
+    def test_of_racing_callers_one_runs_and_all_get_its_output(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
             await face.escalations.resolve(asked.id, "APPROVED", by="grace")
             ended = await asyncio.gather(*(approvals.resume(shop.agent, asked.id) for _ in range(5)))
@@ -164,8 +164,8 @@ class OpenaiAgents(OnStore):
 
         self.acted(live, work)
 
-    def test_a_run_that_failed_is_not_run_again_unless_that_is_said(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, approvals: Any) -> None:
+    def test_a_run_that_failed_is_not_run_again_unless_that_is_said(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
             await face.escalations.resolve(asked.id, "APPROVED", by="grace")
             with pytest.raises(TimeoutError):
@@ -176,8 +176,8 @@ class OpenaiAgents(OnStore):
 
         self.acted(live, work, Shop(TimeoutError("the model does not answer")))
 
-    def test_a_run_that_stops_again_asks_again_in_its_flow_and_on_its_terms(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, approvals: Any) -> None:
+    def test_a_run_that_stops_again_asks_again_in_its_flow_and_on_its_terms(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(
                 await shop.stopped(), reason="refunds", impact="LOW_IMPACT", deadline_s=3600, budget=7
             )
@@ -194,8 +194,8 @@ class OpenaiAgents(OnStore):
 
         self.acted(live, work, Shop([scripted.function_call("refund", {"euros": 1}, call_id="call-3")]))
 
-    def test_what_is_no_paused_run_is_refused(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, approvals: Any) -> None:
+    def test_what_is_no_paused_run_is_refused(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped())
             with pytest.raises(errors.ConflictError):
                 await approvals.resume(shop.agent, asked.id, timeout_s=0)
@@ -208,8 +208,8 @@ class OpenaiAgents(OnStore):
 
         self.acted(live, work)
 
-    def test_what_was_approved_is_what_is_in_the_log(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, approvals: Any) -> dict[str, Any]:
+    def test_what_was_approved_is_what_is_in_the_log(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, approvals: Any) -> dict[str, Any]:
             asked = await approvals.pause(await shop.stopped())
             return dict((await face.escalations.get(asked.id)).context)
 
@@ -221,7 +221,7 @@ class OpenaiAgents(OnStore):
 class TestSqlite(OnSqlite, OpenaiAgents):
     def test_sessions_of_one_folder_share_a_store_until_the_last_is_closed(self, tmp_path: Path) -> None:
         async def work() -> None:
-            one, other = (adapter.HoldfastSession(name, tmp_path / "chats") for name in "ab")
+            one, other = (adapter.HoldproofSession(name, tmp_path / "chats") for name in "ab")
             await one.add_items([{"content": 1}])
             assert await other.get_items() == []
             assert len(places._SHARED) == 1
@@ -232,7 +232,7 @@ class TestSqlite(OnSqlite, OpenaiAgents):
             await other.add_items([{"content": 2}])
             other.close()
             assert places._SHARED == {}
-            async with adapter.HoldfastSession("a", tmp_path / "chats") as again:
+            async with adapter.HoldproofSession("a", tmp_path / "chats") as again:
                 assert await again.get_items() == [{"content": 1}]
 
         asyncio.run(work())

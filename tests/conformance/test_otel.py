@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
+from holdproof import errors, sync
+from holdproof.client import Holdproof
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 trace: Any = pytest.importorskip("opentelemetry.sdk.trace", reason="not installed: pip install opentelemetry-sdk")
@@ -16,7 +16,7 @@ metrics: Any = pytest.importorskip("opentelemetry.sdk.metrics")
 reading: Any = pytest.importorskip("opentelemetry.sdk.metrics.export")
 resources: Any = pytest.importorskip("opentelemetry.sdk.resources")
 api: Any = pytest.importorskip("opentelemetry.trace")
-adapter: Any = pytest.importorskip("holdfast.adapters.otel")
+adapter: Any = pytest.importorskip("holdproof.adapters.otel")
 
 
 def provider(exporter: Any) -> Any:
@@ -26,8 +26,8 @@ def provider(exporter: Any) -> Any:
 
 
 class Otel(OnStore):
-    def test_spans_are_kept_as_they_ended(self, live: sync.Holdfast) -> None:
-        tracer = provider(adapter.HoldfastSpanExporter(live)).get_tracer("agents", "1.0")
+    def test_spans_are_kept_as_they_ended(self, live: sync.Holdproof) -> None:
+        tracer = provider(adapter.HoldproofSpanExporter(live)).get_tracer("agents", "1.0")
         with tracer.start_as_current_span("turn", kind=api.SpanKind.SERVER) as turn:
             with pytest.raises(ZeroDivisionError), tracer.start_as_current_span("tool", attributes={"n": 1}) as tool:
                 1 / 0  # noqa: B018
@@ -44,8 +44,8 @@ class Otel(OnStore):
         assert found["tool"].span_id == f"{tool.get_span_context().span_id:016x}"
         assert found["tool"].data["attributes"] == {"n": 1}
 
-    def test_an_exporter_works_inside_a_running_loop_and_tells_of_failures(self, live: sync.Holdfast) -> None:
-        exporter = adapter.HoldfastSpanExporter(live)
+    def test_an_exporter_works_inside_a_running_loop_and_tells_of_failures(self, live: sync.Holdproof) -> None:
+        exporter = adapter.HoldproofSpanExporter(live)
 
         async def work() -> None:
             with provider(exporter).get_tracer("agents").start_as_current_span("turn"):
@@ -61,7 +61,7 @@ class Otel(OnStore):
         assert exporter.export([]) is export.SpanExportResult.FAILURE
         assert exporter.force_flush()
 
-    def test_operations_are_spans_and_metrics_with_the_code_of_what_was_refused(self, live: sync.Holdfast) -> None:
+    def test_operations_are_spans_and_metrics_with_the_code_of_what_was_refused(self, live: sync.Holdproof) -> None:
         memory, reader = kept.InMemorySpanExporter(), reading.InMemoryMetricReader()
         meters = metrics.MeterProvider(metric_readers=[reader])
         live.transcripts.append("before", [1])
@@ -72,19 +72,19 @@ class Otel(OnStore):
         adapter.uninstrument(live)
         live.transcripts.append("after", [1])
         spans = memory.get_finished_spans()
-        assert [span.name for span in spans] == ["holdfast.transcripts.append", "holdfast.transcripts.get"]
+        assert [span.name for span in spans] == ["holdproof.transcripts.append", "holdproof.transcripts.get"]
         assert [span.status.status_code.name for span in spans] == ["UNSET", "ERROR"]
         assert spans[1].attributes["error.type"] == "not_found"
         [scope] = reader.get_metrics_data().resource_metrics[0].scope_metrics
         counted = {metric.name: metric.data.data_points[0] for metric in scope.metrics if metric.data.data_points}
-        assert counted.keys() == {"holdfast.transcripts.append", "holdfast.transcripts.get"}
-        assert counted["holdfast.transcripts.get"].attributes == {"error.type": "not_found"}
+        assert counted.keys() == {"holdproof.transcripts.append", "holdproof.transcripts.get"}
+        assert counted["holdproof.transcripts.get"].attributes == {"error.type": "not_found"}
 
-    def test_awaited_operations_end_when_they_end(self, live: sync.Holdfast) -> None:
+    def test_awaited_operations_end_when_they_end(self, live: sync.Holdproof) -> None:
         memory = kept.InMemorySpanExporter()
 
         async def work() -> None:
-            face = Holdfast(live.core)
+            face = Holdproof(live.core)
             adapter.instrument(face, tracer_provider=provider(memory), meter_provider=metrics.MeterProvider())
             await face.transcripts.append("chat", [1])
             assert await face.idempotency.once("key", 1, lambda: 5) == 5
@@ -97,17 +97,17 @@ class Otel(OnStore):
         asyncio.run(work())
         told = {span.name: span.status.status_code.name for span in memory.get_finished_spans()}
         assert told == {
-            "holdfast.transcripts.append": "UNSET",
-            "holdfast.idempotency.once": "UNSET",
-            "holdfast.transcripts.get": "ERROR",
-            "holdfast.locks.acquire": "ERROR",
+            "holdproof.transcripts.append": "UNSET",
+            "holdproof.idempotency.once": "UNSET",
+            "holdproof.transcripts.get": "ERROR",
+            "holdproof.locks.acquire": "ERROR",
         }
 
-    def test_a_store_can_keep_the_spans_of_its_own_operations(self, live: sync.Holdfast) -> None:
-        adapter.instrument(live, tracer_provider=provider(adapter.HoldfastSpanExporter(live)))
+    def test_a_store_can_keep_the_spans_of_its_own_operations(self, live: sync.Holdproof) -> None:
+        adapter.instrument(live, tracer_provider=provider(adapter.HoldproofSpanExporter(live)))
         live.transcripts.append("chat", [1])
         adapter.uninstrument(live)
-        assert [event.data["name"] for event in live.telemetry.query()] == ["holdfast.transcripts.append"]
+        assert [event.data["name"] for event in live.telemetry.query()] == ["holdproof.transcripts.append"]
 
 
 class TestSqlite(OnSqlite, Otel):

@@ -1,4 +1,4 @@
-"""Whatever Holdfast makes is for its owner only: files 0600, folders 0700, even where the umask forbids nothing."""
+"""Whatever Holdproof makes is for its owner only: files 0600, folders 0700, even where the umask forbids nothing."""
 
 import json
 import os
@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import config, folders, sync
-from holdfast.cli.app import app
-from holdfast.content import disk
-from holdfast.demo import play
-from holdfast.evidence import lockdown
-from holdfast.evidence.heads import HighWater
-from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.evidence.witnessing import State
-from holdfast.model.storage import TelemetryEvent
-from holdfast.model.verify import Locked
-from holdfast.storage import degraded
+from holdproof import config, folders, sync
+from holdproof.cli.app import app
+from holdproof.content import disk
+from holdproof.demo import play
+from holdproof.evidence import lockdown
+from holdproof.evidence.heads import HighWater
+from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.evidence.witnessing import State
+from holdproof.model.storage import TelemetryEvent
+from holdproof.model.verify import Locked
+from holdproof.storage import degraded
 
 
 @pytest.fixture(autouse=True)
 def permissive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Nothing is forbidden by the umask, and nothing said by the environment."""
-    for name in [name for name in os.environ if name.startswith(("HOLDFAST_", "XDG_", "PG"))]:
+    for name in [name for name in os.environ if name.startswith(("HOLDPROOF_", "XDG_", "PG"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     before = os.umask(0)
@@ -43,7 +43,7 @@ def open_to_others(folder: Path, *, ours: frozenset[Path] = frozenset()) -> dict
     return {str(each.relative_to(folder)): f"{mode:o}" for each, mode in loose.items()}
 
 
-def lived(store: sync.Holdfast, out: Path) -> None:
+def lived(store: sync.Holdproof, out: Path) -> None:
     """Everything a store does that leaves a file."""
     store.agents.register("buyer", version="1.0.0")
     store.battles.submit({"task": "x"}, battle_id="b-1", score=0.5, intent=[0.5])
@@ -155,7 +155,7 @@ def test_what_the_command_line_writes_is_for_the_owner_only(tmp_path: Path) -> N
         done = run.invoke(app, ["--home", home, *line])
         assert done.exit_code == 0, (line, done.output)
     assert open_to_others(tmp_path, ours=frozenset({given, intent})) == {}
-    assert json.loads((work / ".holdfast" / "catalog.json").read_text())["entries"] == []
+    assert json.loads((work / ".holdproof" / "catalog.json").read_text())["entries"] == []
 
 
 def test_the_demonstration_leaves_nothing_to_others(tmp_path: Path) -> None:

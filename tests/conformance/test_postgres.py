@@ -12,11 +12,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from holdfast import errors
-from holdfast.db import Database, Hooks, Tx, open_database, sql
-from holdfast.db.groups import GroupWriter
-from holdfast.db.postgres.wire import Wire
-from holdfast.testing.schema import (
+from holdproof import errors
+from holdproof.db import Database, Hooks, Tx, open_database, sql
+from holdproof.db.groups import GroupWriter
+from holdproof.db.postgres.wire import Wire
+from holdproof.testing.schema import (
     ADD_COUNTER,
     ADD_ENTRY,
     BROKEN,
@@ -210,7 +210,7 @@ def test_reads_of_a_server_that_is_gone_share_one_wait(db: Database, monkeypatch
 
     outcomes = _behind_a_hold(db.read, unplug, *[lambda tx: value(tx, "c")] * 20)
     assert all(isinstance(outcome, errors.UnavailableError) for outcome in outcomes[1:])
-    assert waits.count("holdfast-reader") <= 3
+    assert waits.count("holdproof-reader") <= 3
 
 
 # --- settings and topics -------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_a_topic_of_any_shape_wakes_a_waiter_elsewhere(db: Database, postgres_ur
 
 def test_a_closed_database_leaves_nobody_listening(postgres_url: str) -> None:
     def listeners() -> set[int | None]:
-        return {each.ident for each in threading.enumerate() if each.name == "holdfast-listener"}
+        return {each.ident for each in threading.enumerate() if each.name == "holdproof-listener"}
 
     before = listeners()
     with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=1, readers=1)):
@@ -529,8 +529,8 @@ def test_a_server_lost_while_the_store_is_open_is_a_typed_error_until_it_is_back
         away = {**connector._base, "host": "127.0.0.1", "port": str(_closed_port())}
         with monkeypatch.context() as patched:
             patched.setattr(connector, "_base", away)
-            _admin(postgres_url, _HANG_UP.format("holdfast-reader"))
-            _admin(postgres_url, _HANG_UP.format("%").replace("= '%'", "LIKE 'holdfast-%-%-%'"))
+            _admin(postgres_url, _HANG_UP.format("holdproof-reader"))
+            _admin(postgres_url, _HANG_UP.format("%").replace("= '%'", "LIKE 'holdproof-%-%-%'"))
             assert isinstance(db.write(lambda tx: add(tx, "lost")).exception(30), errors.UnavailableError)
             assert isinstance(db.read(entries).exception(30), errors.UnavailableError)
         assert db.write(lambda tx: add(tx, "kept")).result(30) == "kept"
@@ -582,7 +582,7 @@ def test_a_login_of_the_membrane_alone_can_do_nothing_in_the_kernel(
     db: Database, postgres: Postgres, postgres_url: str, login: str, statement: str
 ) -> None:
     with closing(open_database(postgres_url, space="membrane", migrations=MIGRATIONS, workers=1)) as membrane:
-        postgres.sql(f"GRANT holdfast_membrane TO {login}")
+        postgres.sql(f"GRANT holdproof_membrane TO {login}")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             _as(login, postgres_url, statement)
         membrane.write(lambda tx: add(tx, "theirs")).result()

@@ -10,11 +10,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.generators import fetch
 
-from holdfast import errors
-from holdfast.db import Database, Tx, open_database
-from holdfast.db.postgres import asking, copying
-from holdfast.db.postgres.dialing import dial
-from holdfast.testing.schema import MIGRATIONS, add, value
+from holdproof import errors
+from holdproof.db import Database, Tx, open_database
+from holdproof.db.postgres import asking, copying
+from holdproof.db.postgres.dialing import dial
+from holdproof.testing.schema import MIGRATIONS, add, value
 from proof.servers.tcp import Fault, Proxy, to_unix
 from tests.servers import Postgres
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.db import open_database
-from holdfast.testing.schema import MIGRATIONS, add, entries, value
+from holdproof.db import open_database
+from holdproof.testing.schema import MIGRATIONS, add, entries, value
 from tests.conformance.racing import race
 
 # A child opens its own store, the parent closes the one it had before the fork, the child writes on and is killed.
 _KILLED_CHILD = """
 import os, signal, sys
-from holdfast import errors
-from holdfast.db import open_database
-from holdfast.testing.schema import MIGRATIONS, add
+from holdproof import errors
+from holdproof.db import open_database
+from holdproof.testing.schema import MIGRATIONS, add
 
 target = sys.argv[1]
 store = open_database(target, migrations=MIGRATIONS)
@@ -42,9 +42,9 @@ os.waitpid(child, 0)
 # A child opens its own store while the parent is in the middle of a transaction, which then ends.
 _CHILD_OF_A_WRITER = """
 import os, sys, threading
-from holdfast import errors
-from holdfast.db import open_database
-from holdfast.testing.schema import MIGRATIONS, add
+from holdproof import errors
+from holdproof.db import open_database
+from holdproof.testing.schema import MIGRATIONS, add
 
 target = sys.argv[1]
 store = open_database(target, migrations=MIGRATIONS)
@@ -65,7 +65,7 @@ if child == 0:
         own.write(lambda tx: add(tx, "child")).result()
         own.close()
         answer = "written"
-    except errors.HoldfastError as error:
+    except errors.HoldproofError as error:
         answer = type(error).__name__
     os.write(1, answer.encode())
     os._exit(0)
@@ -100,8 +100,8 @@ def test_a_child_forked_in_the_middle_of_a_transaction_writes_or_is_refused_as_f
 
 _IMPORTS = """
 import time
-from holdfast.db import open_database, postgres
-from holdfast.testing.schema import MIGRATIONS, add, enter, take
+from holdproof.db import open_database, postgres
+from holdproof.testing.schema import MIGRATIONS, add, enter, take
 """
 
 # Each asks for more than there is, some calls queued together, some one by one; any error at all ends the process.

@@ -16,11 +16,11 @@ import apsw
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import errors, sync
-from holdfast.cli.app import app
-from holdfast.db import Migration, migrate, open_database
-from holdfast.model.storage import StorageOp
-from holdfast.storage import (
+from holdproof import errors, sync
+from holdproof.cli.app import app
+from holdproof.db import Migration, migrate, open_database
+from holdproof.model.storage import StorageOp
+from holdproof.storage import (
     BlobStore,
     IBlobStore,
     IRelationalStore,
@@ -42,10 +42,10 @@ SMALL: dict[str, Any] = {"vector": {"dimensions": 2}}
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in [each for each in os.environ if each.startswith(("HOLDFAST_", "XDG_"))]:
+    for variable in [each for each in os.environ if each.startswith(("HOLDPROOF_", "XDG_"))]:
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
@@ -147,7 +147,7 @@ def test_one_store_may_be_closed_without_the_others() -> None:
         await storage.vector.add("v", UNIT)
         await storage.close()
         await storage.close()
-        with pytest.raises(errors.HoldfastError):
+        with pytest.raises(errors.HoldproofError):
             await storage.telemetry.count()
 
     use(test)
@@ -243,7 +243,7 @@ def test_what_cannot_be_opened_falls_back_to_memory_and_says_so(
         assert len(status.degraded) == 4
         assert all(kind in text for kind, text in zip(status.stores, status.degraded, strict=True))
 
-    with caplog.at_level(logging.WARNING, "holdfast.storage"):
+    with caplog.at_level(logging.WARNING, "holdproof.storage"):
         use(test)
     assert len([each for each in caplog.records if "outlives this process" in each.message]) == 4
 
@@ -272,7 +272,7 @@ def test_the_next_healthy_start_says_what_was_not_kept(
         assert [text.split()[1] for text in storage.status().warnings] == ["blob", "relational", "vector"]
         await empty(storage)
 
-    with caplog.at_level(logging.WARNING, "holdfast.storage"):
+    with caplog.at_level(logging.WARNING, "holdproof.storage"):
         use(healthy)
     assert len([each for each in caplog.records if "was not kept" in each.message]) == 3
     use(_without_warnings)
@@ -289,7 +289,7 @@ def test_a_provider_that_was_killed_while_degraded_is_remembered(home: Path) -> 
     (home / "telemetry.db").mkdir()
     program = f"""
 import asyncio, os, signal
-from holdfast.storage import StorageProvider
+from holdproof.storage import StorageProvider
 
 async def main():
     await StorageProvider.from_config_dict({ {"providers": SMALL}!r})
@@ -424,7 +424,7 @@ def test_a_failing_migration_is_an_error_that_names_it_and_changes_nothing(
     with pytest.raises(errors.MigrationError, match="9999_broken"):
         use(everything)
     monkeypatch.undo()
-    monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(home))
     use(kept)
 
 
@@ -516,5 +516,5 @@ def test_a_closed_storage_does_not_recover(home: Path) -> None:
 
 def test_the_kernel_never_falls_back(home: Path) -> None:
     in_the_way(home)
-    with pytest.raises(errors.HoldfastError):
+    with pytest.raises(errors.HoldproofError):
         sync.open()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import errors, sql, sync
-from holdfast.testing import FrozenClock
+from holdproof import errors, sql, sync
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
 
@@ -19,15 +19,15 @@ _COUNT = sql("SELECT count(*) FROM objects")
 _BLOCKS = sql("SELECT data FROM objects")
 
 
-def count(store: sync.Holdfast) -> int:
+def count(store: sync.Holdproof) -> int:
     return int(store.read(lambda tx: tx.all(_COUNT))[0][0])
 
 
-def blocks(store: sync.Holdfast) -> bytes:
+def blocks(store: sync.Holdproof) -> bytes:
     return b"\n".join(row[0] for row in store.read(lambda tx: tx.all(_BLOCKS)))
 
 
-def fill(store: sync.Holdfast, clock: FrozenClock, days: int = 4, each: int = 3) -> list[str]:
+def fill(store: sync.Holdproof, clock: FrozenClock, days: int = 4, each: int = 3) -> list[str]:
     """A few days of work, some snapshots a day; their CIDs, the oldest first."""
     taken = []
     for day in range(days):
@@ -40,13 +40,13 @@ def fill(store: sync.Holdfast, clock: FrozenClock, days: int = 4, each: int = 3)
     return taken
 
 
-def left(store: sync.Holdfast) -> list[str]:
+def left(store: sync.Holdproof) -> list[str]:
     return [each.cid for each in reversed(store.snapshots.list().snapshots)]
 
 
 class Pruning(OnMemory):
     def test_the_newest_stay_and_the_others_go_with_their_blocks(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         taken = fill(store, clock)
         now, held = store.objects.list(limit=100).objects, count(store)
@@ -66,7 +66,7 @@ class Pruning(OnMemory):
         with pytest.raises(errors.NotFoundError):
             store.objects.at(taken[0])
 
-    def test_history_says_what_was_pruned(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_history_says_what_was_pruned(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         fill(store, clock, days=1)
         clock.advance(DAY_S)
         assert store.retention.prune("versions", older_than_days=0.5, keep=2).count == 1
@@ -82,14 +82,14 @@ class Pruning(OnMemory):
         assert store.objects.at(left(store)[0]).objects[0].version == 1, "and goes on to"
         assert store.objects.put("busy", type="t", content="next").version == 4
 
-    def test_the_last_of_each_day_may_stay(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_the_last_of_each_day_may_stay(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         taken = fill(store, clock)
         store.retention.prune("snapshots", keep_daily=3)
         assert left(store) == [taken[5], taken[8], taken[11]], "day 0 is too long ago, of the others the last stays"
         store.retention.gc()
         assert [store.objects.at(cid, limit=50).objects != () for cid in left(store)] == [True] * 3
 
-    def test_what_is_past_every_limit_goes_and_nothing_else(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_what_is_past_every_limit_goes_and_nothing_else(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         taken = fill(store, clock)
         store.retention.prune("snapshots", older_than_days=2.5, keep=3, keep_daily=10)
         assert left(store) == taken[2:3] + taken[5:], "two days are older than two and a half"
@@ -97,7 +97,7 @@ class Pruning(OnMemory):
         assert left(store) == taken[-1:], "the newest always stays"
         assert store.snapshots.get().cid == taken[-1]
 
-    def test_a_pruning_is_told_and_proven(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_pruning_is_told_and_proven(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         fill(store, clock, days=2)
         store.retention.prune("snapshots", keep=1, who="ops")
         store.retention.prune("versions", keep=1, who="ops")
@@ -119,12 +119,12 @@ class Pruning(OnMemory):
             ("nothing", {"keep": 1}),
         ],
     )
-    def test_what_is_no_rule_is_refused(self, store: sync.Holdfast, what: str, limits: dict[str, Any]) -> None:
+    def test_what_is_no_rule_is_refused(self, store: sync.Holdproof, what: str, limits: dict[str, Any]) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.retention.prune(what, **limits)
 
     def test_an_image_and_an_archive_begin_where_the_line_does(
-        self, store: sync.Holdfast, clock: FrozenClock, tmp_path: Path
+        self, store: sync.Holdproof, clock: FrozenClock, tmp_path: Path
     ) -> None:
         taken = fill(store, clock, days=2)
         store.image.dump(tmp_path / "images")
@@ -155,7 +155,7 @@ class Pruning(OnMemory):
                     assert seen.get("more").version == 1
 
     def test_what_goes_on_from_an_older_image_brings_nothing_back(
-        self, store: sync.Holdfast, clock: FrozenClock, tmp_path: Path
+        self, store: sync.Holdproof, clock: FrozenClock, tmp_path: Path
     ) -> None:
         """The other store has the whole line; this one pruned it and takes over what came after."""
         fill(store, clock, days=1)
@@ -175,7 +175,7 @@ class Pruning(OnMemory):
         assert len(store.objects.history("busy")) == written
         assert store.objects.get("new").content == "theirs"
 
-    def test_a_pruned_version_that_comes_again_stays(self, store: sync.Holdfast) -> None:
+    def test_a_pruned_version_that_comes_again_stays(self, store: sync.Holdproof) -> None:
         """The same record has a new row: nothing of it goes, in whatever namespace it is."""
         long = "y" * 300_000
         for content in (long, "other", long, "other"):
@@ -188,7 +188,7 @@ class Pruning(OnMemory):
         with pytest.raises(errors.PrunedError):
             store.objects.version("a", 1)
 
-    def test_writers_go_on_while_versions_go(self, store: sync.Holdfast) -> None:
+    def test_writers_go_on_while_versions_go(self, store: sync.Holdproof) -> None:
         """Contents come and go in a ring, so what is being removed is often just being written again."""
         stop, failed = threading.Event(), list[BaseException]()
         texts = [letter * 300_000 for letter in "abc"]
@@ -201,7 +201,7 @@ class Pruning(OnMemory):
                     store.objects.put("b", type="t", content=number % 2, version=1)
                     if number % 4 == 0:
                         store.snapshots.create()
-                except errors.HoldfastError as error:
+                except errors.HoldproofError as error:
                     failed.append(error)
                     return
                 number += 1
@@ -225,7 +225,7 @@ class Pruning(OnMemory):
             max_size=14,
         )
     )
-    def test_a_model_of_what_stays_is_never_wrong(self, store: sync.Holdfast, steps: list[str]) -> None:
+    def test_a_model_of_what_stays_is_never_wrong(self, store: sync.Holdproof, steps: list[str]) -> None:
         store.objects.apply({"a": None, "b": None})
         store.snapshots.create()
         store.retention.prune("snapshots", keep=1)
@@ -250,7 +250,7 @@ class Pruning(OnMemory):
 
 
 class TestOnSqlite(OnSqlite, Pruning):
-    def test_the_disk_gets_its_space_back(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_the_disk_gets_its_space_back(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         fill(store, clock)
 
         def size() -> int:
@@ -262,7 +262,7 @@ class TestOnSqlite(OnSqlite, Pruning):
         store.retention.gc()
         assert size() < before * 0.5
 
-    def test_words_of_what_went_are_in_no_file(self, store: sync.Holdfast) -> None:
+    def test_words_of_what_went_are_in_no_file(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content="marzipan potatoes")
         store.objects.put("a", type="t", content="bread")
         store.retention.prune("versions", keep=1)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
+from holdproof import errors, sync
+from holdproof.client import Holdproof
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 ai: Any = pytest.importorskip("pydantic_ai", reason="not installed: pip install pydantic-ai-slim")
 said: Any = pytest.importorskip("pydantic_ai.messages")
 models: Any = pytest.importorskip("pydantic_ai.models.function")
-adapter: Any = pytest.importorskip("holdfast.adapters.pydantic_ai")
+adapter: Any = pytest.importorskip("holdproof.adapters.pydantic_ai")
 
 
 class Shop:
@@ -42,17 +42,17 @@ class Shop:
         self.agent = ai.Agent(models.FunctionModel(script), output_type=[str, ai.DeferredToolRequests], tools=[tool])
 
 
-Act = Callable[[Holdfast, Shop, Any, Any], Coroutine[Any, Any, Any]]
+Act = Callable[[Holdproof, Shop, Any, Any], Coroutine[Any, Any, Any]]
 
 
 class PydanticAi(OnStore):
-    def acted(self, store: sync.Holdfast, act: Act) -> Any:
-        face = Holdfast(store.core)
-        approvals = adapter.HoldfastApprovals(face, agent_id="shop")
-        return asyncio.run(act(face, Shop(), adapter.HoldfastHistory("ada", face), approvals))
+    def acted(self, store: sync.Holdproof, act: Act) -> Any:
+        face = Holdproof(store.core)
+        approvals = adapter.HoldproofApprovals(face, agent_id="shop")
+        return asyncio.run(act(face, Shop(), adapter.HoldproofHistory("ada", face), approvals))
 
-    def test_messages_come_back_as_they_were(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, history: Any, _: Any) -> None:
+    def test_messages_come_back_as_they_were(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, history: Any, _: Any) -> None:
             first = await history.run(shop.agent, ["Hello", ai.BinaryContent(b"\0\xff", media_type="image/png")])
             second = await history.run(shop.agent, "ä \0")
             assert (first.output, second.output) == ("heard 1", "heard 3")
@@ -63,8 +63,8 @@ class PydanticAi(OnStore):
 
         self.acted(live, work)
 
-    def test_a_run_that_fails_leaves_the_history_as_it_was(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, history: Any, _: Any) -> None:
+    def test_a_run_that_fails_leaves_the_history_as_it_was(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, history: Any, _: Any) -> None:
             await history.run(shop.agent, "Hello")
             before = await history.messages()
             with pytest.raises(AttributeError):
@@ -73,8 +73,8 @@ class PydanticAi(OnStore):
 
         self.acted(live, work)
 
-    def test_runs_at_the_same_time_both_stay_whole_or_the_later_is_refused(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, history: Any, _: Any) -> None:
+    def test_runs_at_the_same_time_both_stay_whole_or_the_later_is_refused(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, history: Any, _: Any) -> None:
             await asyncio.gather(*(history.run(shop.agent, f"turn {n}") for n in range(4)))
             found = await history.messages()
             assert [message.kind for message in found] == ["request", "response"] * 4
@@ -86,8 +86,8 @@ class PydanticAi(OnStore):
 
         self.acted(live, work)
 
-    def test_what_is_no_message_is_an_error(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, history: Any, _: Any) -> None:
+    def test_what_is_no_message_is_an_error(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, history: Any, _: Any) -> None:
             await face.transcripts.append("pydantic-ai/ada", [{"kind": "nothing"}])
             with pytest.raises(errors.FormatError):
                 await history.messages()
@@ -105,9 +105,9 @@ class PydanticAi(OnStore):
         ],
     )
     def test_a_deferred_run_goes_on_as_it_was_answered(
-        self, live: sync.Holdfast, status: str, answer: Any, paid: list[int]
+        self, live: sync.Holdproof, status: str, answer: Any, paid: list[int]
     ) -> None:
-        async def work(face: Holdfast, shop: Shop, history: Any, approvals: Any) -> None:
+        async def work(face: Holdproof, shop: Shop, history: Any, approvals: Any) -> None:
             stopped = await history.run(shop.agent, "pay")
             asked = await approvals.pause(stopped)
             assert [call["id"] for call in asked.proposal["calls"]] == ["call-30", "call-5"]
@@ -119,8 +119,8 @@ class PydanticAi(OnStore):
 
         self.acted(live, work)
 
-    def test_a_run_that_failed_is_not_run_again_unless_that_is_said(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, history: Any, approvals: Any) -> None:
+    def test_a_run_that_failed_is_not_run_again_unless_that_is_said(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, history: Any, approvals: Any) -> None:
             asked = await approvals.pause(await history.run(shop.agent, "pay"))
             await face.escalations.resolve(asked.id, "APPROVED", by="grace")
             shop.fails = True
@@ -133,8 +133,8 @@ class PydanticAi(OnStore):
 
         self.acted(live, work)
 
-    def test_what_waits_for_nobody_is_refused(self, live: sync.Holdfast) -> None:
-        async def work(face: Holdfast, shop: Shop, history: Any, approvals: Any) -> None:
+    def test_what_waits_for_nobody_is_refused(self, live: sync.Holdproof) -> None:
+        async def work(face: Holdproof, shop: Shop, history: Any, approvals: Any) -> None:
             with pytest.raises(errors.InvalidInputError):
                 await approvals.pause(await history.run(shop.agent, "Hello"))
 

@@ -10,10 +10,10 @@ import apsw
 import psycopg
 import pytest
 
-import holdfast
-from holdfast.db import open_database
-from holdfast.db.sql import QUERIES, Query
-from holdfast.errors import MissingExtraError
+import holdproof
+from holdproof.db import open_database
+from holdproof.db.sql import QUERIES, Query
+from holdproof.errors import MissingExtraError
 
 OPTIONAL = {"fastapi", "uvicorn", "jinja2", "obstore", "opentelemetry", "mcp", "langgraph", "agents", "google"} | {
     "agent_framework",
@@ -27,7 +27,7 @@ OPTIONAL = {"fastapi", "uvicorn", "jinja2", "obstore", "opentelemetry", "mcp", "
 def _import_all() -> list[str]:
     """Import every module of the package; the names of those whose optional part is not installed."""
     missing = []
-    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast.", onerror=lambda _: None):
+    for module in pkgutil.walk_packages(holdproof.__path__, "holdproof.", onerror=lambda _: None):
         if module.name.endswith("__main__"):
             continue
         try:
@@ -45,7 +45,7 @@ MISSING = _import_all()
 
 
 def _ours(query: Query) -> bool:
-    return query.where.startswith("holdfast.") and not query.where.startswith("holdfast.testing")
+    return query.where.startswith("holdproof.") and not query.where.startswith("holdproof.testing")
 
 
 SHIPPED = [query for query in QUERIES if _ours(query)]
@@ -57,9 +57,9 @@ Postgres = dict[str, "psycopg.Connection[tuple[object, ...]]"]
 
 def _space(query: Query) -> str:
     """The database that a query is for: services have names of tables in common with the kernel."""
-    if query.where.startswith("holdfast.storage.telemetry"):
+    if query.where.startswith("holdproof.storage.telemetry"):
         return "telemetry"
-    return "membrane" if query.where.startswith(("holdfast.storage.", "holdfast.db.postgres.login")) else "kernel"
+    return "membrane" if query.where.startswith(("holdproof.storage.", "holdproof.db.postgres.login")) else "kernel"
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_postgres_understands_every_query_of_the_product(
 
 def _only_sqlite(query: Query) -> bool:
     """A query that is SQLite's own, or of its package, is never sent to a server."""
-    return not query.postgres or query.where.startswith("holdfast.db.sqlite")
+    return not query.postgres or query.where.startswith("holdproof.db.sqlite")
 
 
 WRONG = {
@@ -161,4 +161,4 @@ def test_explaining_changes_nothing(sqlite: dict[str, apsw.Connection]) -> None:
 
 
 def test_only_modules_of_optional_extras_were_left_out() -> None:
-    assert all(name.startswith(("holdfast.adapters", "holdfast.server", "holdfast.storage")) for name in MISSING)
+    assert all(name.startswith(("holdproof.adapters", "holdproof.server", "holdproof.storage")) for name in MISSING)

@@ -1,4 +1,4 @@
-"""Four processes race for the same thing, round after round (HOLDFAST_RACES); the guards hold on both databases."""
+"""Four processes race for the same thing, round after round (HOLDPROOF_RACES); the guards hold on both databases."""
 
 import os
 import subprocess
@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
-from holdfast.faces import SyncFace
-from holdfast.ops import OpenFlow
+from holdproof import sync
+from holdproof.faces import SyncFace
+from holdproof.ops import OpenFlow
 from tests.conformance.decisions import CrashError, OnPostgres, OnSqlite, OnStore, running
 
-ROUNDS = int(os.environ.get("HOLDFAST_RACES", "8"))
+ROUNDS = int(os.environ.get("HOLDPROOF_RACES", "8"))
 RACERS = 4
 
 
@@ -61,7 +61,7 @@ class Races(OnStore):
     def race(
         self,
         mode: str,
-        store: sync.Holdfast,
+        store: sync.Holdproof,
         scratch: Path,
         shares: Callable[[], list[str]],
         judge: Callable[[int, list[str], list[str]], None],
@@ -71,20 +71,20 @@ class Races(OnStore):
                 given = shares()
                 judge(turn, given, running_ones.round(turn, given))
 
-    def test_capacity_is_never_exceeded(self, live: sync.Holdfast, tmp_path: Path) -> None:
+    def test_capacity_is_never_exceeded(self, live: sync.Holdproof, tmp_path: Path) -> None:
         def judge(turn: int, _: list[str], got: list[str]) -> None:
             assert sorted(got) == ["0", "0", "1", "1"]
             assert sum(lock.amount for lock in live.locks.list(resource=f"r{turn}")) == 800
 
         self.race("locks", live, tmp_path / "x", lambda: [running(live) for _ in range(RACERS)], judge)
 
-    def test_waiting_processes_get_the_lock_one_after_the_other(self, live: sync.Holdfast, tmp_path: Path) -> None:
+    def test_waiting_processes_get_the_lock_one_after_the_other(self, live: sync.Holdproof, tmp_path: Path) -> None:
         def judge(_: int, __: list[str], got: list[str]) -> None:
             assert sorted(got) == ["1", "2", "3", "4"]
 
         self.race("waits", live, tmp_path / "x", lambda: [running(live) for _ in range(RACERS)], judge)
 
-    def test_exactly_one_process_executes(self, live: sync.Holdfast, tmp_path: Path) -> None:
+    def test_exactly_one_process_executes(self, live: sync.Holdproof, tmp_path: Path) -> None:
         executed = tmp_path / "executed"
 
         def judge(turn: int, _: list[str], got: list[str]) -> None:
@@ -93,7 +93,7 @@ class Races(OnStore):
 
         self.race("once", live, executed, lambda: ["-"] * RACERS, judge)
 
-    def test_a_budget_of_three_grants_three(self, live: sync.Holdfast, tmp_path: Path) -> None:
+    def test_a_budget_of_three_grants_three(self, live: sync.Holdproof, tmp_path: Path) -> None:
         names = iter(range(ROUNDS))
 
         def shares() -> list[str]:
@@ -108,7 +108,7 @@ class Races(OnStore):
 
         self.race("budget", live, tmp_path / "x", shares, judge)
 
-    def test_forty_rejections_count_forty(self, live: sync.Holdfast, tmp_path: Path) -> None:
+    def test_forty_rejections_count_forty(self, live: sync.Holdproof, tmp_path: Path) -> None:
         def judge(_: int, given: list[str], got: list[str]) -> None:
             counts = sorted(int(count) for answer in got for count in answer.strip("[]").split(","))
             assert counts == list(range(1, 41))
@@ -116,7 +116,7 @@ class Races(OnStore):
 
         self.race("rejections", live, tmp_path / "x", lambda: [running(live)] * RACERS, judge)
 
-    def test_one_resolver_wins(self, live: sync.Holdfast, tmp_path: Path) -> None:
+    def test_one_resolver_wins(self, live: sync.Holdproof, tmp_path: Path) -> None:
         def shares() -> list[str]:
             return [str(live.escalations.request(running(live), reason="?", budget=10**6).id)] * RACERS
 
@@ -126,7 +126,7 @@ class Races(OnStore):
 
         self.race("resolvers", live, tmp_path / "x", shares, judge)
 
-    def test_one_worker_runs_a_flow_again(self, live: sync.Holdfast, tmp_path: Path) -> None:
+    def test_one_worker_runs_a_flow_again(self, live: sync.Holdproof, tmp_path: Path) -> None:
         turns, executed = iter(range(ROUNDS)), tmp_path / "executed"
 
         @live.decision(flow_type="raced", agent="trader", lease_s=0.001)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.db import sql
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.db import sql
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 _SPACED = '{"b": 1,  "a": "\\u00e9", "a": 2, "z": "\\u0000"}'
@@ -22,7 +22,7 @@ _VALUES: list[Any] = [{}, {"a": [1, 2.5, None, True]}, [], "é\u4e2d\0", 0, None
 class Records(OnStore):
     # --- audit ----------------------------------------------------------------------------------------------------
 
-    def test_events_come_back_in_the_order_they_were_recorded(self, store: sync.Holdfast) -> None:
+    def test_events_come_back_in_the_order_they_were_recorded(self, store: sync.Holdproof) -> None:
         dfid, other = running(store), running(store)
         made = [
             store.audit.record(
@@ -44,7 +44,7 @@ class Records(OnStore):
         assert rest.next is None
         assert made[0].detail == {"n": 0}
 
-    def test_events_are_found_by_type_severity_and_time(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_events_are_found_by_type_severity_and_time(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         dfid = running(store)
         store.audit.record(dfid, "A")
         clock.advance(10)
@@ -55,7 +55,7 @@ class Records(OnStore):
         assert store.audit.search(event_type="A", since=later.created_at).events == (later,)
         assert len(store.audit.search(limit=2).events) == 2
 
-    def test_an_unknown_severity_or_flow_is_an_error(self, store: sync.Holdfast) -> None:
+    def test_an_unknown_severity_or_flow_is_an_error(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         with pytest.raises(errors.InvalidInputError):
             store.audit.record(dfid, "E", severity="LOUD")
@@ -71,7 +71,7 @@ class Records(OnStore):
 
     # --- ledger ---------------------------------------------------------------------------------------------------
 
-    def test_the_first_entry_of_a_flow_wins(self, store: sync.Holdfast) -> None:
+    def test_the_first_entry_of_a_flow_wins(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         first = store.ledger.append(dfid, {"buy": 1}, context_ref="c", evidence_hash="h", signature="s")
         second = store.ledger.append(dfid, {"buy": 2}, context_ref="d", evidence_hash="i")
@@ -87,7 +87,7 @@ class Records(OnStore):
     # --- contexts and state ---------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("value", _VALUES, ids=repr)
-    def test_a_value_comes_back_as_it_went_in(self, store: sync.Holdfast, value: Any) -> None:
+    def test_a_value_comes_back_as_it_went_in(self, store: sync.Holdproof, value: Any) -> None:
         dfid = running(store)
         put = store.contexts.put(dfid, value)
         assert put == store.contexts.read(dfid)
@@ -95,18 +95,18 @@ class Records(OnStore):
         assert store.state.put("trader", value).data == value
         assert store.state.read("trader").data == value
 
-    def test_the_snapshot_id_is_a_hash_of_the_canonical_json(self, store: sync.Holdfast) -> None:
+    def test_the_snapshot_id_is_a_hash_of_the_canonical_json(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         put = store.contexts.put(dfid, {"b": 1.0, "a": "é"})
         assert put.snapshot_id == hashlib.sha256('{"a":"é","b":1}'.encode()).hexdigest()[:16]
         assert store.state.put("trader", {"a": "é", "b": 1}).snapshot_id == put.snapshot_id
 
-    def test_every_write_is_the_next_version(self, store: sync.Holdfast) -> None:
+    def test_every_write_is_the_next_version(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         assert [store.contexts.put(dfid, n).version for n in range(3)] == [1, 2, 3]
         assert [store.state.put("trader", n).version for n in range(3)] == [1, 2, 3]
 
-    def test_a_stale_version_is_refused_and_nothing_changes(self, store: sync.Holdfast) -> None:
+    def test_a_stale_version_is_refused_and_nothing_changes(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         assert store.contexts.update(dfid, "a", expected_version=0).version == 1
         assert store.contexts.update(dfid, "b", expected_version=1).version == 2
@@ -118,7 +118,7 @@ class Records(OnStore):
             store.state.update("trader", "c", expected_version=0)
         assert (store.contexts.read(dfid).data, store.state.read("trader").data) == ("b", "a")
 
-    def test_a_context_that_was_taken_is_not_given_again(self, store: sync.Holdfast) -> None:
+    def test_a_context_that_was_taken_is_not_given_again(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         store.contexts.put(dfid, "secret")
         assert store.contexts.take(dfid).data == "secret"
@@ -128,7 +128,7 @@ class Records(OnStore):
         store.contexts.put(dfid, "next")
         assert store.contexts.read(dfid).version == 2
 
-    def test_what_is_not_there_is_a_typed_error(self, store: sync.Holdfast) -> None:
+    def test_what_is_not_there_is_a_typed_error(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         calls: list[Callable[[], object]] = [
             lambda: store.contexts.read(dfid),
@@ -144,14 +144,14 @@ class Records(OnStore):
         with pytest.raises(errors.InvalidInputError):
             store.contexts.put(dfid, 2**53)
 
-    def test_a_json_column_keeps_its_text_byte_for_byte(self, store: sync.Holdfast) -> None:
+    def test_a_json_column_keeps_its_text_byte_for_byte(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         [(kept,)] = store.write(lambda tx: tx.all(_RAW_JSON, dfid=dfid, text=_SPACED, now=tx.now))
         assert kept == _SPACED
 
     # --- feedback -------------------------------------------------------------------------------------------------
 
-    def test_an_agents_trajectory_is_what_was_recorded(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_an_agents_trajectory_is_what_was_recorded(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         dfid = running(store)
         first = store.feedback.record("trader", dfid, status="Rejected", reason="late", score=2, source="Human")
         clock.advance(5)
@@ -162,7 +162,7 @@ class Records(OnStore):
         assert store.feedback.trajectory("trader", after=second.id) == (third,)
         assert type(first.score) is float
 
-    def test_wrong_feedback_is_refused(self, store: sync.Holdfast) -> None:
+    def test_wrong_feedback_is_refused(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         calls: list[Callable[[], object]] = [
             lambda: store.feedback.record("trader", dfid, status="Accepted", source="Gossip"),

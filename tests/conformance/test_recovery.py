@@ -10,14 +10,14 @@ from typing import Any, assert_type
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
-from holdfast.faces import AsyncFace, SyncFace
-from holdfast.model.flows import Recovered
-from holdfast.ops import Decision, OpenFlow
-from holdfast.runtime import calls, runs
-from holdfast.runtime.calls import Called
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.client import Holdproof
+from holdproof.faces import AsyncFace, SyncFace
+from holdproof.model.flows import Recovered
+from holdproof.ops import Decision, OpenFlow
+from holdproof.runtime import calls, runs
+from holdproof.runtime.calls import Called
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
 Flow = OpenFlow[SyncFace]
@@ -40,7 +40,7 @@ class Broker:
         self.act(f"undo {what}")
 
 
-def ordering(store: sync.Holdfast, broker: Broker, **options: Any) -> Decision[..., str]:
+def ordering(store: sync.Holdproof, broker: Broker, **options: Any) -> Decision[..., str]:
     """A decision of two orders, as each worker registers it."""
 
     @store.decision(flow_type="rebalance", agent="trader", lease_s=10, **options)
@@ -52,13 +52,13 @@ def ordering(store: sync.Holdfast, broker: Broker, **options: Any) -> Decision[.
     return rebalance
 
 
-def other(store: sync.Holdfast) -> sync.Holdfast:
+def other(store: sync.Holdproof) -> sync.Holdproof:
     """Another worker: the same store, with nothing registered."""
-    return sync.Holdfast(store.core)
+    return sync.Holdproof(store.core)
 
 
 class Recovery(OnStore):
-    def crashed(self, store: sync.Holdfast, clock: FrozenClock, broker: Broker, **options: Any) -> str:
+    def crashed(self, store: sync.Holdproof, clock: FrozenClock, broker: Broker, **options: Any) -> str:
         """A flow whose worker died inside its second order."""
         broker.trouble["b"] = CrashError()
         with pytest.raises(CrashError):
@@ -68,7 +68,7 @@ class Recovery(OnStore):
 
     # --- calling --------------------------------------------------------------------------------------------------
 
-    def test_a_call_opens_a_flow_and_gives_what_the_function_gives(self, store: sync.Holdfast) -> None:
+    def test_a_call_opens_a_flow_and_gives_what_the_function_gives(self, store: sync.Holdproof) -> None:
         rebalance = ordering(store, Broker(), flow_version="2.1", priority=3)
         assert assert_type(rebalance("a", second="b"), str) == "b"
         [flow] = store.flows.list().flows
@@ -77,12 +77,12 @@ class Recovery(OnStore):
         written = store.read(lambda tx: calls.find(tx, flow.dfid))
         assert written == Called("rebalance", "2.1", '{"args":["a"],"kwargs":{"second":"b"}}')
 
-    def test_a_decision_looks_like_its_function_without_the_flow(self, store: sync.Holdfast) -> None:
+    def test_a_decision_looks_like_its_function_without_the_flow(self, store: sync.Holdproof) -> None:
         rebalance: Any = ordering(store, Broker())
         assert str(inspect.signature(rebalance)) == "(first: str, second: str) -> str"
         assert (rebalance.__name__, rebalance.__doc__) == ("rebalance", "Two orders.")
 
-    def test_a_flow_can_be_opened_otherwise_for_one_call(self, store: sync.Holdfast) -> None:
+    def test_a_flow_can_be_opened_otherwise_for_one_call(self, store: sync.Holdproof) -> None:
         rebalance = ordering(store, Broker())
         store.agents.register("scout", version="1.0.0")
         rebalance.opening("scout", dfid="mine")("a", "b")
@@ -90,14 +90,14 @@ class Recovery(OnStore):
         root, child = store.flows.tree("mine").flow, store.flows.tree("mine").children[0].flow
         assert (root.agent_id, child.agent_id, child.root_dfid) == ("scout", "trader", "mine")
 
-    def test_the_function_gets_its_arguments_as_a_later_worker_will(self, store: sync.Holdfast) -> None:
+    def test_the_function_gets_its_arguments_as_a_later_worker_will(self, store: sync.Holdproof) -> None:
         @store.decision(flow_type="echo", agent="trader")
         def echo(flow: Flow, *values: Any, **named: Any) -> Any:
             return [values, named]
 
         assert echo((1, 2), 1.0, None, key={"b": (), "a": "é"}) == [([1, 2], 1, None), {"key": {"a": "é", "b": []}}]
 
-    def test_what_is_wrong_with_a_call_is_said_before_anything_is_written(self, store: sync.Holdfast) -> None:
+    def test_what_is_wrong_with_a_call_is_said_before_anything_is_written(self, store: sync.Holdproof) -> None:
         broker = Broker()
         rebalance: Any = ordering(store, broker)
         wrong: list[tuple[type[Exception], Callable[[], Any]]] = [
@@ -114,26 +114,26 @@ class Recovery(OnStore):
                 call()
         assert (store.flows.list().flows, broker.done) == ((), [])
 
-    def test_a_function_of_the_wrong_colour_is_refused_with_what_to_do(self, store: sync.Holdfast) -> None:
+    def test_a_function_of_the_wrong_colour_is_refused_with_what_to_do(self, store: sync.Holdproof) -> None:
         async def soft(flow: Any) -> None: ...
 
         def hard(flow: Any) -> None: ...
 
-        faces: list[Any] = [(store, soft, hard), (Holdfast(store.core), hard, soft)]
+        faces: list[Any] = [(store, soft, hard), (Holdproof(store.core), hard, soft)]
         for face, wrong, right in faces:
             with pytest.raises(errors.WrongColourError) as caught:
                 face.decision(flow_type="x", agent="trader")(wrong)
             assert "`async def` on the async face" in caught.value.remedy
             face.decision(flow_type="x", agent="trader")(right)
 
-    def test_a_flow_type_has_one_function(self, store: sync.Holdfast) -> None:
+    def test_a_flow_type_has_one_function(self, store: sync.Holdproof) -> None:
         ordering(store, Broker())
         with pytest.raises(errors.AlreadyExistsError):
             ordering(store, Broker())
         with pytest.raises(errors.InvalidInputError):
             store.decision(flow_type="")(lambda flow: None)
 
-    def test_an_exception_fails_the_flow_and_undoes_it(self, store: sync.Holdfast) -> None:
+    def test_an_exception_fails_the_flow_and_undoes_it(self, store: sync.Holdproof) -> None:
         broker = Broker()
         broker.trouble["b"] = ZeroDivisionError()
         with pytest.raises(ZeroDivisionError):
@@ -144,11 +144,11 @@ class Recovery(OnStore):
     # --- recovering -----------------------------------------------------------------------------------------------
 
     def test_another_worker_runs_an_orphan_again_with_done_steps_replayed(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         broker = Broker()
 
-        def register(face: sync.Holdfast, crash: bool) -> Decision[[str], None]:
+        def register(face: sync.Holdproof, crash: bool) -> Decision[[str], None]:
             @face.decision(flow_type="order", agent="trader", lease_s=10)
             def order(flow: Flow, what: str) -> None:
                 flow.step("first", broker.act, f"{what} 1")
@@ -168,7 +168,7 @@ class Recovery(OnStore):
         assert broker.done == ["x 1", "x 2"]
         assert store.flows.recover() == Recovered((), ())
 
-    def test_an_unfinished_step_asks_before_it_is_done_again(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_an_unfinished_step_asks_before_it_is_done_again(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         broker = Broker()
         dfid = self.crashed(store, clock, broker)
         worker = other(store)
@@ -183,12 +183,12 @@ class Recovery(OnStore):
         assert broker.done == ["a", "b"]
 
     def test_a_flow_that_waits_for_a_person_is_run_again_once_they_answered(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         broker = Broker()
         dfid = self.crashed(store, clock, broker)
         ordering(store, broker)
-        dying = Holdfast(store.core)
+        dying = Holdproof(store.core)
 
         @dying.decision(flow_type="rebalance", lease_s=10)
         async def rebalance(flow: OpenFlow[AsyncFace], first: str, second: str) -> None:
@@ -212,7 +212,7 @@ class Recovery(OnStore):
         assert (again.flow.status, broker.done) == ("COMPENSATED", ["a", "b", "undo a"])
         assert "ReplayedError" in (again.error or "")
 
-    def test_undoing_goes_on_where_a_crash_ended_it(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_undoing_goes_on_where_a_crash_ended_it(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         broker = Broker()
         broker.trouble = {"undo a": CrashError(), "b": ZeroDivisionError()}
         with pytest.raises(CrashError):
@@ -228,9 +228,9 @@ class Recovery(OnStore):
         assert broker.done == ["a", "b", "undo a"]
 
     def test_what_an_agent_asked_for_is_run_again_only_by_a_function_of_that_agent(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
-        near, broker = sync.Holdfast(store.core), Broker()
+        near, broker = sync.Holdproof(store.core), Broker()
         store.agents.register("scout", version="1.0.0")
         call = calls.called("rebalance", "1.0", ["a", "b"], {})
         begun = {
@@ -246,7 +246,7 @@ class Recovery(OnStore):
         asked = {orphan.dfid: orphan.asked_by for orphan in store.flows.orphans()}
         assert asked == {begun["scout"]: "scout"}
 
-    def test_what_nobody_here_can_run_is_left_and_named(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_what_nobody_here_can_run_is_left_and_named(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         broker = Broker()
         newer = self.crashed(store, clock, broker, flow_version="2.0")
         with pytest.raises(CrashError), store.flows.run("trader", flow_type="rebalance", lease_s=10):
@@ -261,7 +261,7 @@ class Recovery(OnStore):
             assert flow.dfid == plain
 
     def test_a_function_that_fails_does_not_keep_the_others_waiting(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         orphans(store, ["bad", "good", "late"], lease_s=10)
         clock.advance(10)
@@ -279,7 +279,7 @@ class Recovery(OnStore):
         assert [again.flow.status for again in store.flows.recover().again] == ["COMPLETED"]
 
     def test_a_function_that_lost_its_parameters_undoes_nothing_and_is_dirty(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         broker = Broker()
         dfid = self.crashed(store, clock, broker)
@@ -292,7 +292,7 @@ class Recovery(OnStore):
         assert (again.flow.status, broker.done) == ("FAILED", ["a", "b"])
         assert store.sagas.get(dfid).partial_state["to_undo"] == ["first 1", "second 1"]
 
-    def test_eight_threads_run_each_orphan_again_exactly_once(self, live: sync.Holdfast) -> None:
+    def test_eight_threads_run_each_orphan_again_exactly_once(self, live: sync.Holdproof) -> None:
         ran: Counter[str] = Counter()
         orphans(live, map(str, range(12)), lease_s=0.001)
 
@@ -309,7 +309,7 @@ class Recovery(OnStore):
         assert sum(one.result() for one in workers) == 12
         assert ran == Counter(map(str, range(12)))
 
-    def test_the_same_on_the_async_face(self, live: sync.Holdfast) -> None:
+    def test_the_same_on_the_async_face(self, live: sync.Holdproof) -> None:
         done: list[str] = []
 
         async def act(what: str) -> str:
@@ -317,7 +317,7 @@ class Recovery(OnStore):
             done.append(what)
             return what
 
-        def register(store: Holdfast, crash: bool) -> Any:
+        def register(store: Holdproof, crash: bool) -> Any:
             @store.decision(flow_type="order", agent="trader", lease_s=0.05)
             async def order(flow: OpenFlow[AsyncFace], what: str) -> str:
                 await flow.step("first", act, f"{what} 1")
@@ -329,9 +329,9 @@ class Recovery(OnStore):
 
         async def play() -> list[Recovered]:
             with pytest.raises(CrashError):
-                await register(Holdfast(live.core), True)("x")
+                await register(Holdproof(live.core), True)("x")
             await asyncio.sleep(0.1)
-            worker = Holdfast(live.core)
+            worker = Holdproof(live.core)
             order = register(worker, False)
             recovered = [await worker.flows.recover()]
             assert await order("y") == "y 2"
@@ -342,7 +342,7 @@ class Recovery(OnStore):
         assert done == ["x 1", "x 2", "y 1", "y 2"]
 
 
-def orphans(store: sync.Holdfast, whats: Iterable[str], *, lease_s: float) -> None:
+def orphans(store: sync.Holdproof, whats: Iterable[str], *, lease_s: float) -> None:
     """Flows of a worker that dies before it does anything."""
 
     @other(store).decision(flow_type="order", agent="trader", lease_s=lease_s)
@@ -354,7 +354,7 @@ def orphans(store: sync.Holdfast, whats: Iterable[str], *, lease_s: float) -> No
             order(what)
 
 
-def first_question(store: sync.Holdfast) -> Any:
+def first_question(store: sync.Holdproof) -> Any:
     """The question that somebody is about to ask."""
     pause = threading.Event()
     for _ in range(3_000):

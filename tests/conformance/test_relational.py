@@ -7,15 +7,15 @@ import apsw
 import psycopg
 import pytest
 
-from holdfast import errors
-from holdfast.db import Database, open_database
-from holdfast.db.tx import SHAPED
-from holdfast.faces import SyncFace
-from holdfast.storage.doings import Doings
-from holdfast.storage.face import StorageFace
-from holdfast.storage.relational import Relational
-from holdfast.storage.stores import RelationalStore
-from holdfast.testing import RelationalSuite
+from holdproof import errors
+from holdproof.db import Database, open_database
+from holdproof.db.tx import SHAPED
+from holdproof.faces import SyncFace
+from holdproof.storage.doings import Doings
+from holdproof.storage.face import StorageFace
+from holdproof.storage.relational import Relational
+from holdproof.storage.stores import RelationalStore
+from holdproof.testing import RelationalSuite
 from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite, Place
 
 
@@ -47,7 +47,7 @@ class _Bounded(RelationalSuite):
         self.use(test)
 
     def test_an_answer_without_end_is_refused_and_the_store_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("holdfast.db.tx.ANSWER_BYTES", 10_000)
+        monkeypatch.setattr("holdproof.db.tx.ANSWER_BYTES", 10_000)
 
         async def test(store: RelationalStore) -> None:
             counted = "WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < :n)"
@@ -147,7 +147,7 @@ class TestSqlite(_Opens, OnSqlite, _Bounded):
         self.use(test)
 
     def test_a_statement_without_end_is_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("holdfast.db.sqlite.tx._ASK_LIMIT_S", 0.2)
+        monkeypatch.setattr("holdproof.db.sqlite.tx._ASK_LIMIT_S", 0.2)
         endless = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT count(*) FROM t"
 
         async def test(store: RelationalStore) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.remote import SyncRemote, connect_sync
+from holdproof import errors, sync
+from holdproof.remote import SyncRemote, connect_sync
 from tests.conformance.decisions import OnSqlite
 from tests.conformance.test_agents import Agents
 from tests.conformance.test_escalations import Escalations
@@ -50,7 +50,7 @@ class Nearest:
 class Distant(SyncRemote):
     """A store whose verbs are called over HTTP, and all else on the store itself."""
 
-    def __init__(self, far: SyncRemote, near: sync.Holdfast, ending: ExitStack) -> None:
+    def __init__(self, far: SyncRemote, near: sync.Holdproof, ending: ExitStack) -> None:
         super().__init__(far._wire)
         self.near, self._ending = near, ending
         for name in ("write", "read", "run", "scan", "core", "context", "check", "database", "status"):
@@ -79,7 +79,7 @@ class OnServer(OnSqlite):
     def _stage(self, stage: Stage) -> None:
         self.stage = stage
 
-    def open(self, **options: Any) -> sync.Holdfast:
+    def open(self, **options: Any) -> sync.Holdproof:
         with ExitStack() as entering:
             near = entering.enter_context(sync.open(**self.target(), **options))
             token = entering.enter_context(self.stage.showing(near.core, options.get("ns")))
@@ -146,7 +146,7 @@ class TestSnapshots(OnServer, Snapshots):
 class TestValues(OnServer, Values):
     @pytest.mark.parametrize("wrong", [{1: 2}, float("nan"), 2**64, object(), "\ud800", {"a": "x" * 2**21}])
     def test_what_dag_cbor_has_no_word_for_is_refused_and_nothing_is_written(
-        self, store: sync.Holdfast, wrong: Any
+        self, store: sync.Holdproof, wrong: Any
     ) -> None:
         """A tuple is told as a list over the wire; everything else as on the store itself."""
         super().test_what_dag_cbor_has_no_word_for_is_refused_and_nothing_is_written(store, wrong)

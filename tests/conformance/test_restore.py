@@ -13,14 +13,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import errors, sql, sync
-from holdfast.config import Paths
-from holdfast.content import sealing
-from holdfast.crypto import checkpoint
-from holdfast.evidence import keys, restores, sequencer, tree, trust
-from holdfast.model.times import later
-from holdfast.upkeep import catalogue as backups
-from holdfast.upkeep import servers, swap
+from holdproof import errors, sql, sync
+from holdproof.config import Paths
+from holdproof.content import sealing
+from holdproof.crypto import checkpoint
+from holdproof.evidence import keys, restores, sequencer, tree, trust
+from holdproof.model.times import later
+from holdproof.upkeep import catalogue as backups
+from holdproof.upkeep import servers, swap
 from tests.conformance.stores import attack
 from tests.places import Place, everything, files, submit
 
@@ -84,7 +84,7 @@ def test_the_log_goes_on_under_a_new_origin_whose_first_leaf_cites_the_last_trus
         state, [ceremony] = store.read(lambda tx: (tree.state(tx), restores.history(tx)))
         [(leaf,)] = store.read(lambda tx: tx.all(_LEAF, idx=ceremony.size))
         reach = store.read(restores.reach)
-    assert state.origin == done.origin == f"holdfast/{done.store_id}/1"
+    assert state.origin == done.origin == f"holdproof/{done.store_id}/1"
     assert checkpoint.parse(state.head.encode()).checkpoint.origin == done.origin
     assert json.loads(leaf)["t"] == "restore"
     trusted = checkpoint.parse(ceremony.trusted.encode()).checkpoint
@@ -127,7 +127,7 @@ def test_a_store_that_is_open_here_is_not_replaced(place: Place, tmp_path: Path)
 @pytest.mark.parametrize(
     "holder",
     [
-        "from holdfast import sync; s = sync.open(sys.argv[1])",
+        "from holdproof import sync; s = sync.open(sys.argv[1])",
         "import apsw; s = apsw.Connection(sys.argv[1] + '/kernel.db'); s.execute('PRAGMA schema_version').fetchall()",
     ],
     ids=["a store", "another program"],
@@ -205,7 +205,7 @@ def test_a_backup_that_a_stranger_signed_is_refused(place: Place, tmp_path: Path
 
 _KILLED = """
 import os, sys
-from holdfast import sync
+from holdproof import sync
 from tests.places import submit
 store = sync.open(sys.argv[1])
 for number in range(5):
@@ -234,7 +234,7 @@ def test_a_closed_store_copied_with_its_wal_restores(tmp_path: Path, what: str) 
 def test_a_raw_copy_with_a_changed_leaf_is_refused(place: Place, tmp_path: Path) -> None:
     shutil.copytree(place.home, tmp_path / "copy")
     edit = (
-        "import apsw, sys; from holdfast.db.sqlite.files import connect; from pathlib import Path;"
+        "import apsw, sys; from holdproof.db.sqlite.files import connect; from pathlib import Path;"
         "c = connect(Path(sys.argv[1]), busy_s=1);"
         "c.execute(\"UPDATE log_leaves SET leaf = replace(leaf, 'key', 'kez') WHERE idx = 0\").fetchall()"
     )
@@ -263,7 +263,7 @@ def test_a_store_is_not_restored_from_itself(place: Place) -> None:
 
 def test_a_database_of_another_program_is_refused(place: Place, tmp_path: Path) -> None:
     (tmp_path / "alien").write_bytes(b"not a database" * 500)
-    with pytest.raises(errors.HoldfastError):
+    with pytest.raises(errors.HoldproofError):
         place.restore(tmp_path / "alien")
     assert names(place) == ["first", "second"]
 
@@ -370,7 +370,7 @@ def test_a_lock_that_a_dead_process_held_is_free(place: Place, tmp_path: Path) -
 def test_a_running_loop_is_not_blocked(place: Place, tmp_path: Path) -> None:
     import asyncio  # noqa: PLC0415 (only this test)
 
-    from holdfast import client  # noqa: PLC0415
+    from holdproof import client  # noqa: PLC0415
 
     async def both() -> None:
         with pytest.raises(errors.RunningLoopError):
@@ -416,7 +416,7 @@ def test_on_a_server_too_a_flipped_byte_is_refused_and_a_dry_run_changes_nothing
         path = tmp_path / "backup" / name
         whole = path.read_bytes()
         path.write_bytes(whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:])
-        with pytest.raises(errors.HoldfastError):
+        with pytest.raises(errors.HoldproofError):
             served.restore(tmp_path / "backup")
         path.write_bytes(whole)
     assert names(served) == ["first", "second"]
@@ -563,12 +563,12 @@ def test_what_took_a_place_while_an_exchange_stood_in_the_middle_is_kept_aside(p
 def test_what_is_staged_for_one_database_is_not_thrown_away_by_whoever_opens_another(place: Place) -> None:
     paths, staged = _staged(place)
     url = "postgresql://ada:secret@db.example/main"
-    swap.prepare(paths, aside="before", out=["dboms"], origin="holdfast/new/1", url=url)
+    swap.prepare(paths, aside="before", out=["dboms"], origin="holdproof/new/1", url=url)
     assert "secret" not in "".join(path.read_text() for path in paths.data.glob("*.json"))
     place.open().close()
-    swap.settle(paths, "holdfast/other", "postgresql://ada@db.example/other")
+    swap.settle(paths, "holdproof/other", "postgresql://ada@db.example/other")
     assert (staged / "dboms" / "new").exists()
-    swap.settle(paths, "holdfast/old", "postgresql://eve:word@db.example/main")
+    swap.settle(paths, "holdproof/old", "postgresql://eve:word@db.example/main")
     assert not staged.exists()
     assert not swap.under_way(paths)
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.db import Tx, sql
-from holdfast.db.sql import Query
-from holdfast.db.sqlite.files import connect
-from holdfast.evidence import prunings
-from holdfast.model.verdicts import Verdict
-from holdfast.runtime import audit, flows
-from holdfast.runtime.rows import RECORDS
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.db import Tx, sql
+from holdproof.db.sql import Query
+from holdproof.db.sqlite.files import connect
+from holdproof.evidence import prunings
+from holdproof.model.verdicts import Verdict
+from holdproof.runtime import audit, flows
+from holdproof.runtime.rows import RECORDS
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 DAY_S = 86_400
@@ -53,19 +53,19 @@ _LEAVES = sql(
 _MEND = sql("UPDATE prunings SET handles = :handles")
 
 
-def counted(store: sync.Holdfast) -> dict[str, int]:
+def counted(store: sync.Holdproof) -> dict[str, int]:
     return store.read(lambda tx: {table: tx.all(query)[0][0] for table, query in _COUNTS.items()})
 
 
-def verdict(store: sync.Holdfast) -> Verdict:
+def verdict(store: sync.Holdproof) -> Verdict:
     return store.verify.run(full=True, lock=False).verdict
 
 
-def logged(store: sync.Holdfast) -> int:
+def logged(store: sync.Holdproof) -> int:
     return int(store.read(lambda tx: tx.all(_LEAVES))[0][0])
 
 
-def ended(store: sync.Holdfast, **options: Any) -> str:
+def ended(store: sync.Holdproof, **options: Any) -> str:
     """A flow that left something in every table, with a child, and has ended."""
     with store.flows.run("trader", **options) as flow:
         store.contexts.put(flow.dfid, {"price": 1})
@@ -85,7 +85,7 @@ def _text(handles: Mapping[str, list[str]]) -> str:
 
 
 @contextmanager
-def unchanged(store: sync.Holdfast) -> Iterator[None]:
+def unchanged(store: sync.Holdproof) -> Iterator[None]:
     before = counted(store)
     yield
     assert counted(store) == before
@@ -93,7 +93,7 @@ def unchanged(store: sync.Holdfast) -> Iterator[None]:
 
 class Retention(OnStore):
     def test_ended_flows_go_with_all_that_hangs_on_them_and_verify_says_valid(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         old = [ended(store) for _ in range(2)]
         before = counted(store)
@@ -116,7 +116,7 @@ class Retention(OnStore):
     def test_every_record_that_hangs_on_flows_is_named(self) -> None:
         assert {each.projection.table for each in RECORDS if "dfid" in each.projection.columns} == set(_TABLES)
 
-    def test_a_dry_run_counts_and_changes_nothing(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_dry_run_counts_and_changes_nothing(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         for _ in range(2):
             ended(store)
         clock.advance(1)
@@ -128,7 +128,7 @@ class Retention(OnStore):
         done = store.retention.prune("flows", older_than_days=0)
         assert (said.count, said.records) == (done.count, done.records)
 
-    def test_the_newest_of_each_flow_type_are_kept(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_the_newest_of_each_flow_type_are_kept(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         made = []
         for number in range(6):
             made.append(ended(store, flow_type="ab"[number % 2]))
@@ -140,7 +140,7 @@ class Retention(OnStore):
         assert {flow.flow_type for flow in store.flows.list().flows if flow.dfid_parent is None} == {"b"}
         assert verdict(store).sound
 
-    def test_what_goes_is_past_every_limit_that_is_given(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_what_goes_is_past_every_limit_that_is_given(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         made = [ended(store)]
         clock.advance(10 * DAY_S)
         made += [ended(store), ended(store)]
@@ -150,7 +150,7 @@ class Retention(OnStore):
         assert {flow.dfid for flow in store.flows.list().flows if flow.dfid_parent is None} == set(made[1:])
 
     @pytest.mark.parametrize("why", ["running", "a running child", "dirty", "asked about", "a young child"])
-    def test_a_tree_that_somebody_still_needs_stays(self, store: sync.Holdfast, clock: FrozenClock, why: str) -> None:
+    def test_a_tree_that_somebody_still_needs_stays(self, store: sync.Holdproof, clock: FrozenClock, why: str) -> None:
         dfid = running(store)
         child = store.flows.start("trader", parent=dfid).dfid
         if why == "dirty":
@@ -169,7 +169,7 @@ class Retention(OnStore):
 
     @pytest.mark.parametrize("what", ["audit", "feedback"])
     def test_records_of_one_kind_go_by_age_or_number_and_their_flow_stays(
-        self, store: sync.Holdfast, clock: FrozenClock, what: str
+        self, store: sync.Holdproof, clock: FrozenClock, what: str
     ) -> None:
         for flow_type in ("a", "b", "a"):
             ended(store, flow_type=flow_type)
@@ -181,7 +181,7 @@ class Retention(OnStore):
         assert store.flows.list().flows == flows
         assert verdict(store).sound
 
-    def test_more_than_one_batch_goes_one_after_the_other(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_more_than_one_batch_goes_one_after_the_other(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         dfid = running(store)
 
         def fill(tx: Tx) -> None:
@@ -197,7 +197,7 @@ class Retention(OnStore):
         assert [told.count for told in store.retention.list()] == [1_000, 30, 50, 10]
         assert verdict(store).sound
 
-    def test_a_record_that_no_pruning_names_is_still_missed(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_record_that_no_pruning_names_is_still_missed(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         gone = ended(store)
         clock.advance(1)
         kept = ended(store)
@@ -211,7 +211,7 @@ class Retention(OnStore):
         assert verdict(store) is Verdict.TAMPERED
         assert gone != kept
 
-    def test_a_row_that_was_pruned_and_put_back_is_named(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_row_that_was_pruned_and_put_back_is_named(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         ended(store)
         clock.advance(1)
         columns = [row[0] for row in store.read(lambda tx: tx.all(_COLUMNS))]
@@ -223,7 +223,7 @@ class Retention(OnStore):
         [found] = report.findings
         assert (found.verdict, found.table, "put back" in found.what) == (Verdict.TAMPERED, _AUDIT, True)
 
-    def test_a_pruning_that_was_edited_is_found(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_pruning_that_was_edited_is_found(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         ended(store)
         clock.advance(1)
         store.retention.prune("flows", older_than_days=0)
@@ -235,7 +235,7 @@ class Retention(OnStore):
         store.write(lambda tx: tx.execute(_MEND, handles=_text(kept)))
         assert verdict(store).sound
 
-    def test_another_namespace_is_left_alone(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_another_namespace_is_left_alone(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         ended(store)
         clock.advance(1)
         with unchanged(store):
@@ -255,13 +255,13 @@ class Retention(OnStore):
             {"keep": 1, "who": ""},
         ],
     )
-    def test_wrong_limits_are_refused(self, store: sync.Holdfast, wrong: dict[str, Any]) -> None:
+    def test_wrong_limits_are_refused(self, store: sync.Holdproof, wrong: dict[str, Any]) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.retention.prune("flows", **wrong)
         with pytest.raises(errors.InvalidInputError):
             store.retention.prune("battles", keep=1)
 
-    def test_nothing_written_while_a_tree_goes_is_lost_unseen(self, live: sync.Holdfast) -> None:
+    def test_nothing_written_while_a_tree_goes_is_lost_unseen(self, live: sync.Holdproof) -> None:
         """Writers race with the pruning: each either finds its flow or does not, and verify holds either way."""
         made = [ended(live) for _ in range(6)]
 
@@ -283,7 +283,7 @@ class Retention(OnStore):
         assert live.flows.list().flows == ()
         assert verdict(live).sound
 
-    def test_the_space_comes_back(self, live: sync.Holdfast) -> None:
+    def test_the_space_comes_back(self, live: sync.Holdproof) -> None:
         def fill(tx: Tx) -> None:
             dfid = flows.start(tx, "trader").dfid
             for _ in range(20):
@@ -299,7 +299,7 @@ class Retention(OnStore):
         assert done.bytes_before - done.bytes_after > 60 * 20 * 5_000 * 0.5
         assert live.check().ok
 
-    def test_writers_get_on_while_space_is_given_back(self, live: sync.Holdfast) -> None:
+    def test_writers_get_on_while_space_is_given_back(self, live: sync.Holdproof) -> None:
         dfid = running(live)
         for _ in range(30):
             live.audit.record(dfid, "TICK", detail={"text": "x" * 5_000})
@@ -313,7 +313,7 @@ class Retention(OnStore):
 
 
 class TestSqlite(OnSqlite, Retention):
-    def test_a_file_that_was_made_before_pages_could_be_cut_off_is_converted_once(self, live: sync.Holdfast) -> None:
+    def test_a_file_that_was_made_before_pages_could_be_cut_off_is_converted_once(self, live: sync.Holdproof) -> None:
         path = self.home / "kernel.db"
         with closing(connect(path, busy_s=10)) as older:
             older.pragma("auto_vacuum", 0)

@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.model.times import later, to_micros
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.model.times import later, to_micros
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 
 class Retries(OnStore):
-    def test_at_max_retries_the_flow_fails_with_reasoning_exhaustion(self, store: sync.Holdfast) -> None:
+    def test_at_max_retries_the_flow_fails_with_reasoning_exhaustion(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         assert [store.retries.reject(dfid).rejection_count for _ in range(3)] == [1, 2, 3]
         assert store.retries.get(dfid).exhausted
@@ -26,13 +26,13 @@ class Retries(OnStore):
             store.retries.reject(dfid)
         assert store.retries.get(dfid).rejection_count == 3
 
-    def test_a_flow_that_was_never_started_fails_all_the_same(self, store: sync.Holdfast) -> None:
+    def test_a_flow_that_was_never_started_fails_all_the_same(self, store: sync.Holdproof) -> None:
         dfid = store.flows.start("trader").dfid
         store.retries.reject(dfid, max_retries=1)
         assert [one.to_status for one in store.flows.transitions(dfid)] == ["RUNNING", "FAILED"]
 
     @pytest.mark.parametrize("goes_on", [True, False])
-    def test_a_flow_that_is_exhausted_with_steps_to_undo_is_undone(self, store: sync.Holdfast, goes_on: bool) -> None:
+    def test_a_flow_that_is_exhausted_with_steps_to_undo_is_undone(self, store: sync.Holdproof, goes_on: bool) -> None:
         undone: list[int] = []
         with pytest.raises((errors.FlowEndedError, errors.LeaseLostError)), store.flows.run("trader") as flow:
             flow.lock({"r": 1})
@@ -47,7 +47,7 @@ class Retries(OnStore):
                 store.retries.reject(flow.dfid)
         assert (undone, store.flows.get(flow.dfid).status, store.locks.list()) == ([1], "COMPENSATED", ())
 
-    def test_a_flow_that_is_being_undone_is_not_rejected(self, store: sync.Holdfast) -> None:
+    def test_a_flow_that_is_being_undone_is_not_rejected(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         store.flows.transition(dfid, "COMPENSATING")
         with pytest.raises(errors.FlowEndedError):
@@ -55,7 +55,7 @@ class Retries(OnStore):
         assert not store.retries.allowed(dfid)
         assert store.flows.get(dfid).status == "COMPENSATING"
 
-    def test_the_policy_says_when_the_next_try_is(self, store: sync.Holdfast) -> None:
+    def test_the_policy_says_when_the_next_try_is(self, store: sync.Holdproof) -> None:
         waits: dict[str, list[float]] = {}
         for policy in ("EXPONENTIAL_BACKOFF", "LINEAR", "NONE"):
             dfid = running(store)
@@ -70,14 +70,14 @@ class Retries(OnStore):
         for wait, most in zip(waits["EXPONENTIAL_BACKOFF"], (10, 20, 40, 80), strict=True):
             assert most / 2 <= wait <= most
 
-    def test_no_wait_is_endless(self, store: sync.Holdfast) -> None:
+    def test_no_wait_is_endless(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         for _ in range(40):
             retry = store.retries.reject(dfid, max_retries=100)
         assert retry.next_retry_at is not None
         assert retry.next_retry_at <= later(retry.updated_at, 300)
 
-    def test_a_try_is_allowed_once_the_backoff_is_over(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_try_is_allowed_once_the_backoff_is_over(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         dfid = running(store)
         assert store.retries.allowed(dfid)
         store.retries.reject(dfid, policy="LINEAR", base_s=5)
@@ -85,14 +85,14 @@ class Retries(OnStore):
         clock.advance(5)
         assert store.retries.allowed(dfid)
 
-    def test_the_end_of_a_flow_closes_its_retries(self, store: sync.Holdfast) -> None:
+    def test_the_end_of_a_flow_closes_its_retries(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         store.retries.reject(dfid)
         store.flows.transition(dfid, "COMPLETED")
         retry = store.retries.get(dfid)
         assert (retry.rejection_count, retry.next_retry_at, retry.backoff_until) == (1, None, None)
 
-    def test_forty_rejections_at_once_count_forty(self, live: sync.Holdfast) -> None:
+    def test_forty_rejections_at_once_count_forty(self, live: sync.Holdproof) -> None:
         dfid = running(live)
         with ThreadPoolExecutor(20) as pool:
             made = list(pool.map(lambda _: live.retries.reject(dfid, max_retries=100), range(40)))
@@ -100,7 +100,7 @@ class Retries(OnStore):
         assert sorted(retry.rejection_count for retry in made) == list(range(1, 41))
 
     def test_of_forty_rejections_at_once_three_fail_the_flow_and_the_rest_are_refused(
-        self, live: sync.Holdfast
+        self, live: sync.Holdproof
     ) -> None:
         dfid = running(live)
 
@@ -116,7 +116,7 @@ class Retries(OnStore):
         assert live.retries.get(dfid).rejection_count == 3
         assert len(live.flows.transitions(dfid)) == 2
 
-    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
+    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         calls: list[Callable[[], object]] = [
             lambda: store.retries.reject(dfid, policy="NEVER"),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 
@@ -17,7 +17,7 @@ class _CrashError(BaseException):
 
 class Sagas(OnStore):
     @pytest.mark.parametrize("strategy", ["REVERT", "CLOSE_ALL"])
-    def test_a_compensation_that_succeeds_cleans_the_flow(self, store: sync.Holdfast, strategy: str) -> None:
+    def test_a_compensation_that_succeeds_cleans_the_flow(self, store: sync.Holdproof, strategy: str) -> None:
         dfid, seen = _dirty(store), []
 
         def undo(partial: Any) -> None:
@@ -31,7 +31,7 @@ class Sagas(OnStore):
         assert events == ["SAGA_DIRTY", "COMPENSATION_STARTED", "SAGA_CLEAN"]
 
     @pytest.mark.parametrize("outcome", [False, ValueError("no")], ids=repr)
-    def test_a_compensation_that_fails_leaves_the_flow_dirty(self, store: sync.Holdfast, outcome: Any) -> None:
+    def test_a_compensation_that_fails_leaves_the_flow_dirty(self, store: sync.Holdproof, outcome: Any) -> None:
         dfid = _dirty(store)
 
         def undo(_: Any) -> Any:
@@ -47,7 +47,7 @@ class Sagas(OnStore):
         assert store.sagas.compensate(dfid, "REVERT", lambda _: None).status == "COMPENSATED"
 
     def test_a_compensation_that_a_crash_ended_is_taken_up_again_by_one(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         dfid = _dirty(store)
 
@@ -62,7 +62,7 @@ class Sagas(OnStore):
         clock.advance(10)
         assert store.sagas.compensate(dfid, "REVERT", lambda _: None).status == "COMPENSATED"
 
-    def test_a_compensator_that_was_replaced_writes_nothing(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_compensator_that_was_replaced_writes_nothing(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         dfid = _dirty(store)
 
         def slow(_: Any) -> None:
@@ -74,7 +74,7 @@ class Sagas(OnStore):
         assert store.flows.get(dfid).status == "COMPENSATED"
 
     def test_a_block_that_is_entered_again_does_not_clean_a_dirty_flow(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:  # noqa: PT012 (what is tested)
             flow.step("order", int, compensate=lambda _: None)
@@ -97,7 +97,7 @@ class Sagas(OnStore):
         assert store.sagas.compensate(flow.dfid, "REVERT", lambda _: None).status == "COMPENSATED"
         assert store.locks.list() == ()
 
-    def test_a_flow_that_nothing_can_be_undone_of_is_not_marked(self, store: sync.Holdfast) -> None:
+    def test_a_flow_that_nothing_can_be_undone_of_is_not_marked(self, store: sync.Holdproof) -> None:
         compensated, completed = _dirty(store), running(store)
         store.sagas.compensate(compensated, "NOOP")
         store.flows.transition(completed, "COMPLETED")
@@ -107,7 +107,7 @@ class Sagas(OnStore):
         assert store.sagas.list_dirty() == ()
 
     def test_a_flow_that_completes_though_it_is_dirty_waits_for_a_person_to_clear_it(
-        self, store: sync.Holdfast
+        self, store: sync.Holdproof
     ) -> None:
         dfid = running(store)
         store.locks.acquire(dfid, {"account": 1})
@@ -124,12 +124,12 @@ class Sagas(OnStore):
         assert store.locks.list() == ()
         assert store.flows.get(dfid).status == "COMPLETED"
 
-    def test_noop_says_that_nothing_is_to_be_undone(self, store: sync.Holdfast) -> None:
+    def test_noop_says_that_nothing_is_to_be_undone(self, store: sync.Holdproof) -> None:
         dfid = _dirty(store)
         assert store.sagas.compensate(dfid, "NOOP").status == "COMPENSATED"
         assert store.sagas.list_dirty() == ()
 
-    def test_alert_human_asks_and_undoes_nothing(self, store: sync.Holdfast) -> None:
+    def test_alert_human_asks_and_undoes_nothing(self, store: sync.Holdproof) -> None:
         dfid = _dirty(store)
         assert store.sagas.compensate(dfid, "ALERT_HUMAN").status == "FAILED"
         [asked] = store.escalations.pending().escalations
@@ -141,7 +141,7 @@ class Sagas(OnStore):
         assert not store.sagas.clear(dfid, by="ann")
         assert store.locks.list() == ()
 
-    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdfast) -> None:
+    def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdproof) -> None:
         dfid = running(store)
         calls: list[Callable[[], object]] = [
             lambda: store.sagas.compensate(dfid, "HOPE"),
@@ -157,7 +157,7 @@ class Sagas(OnStore):
         assert store.flows.get(dfid).status == "RUNNING"
 
 
-def _dirty(store: sync.Holdfast) -> str:
+def _dirty(store: sync.Holdproof) -> str:
     dfid = running(store)
     store.locks.try_acquire(dfid, {f"account {dfid}": 1}, ttl_s=None)
     store.sagas.mark_dirty(dfid, "pay", {"paid": 7})

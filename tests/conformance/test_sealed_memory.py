@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sql, sync
-from holdfast.content import sealing
-from holdfast.memory import records
-from holdfast.memory.records import Record, Sealed
+from holdproof import errors, sql, sync
+from holdproof.content import sealing
+from holdproof.memory import records
+from holdproof.memory.records import Record, Sealed
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
 
@@ -18,7 +18,7 @@ _BLOCKS = sql("SELECT data FROM objects")
 _TEXTS = sql("SELECT body FROM object_text")
 
 
-def fill(store: sync.Holdfast) -> str:
+def fill(store: sync.Holdproof) -> str:
     """Objects and values of two people and of nobody; the CID of a list of Ada's."""
     store.objects.put("folder", type="folder", content="in the open")
     store.objects.put(
@@ -29,12 +29,12 @@ def fill(store: sync.Holdfast) -> str:
 
 
 class SealedMemory(OnMemory):
-    def clear(self, store: sync.Holdfast) -> bytes:
+    def clear(self, store: sync.Holdproof) -> bytes:
         """Every block and every word that is kept, as one."""
         rows = [row[0] for row in store.read(lambda tx: tx.all(_BLOCKS))]
         return b"\n".join([*rows, *(row[0].encode() for row in store.read(lambda tx: tx.all(_TEXTS)))])
 
-    def test_what_is_a_subjects_is_read_as_it_was_put_and_never_stored_so(self, store: sync.Holdfast) -> None:
+    def test_what_is_a_subjects_is_read_as_it_was_put_and_never_stored_so(self, store: sync.Holdproof) -> None:
         listed = fill(store)
         ada = store.objects.get("ada")
         assert (ada.content, ada.attributes, ada.meta) == (SECRET, {"likes": SECRET}, {"seen": SECRET})
@@ -43,7 +43,7 @@ class SealedMemory(OnMemory):
         assert store.values.get(listed) == [SECRET, {"n": 1}]
         assert SECRET.encode() not in self.clear(store)
 
-    def test_after_erasure_reading_is_an_error_and_lists_go_on(self, store: sync.Holdfast) -> None:
+    def test_after_erasure_reading_is_an_error_and_lists_go_on(self, store: sync.Holdproof) -> None:
         listed = fill(store)
         first = store.snapshots.create().cid
         before = store.objects.get("ada")
@@ -68,7 +68,7 @@ class SealedMemory(OnMemory):
         assert [each.version for each in store.objects.history("ada")] == [2, 1]
         assert store.snapshots.diff(first).differences[0].id == "ada"
 
-    def test_every_root_and_signature_is_what_it_was(self, store: sync.Holdfast) -> None:
+    def test_every_root_and_signature_is_what_it_was(self, store: sync.Holdproof) -> None:
         fill(store)
         taken = store.snapshots.create()
         store.erase.subject(NAME)
@@ -77,7 +77,7 @@ class SealedMemory(OnMemory):
         assert again.root == taken.root
         assert store.verify.run(lock=False).verdict.sound
 
-    def test_an_object_stays_its_subjects_though_a_put_names_nobody(self, store: sync.Holdfast) -> None:
+    def test_an_object_stays_its_subjects_though_a_put_names_nobody(self, store: sync.Holdproof) -> None:
         fill(store)
         handle = store.objects.get("ada").subject
         changed = store.objects.put("ada", type="note", content="other " + SECRET)
@@ -87,13 +87,13 @@ class SealedMemory(OnMemory):
         assert store.objects.get("ada").subject == handle
         assert SECRET.encode() not in self.clear(store)
 
-    def test_the_same_again_changes_nothing_though_it_is_sealed(self, store: sync.Holdfast) -> None:
+    def test_the_same_again_changes_nothing_though_it_is_sealed(self, store: sync.Holdproof) -> None:
         fill(store)
         one = store.objects.get("ada")
         two = store.objects.put("ada", type="note", content=SECRET, attributes={"likes": SECRET}, subject=NAME)
         assert two == one
 
-    def test_an_erased_object_can_be_deleted_or_given_to_another_not_changed(self, store: sync.Holdfast) -> None:
+    def test_an_erased_object_can_be_deleted_or_given_to_another_not_changed(self, store: sync.Holdproof) -> None:
         fill(store)
         store.erase.subject(NAME)
         with pytest.raises(errors.ErasedError):
@@ -106,7 +106,7 @@ class SealedMemory(OnMemory):
         store.objects.delete("ada")
         assert store.objects.put("ada", type="note", content="open").subject is None
 
-    def test_what_was_in_the_open_is_sealed_once_it_is_somebodys(self, store: sync.Holdfast) -> None:
+    def test_what_was_in_the_open_is_sealed_once_it_is_somebodys(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="note", content="open", meta={"where": SECRET})
         store.objects.put("a", type="note", content="open", subject=NAME)
         found = store.objects.get("a")
@@ -116,7 +116,7 @@ class SealedMemory(OnMemory):
             store.objects.get("a")
         assert store.objects.version("a", 1).content == "open", "history is what it was"
 
-    def test_a_search_finds_no_word_of_it(self, store: sync.Holdfast) -> None:
+    def test_a_search_finds_no_word_of_it(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="note", content="marzipan")
         assert len(store.objects.search("marzipan")) == 1
         store.objects.put("a", type="note", content="marzipan", subject=NAME)
@@ -125,7 +125,7 @@ class SealedMemory(OnMemory):
         assert store.objects.search("marzipan") == ()
 
     @pytest.mark.parametrize("content", ["x" * 700_000, b"\x00" * 700_000, {"deep": [1.5, None, 2**60]}, None, ""])
-    def test_content_of_any_length_comes_back(self, store: sync.Holdfast, content: Any) -> None:
+    def test_content_of_any_length_comes_back(self, store: sync.Holdproof, content: Any) -> None:
         store.objects.put("a", type="note", content=content, subject=NAME)
         assert store.objects.get("a").content == content
         cid = store.values.put(content if not isinstance(content, dict) else [content], subject=NAME)
@@ -135,7 +135,7 @@ class SealedMemory(OnMemory):
             with pytest.raises(errors.ErasedError):
                 read()
 
-    def test_a_sealed_list_grows_and_is_cut_like_any_other(self, store: sync.Holdfast) -> None:
+    def test_a_sealed_list_grows_and_is_cut_like_any_other(self, store: sync.Holdproof) -> None:
         cid = store.values.put([], subject=NAME)
         assert (store.values.get(cid), store.values.length(cid)) == ([], 0)
         for number in range(30):
@@ -147,7 +147,7 @@ class SealedMemory(OnMemory):
         with pytest.raises(errors.InvalidInputError):
             store.values.slice(cid, -1)
 
-    def test_a_merge_sees_that_the_same_was_sealed_twice(self, store: sync.Holdfast) -> None:
+    def test_a_merge_sees_that_the_same_was_sealed_twice(self, store: sync.Holdproof) -> None:
         store.objects.put("ada", type="note", content="base", subject=NAME)
         base = store.snapshots.create().cid
         store.objects.put("ada", type="note", content=SECRET)
@@ -157,7 +157,7 @@ class SealedMemory(OnMemory):
         store.snapshots.merge(theirs, base=base)
         assert store.objects.get("ada").content == SECRET
 
-    def test_an_archive_carries_what_is_sealed_without_its_key(self, store: sync.Holdfast, tmp_path: Path) -> None:
+    def test_an_archive_carries_what_is_sealed_without_its_key(self, store: sync.Holdproof, tmp_path: Path) -> None:
         fill(store)
         did = store.snapshots.create().did
         store.archive.export_car(tmp_path / "all.car")
@@ -174,13 +174,13 @@ class SealedMemory(OnMemory):
         store.archive.import_car(tmp_path / "all.car", ns="copy", did=did)
         assert store.objects.get("ada", ns="copy").content == SECRET
 
-    def test_what_is_no_subject_is_refused(self, store: sync.Holdfast) -> None:
+    def test_what_is_no_subject_is_refused(self, store: sync.Holdproof) -> None:
         for wrong in ("", "  ", 7, "x" * 1025):
             with pytest.raises(errors.InvalidInputError):
                 store.objects.put("a", type="t", subject=wrong)  # type: ignore[arg-type]
         assert store.objects.list().objects == ()
 
-    def test_namespaces_have_people_of_their_own(self, store: sync.Holdfast) -> None:
+    def test_namespaces_have_people_of_their_own(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content=1, subject=NAME)
         store.objects.put("a", type="t", content=2, subject=NAME, ns="other")
         store.erase.subject(NAME)
@@ -189,7 +189,7 @@ class SealedMemory(OnMemory):
 
 class TestOnSqlite(OnSqlite, SealedMemory):
     def test_no_file_has_a_word_of_it_before_or_after_but_for_its_key(
-        self, store: sync.Holdfast, tmp_path: Path
+        self, store: sync.Holdproof, tmp_path: Path
     ) -> None:
         """Images, the database, its log and its free pages: all hold envelopes only."""
         fill(store)

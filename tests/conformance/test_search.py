@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import errors, sync
-from holdfast.memory import records, texts
-from holdfast.memory.records import Record
+from holdproof import errors, sync
+from holdproof.memory import records, texts
+from holdproof.memory.records import Record
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
 
@@ -32,12 +32,12 @@ HOSTILE = [
 ]
 
 
-def ids(store: sync.Holdfast, text: str, **options: Any) -> list[str]:
+def ids(store: sync.Holdproof, text: str, **options: Any) -> list[str]:
     return [each.id for each in store.objects.search(text, **options)]
 
 
 class Search(OnMemory):
-    def test_an_object_is_found_by_the_words_of_content_and_attributes(self, store: sync.Holdfast) -> None:
+    def test_an_object_is_found_by_the_words_of_content_and_attributes(self, store: sync.Holdproof) -> None:
         store.objects.put(
             "a", type="note", content="Buy MILK, eggs & flour", attributes={"tags": ["Shop", {"x": "Später"}]}
         )
@@ -47,18 +47,18 @@ class Search(OnMemory):
         assert ids(store, "milk bread") == ids(store, "mil") == ids(store, "note") == []
         assert store.objects.search("cow") == (store.objects.get("b"),)
 
-    def test_the_order_of_fields_does_not_matter(self, store: sync.Holdfast) -> None:
+    def test_the_order_of_fields_does_not_matter(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content={"zz": "one", "a": "two"}, attributes={"title": "three", "b": "four"})
         assert ids(store, "four two") == ["a"], "and the words fit, as every test ends by checking"
 
-    def test_what_has_a_word_more_often_comes_first(self, store: sync.Holdfast) -> None:
+    def test_what_has_a_word_more_often_comes_first(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content="milk and a lot of other words that say nothing of it at all")
         store.objects.put("b", type="t", content="milk milk milk")
         store.objects.put("c", type="t", content="something else")
         assert ids(store, "milk") == ["b", "a"]
         assert ids(store, "milk", limit=1) == ["b"]
 
-    def test_only_what_is_there_now_is_found(self, store: sync.Holdfast) -> None:
+    def test_only_what_is_there_now_is_found(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content="old")
         first = store.snapshots.create().cid
         store.objects.put("a", type="t", content="new")
@@ -70,12 +70,12 @@ class Search(OnMemory):
         store.snapshots.rollback(first)
         assert ids(store, "old") == ["a"]
 
-    def test_what_a_failed_change_would_have_said_is_not_found(self, store: sync.Holdfast) -> None:
+    def test_what_a_failed_change_would_have_said_is_not_found(self, store: sync.Holdproof) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.objects.apply({"a": {"type": "t", "content": "word"}, "b": {"type": "t", "content": object()}})
         assert ids(store, "word") == []
 
-    def test_a_merge_and_an_archive_bring_their_words(self, store: sync.Holdfast, tmp_path: Any) -> None:
+    def test_a_merge_and_an_archive_bring_their_words(self, store: sync.Holdproof, tmp_path: Any) -> None:
         store.objects.put("a", type="t", content="base")
         base = store.snapshots.create().cid
         store.objects.put("b", type="t", content="theirs")
@@ -88,41 +88,41 @@ class Search(OnMemory):
         store.archive.import_car(tmp_path / "a.car", ns="else", did=store.snapshots.get().did)
         assert ids(store, "theirs", ns="else") == ["b"]
 
-    def test_a_namespace_is_kept_to(self, store: sync.Holdfast) -> None:
+    def test_a_namespace_is_kept_to(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content="word", ns="theirs")
         assert ids(store, "word") == []
         assert ids(store, "word", ns="theirs") == ["a"]
 
     @pytest.mark.parametrize("text", HOSTILE)
-    def test_no_sign_is_syntax(self, store: sync.Holdfast, text: str) -> None:
+    def test_no_sign_is_syntax(self, store: sync.Holdproof, text: str) -> None:
         store.objects.put("a", type="t", content=f"{text} or not near 2 body drop table object text")
         store.objects.put("b", type="t", content="cream")
         assert ids(store, text) == ["a"]
 
     @pytest.mark.parametrize("text", ["", " ", "*", '"', "_ & !", "\0", "x " * 2000, " ".join(map(str, range(65)))])
-    def test_what_is_no_search_is_refused(self, store: sync.Holdfast, text: str) -> None:
+    def test_what_is_no_search_is_refused(self, store: sync.Holdproof, text: str) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.objects.search(text)
 
-    def test_a_limit_is_kept_to(self, store: sync.Holdfast) -> None:
+    def test_a_limit_is_kept_to(self, store: sync.Holdproof) -> None:
         for limit in (0, 1001):
             with pytest.raises(errors.InvalidInputError):
                 store.objects.search("x", limit=limit)
 
-    def test_of_a_very_long_text_the_beginning_is_searched(self, store: sync.Holdfast) -> None:
+    def test_of_a_very_long_text_the_beginning_is_searched(self, store: sync.Holdproof) -> None:
         many = " ".join(f"word{number}" for number in range(60_000))
         store.objects.put("a", type="t", content=f"first {'x' * 5000} {many} last")
         assert ids(store, "first word7") == ["a"]
         assert ids(store, "last") == []
 
-    def test_to_index_again_changes_nothing(self, store: sync.Holdfast) -> None:
+    def test_to_index_again_changes_nothing(self, store: sync.Holdproof) -> None:
         store.objects.apply({f"o{number}": {"type": "t", "content": f"number {number}"} for number in range(450)})
         assert store.objects.reindex() == 450
         assert ids(store, "number 449") == ["o449"]
 
     @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=CHECKS)
     @given(st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.text("xyäß1_ -'\"*", max_size=8)), max_size=12))
-    def test_the_words_follow_every_change(self, store: sync.Holdfast, changes: list[tuple[str, str | None]]) -> None:
+    def test_the_words_follow_every_change(self, store: sync.Holdproof, changes: list[tuple[str, str | None]]) -> None:
         store.objects.apply(dict.fromkeys("abc"))
         for id, content in changes:
             store.objects.apply({id: None if content is None else {"type": "t", "content": content}})

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import holdfast
-from holdfast import config, sync
-from holdfast.cli.app import app
-from holdfast.content.kubo import Kubo
-from holdfast.db.postgres.link import Connector
-from holdfast.errors import HoldfastError
-from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.storage.blobs.opening import open_place
-from holdfast.upkeep import courier, notify
+import holdproof
+from holdproof import config, sync
+from holdproof.cli.app import app
+from holdproof.content.kubo import Kubo
+from holdproof.db.postgres.link import Connector
+from holdproof.errors import HoldproofError
+from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.storage.blobs.opening import open_place
+from holdproof.upkeep import courier, notify
 from tests.servers import Postgres
 from tests.web import Web, running
 
@@ -53,12 +53,12 @@ class Ear:
             self.heard += [each if isinstance(each, str) else repr(each), str(each)]
             if isinstance(each, BaseException):
                 self.heard += ["".join(traceback.format_exception(each)), repr(vars(each))]
-            if isinstance(each, HoldfastError):
+            if isinstance(each, HoldproofError):
                 self.heard.append(json.dumps(each.to_dict(), default=str))
 
     def refused(self, call: Callable[[], object]) -> None:
         """A call that fails, and all that its error says."""
-        with pytest.raises((HoldfastError, OSError, ValueError)) as caught:
+        with pytest.raises((HoldproofError, OSError, ValueError)) as caught:
             call()
         self.hear(caught.value)
 
@@ -83,7 +83,7 @@ def ear(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in [name for name in os.environ if name.startswith(("HOLDFAST_", "XDG_", "PG", "AWS_"))]:
+    for name in [name for name in os.environ if name.startswith(("HOLDPROOF_", "XDG_", "PG", "AWS_"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     patient = Connector.wire
@@ -99,7 +99,7 @@ def run(ear: Ear, *words: str, **more: Any) -> str:
     """A command, and all that it says, as text and as JSON and with the whole traceback."""
     said = ""
     for given in (words, (*words, "--json")):
-        done = CliRunner().invoke(app, given, env={"HOLDFAST_DEBUG": "1"}, **more)
+        done = CliRunner().invoke(app, given, env={"HOLDPROOF_DEBUG": "1"}, **more)
         said += done.output
         ear.hear(done.output, *([done.exception] if done.exception is not None else []))
     return said
@@ -118,7 +118,7 @@ def test_a_password_of_a_database_is_never_told(ear: Ear, tmp_path: Path, place:
     for tolerant in (sync.check, sync.doctor, sync.verify):
         try:
             ear.hear(tolerant(home, url))
-        except HoldfastError as error:
+        except HoldproofError as error:
             ear.hear(error)
     for words in (("status",), ("doctor",)):
         run(ear, "--home", str(home), "--url", url, *words)
@@ -138,7 +138,7 @@ def test_a_password_in_the_settings_is_never_told(
         for strict in (True, False):
             try:
                 ear.hear(config.load(paths=config.Paths.find(home), strict=strict))
-            except HoldfastError as error:
+            except HoldproofError as error:
                 ear.hear(error)
     run(ear, "--home", str(home), "storage", "status")
     ear.silent(SECRET)
@@ -172,7 +172,7 @@ def test_keys_of_s3_are_never_told(ear: Ear, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("AWS_SESSION_TOKEN", f"{SECRET}-session")
     monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_REGION", "here")
-    from holdfast.storage.blobs import s3  # noqa: PLC0415 (an optional extra)
+    from holdproof.storage.blobs import s3  # noqa: PLC0415 (an optional extra)
 
     monkeypatch.setattr(s3, "PATIENCE", timedelta(seconds=0.5))
     place = open_place("s3://bucket/prefix")
@@ -268,7 +268,7 @@ def _breaks(*_: object, **__: object) -> Any:
 
 
 def test_passphrases_are_never_told(ear: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_KEY_PASSPHRASE", SECRET)
+    monkeypatch.setenv("HOLDPROOF_KEY_PASSPHRASE", SECRET)
     home, sealed = tmp_path / "home", tmp_path / "sealed.car"
     with sync.open(home) as store:
         store.objects.put("x", type="fact")
@@ -281,7 +281,7 @@ def test_passphrases_are_never_told(ear: Ear, tmp_path: Path, monkeypatch: pytes
         ear.hear(root)
         ear.refused(lambda: store.keys.recover_root(recovery=recovery[: len(recovery) // 2]))
     spoken = recovery.splitlines()[1]
-    monkeypatch.setenv("HOLDFAST_KEY_PASSPHRASE", f"{SECRET}-wrong")
+    monkeypatch.setenv("HOLDPROOF_KEY_PASSPHRASE", f"{SECRET}-wrong")
     ear.refused(lambda: KeyFolder(home / "config" / "keys").load("log"))
     ear.refused(lambda: sync.open(home))
     for words in (("status",), ("doctor",), ("keys", "rotate", "judge"), ("archive", "import", str(sealed))):
@@ -292,16 +292,16 @@ def test_passphrases_are_never_told(ear: Ear, tmp_path: Path, monkeypatch: pytes
 
 def test_what_alerts_are_sent_with_is_never_told(ear: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
-        "HOLDFAST_NOTIFY_WEBHOOK_URL": f"http://ann:{SECRET}@127.0.0.1:1/{SECRET}",
-        "HOLDFAST_NOTIFY_WEBHOOK_SECRET": SECRET,
-        "HOLDFAST_NOTIFY_TELEGRAM_TOKEN": SECRET,
-        "HOLDFAST_NOTIFY_TELEGRAM_CHAT": "1",
-        "HOLDFAST_NOTIFY_TELEGRAM_URL": "http://127.0.0.1:1",
-        "HOLDFAST_NOTIFY_SIGNAL_URL": f"http://ann:{SECRET}@127.0.0.1:1",
-        "HOLDFAST_NOTIFY_SIGNAL_FROM": "1",
-        "HOLDFAST_NOTIFY_SIGNAL_TO": "2",
-        "HOLDFAST_HEADS_WEBHOOK_URL": f"http://ann:{SECRET}@127.0.0.1:1/{SECRET}",
-        "HOLDFAST_HEADS_WEBHOOK_SECRET": SECRET,
+        "HOLDPROOF_NOTIFY_WEBHOOK_URL": f"http://ann:{SECRET}@127.0.0.1:1/{SECRET}",
+        "HOLDPROOF_NOTIFY_WEBHOOK_SECRET": SECRET,
+        "HOLDPROOF_NOTIFY_TELEGRAM_TOKEN": SECRET,
+        "HOLDPROOF_NOTIFY_TELEGRAM_CHAT": "1",
+        "HOLDPROOF_NOTIFY_TELEGRAM_URL": "http://127.0.0.1:1",
+        "HOLDPROOF_NOTIFY_SIGNAL_URL": f"http://ann:{SECRET}@127.0.0.1:1",
+        "HOLDPROOF_NOTIFY_SIGNAL_FROM": "1",
+        "HOLDPROOF_NOTIFY_SIGNAL_TO": "2",
+        "HOLDPROOF_HEADS_WEBHOOK_URL": f"http://ann:{SECRET}@127.0.0.1:1/{SECRET}",
+        "HOLDPROOF_HEADS_WEBHOOK_SECRET": SECRET,
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(notify.Poster.__init__, "__defaults__", (0.2, 1, 0.0))
@@ -314,6 +314,6 @@ def test_what_alerts_are_sent_with_is_never_told(ear: Ear, tmp_path: Path, monke
 
 
 def test_an_async_store_shows_no_secret_either(ear: Ear, tmp_path: Path) -> None:
-    store = holdfast.open(tmp_path / "home", f"postgresql://ann:{SECRET}@127.0.0.1:1/store")
+    store = holdproof.open(tmp_path / "home", f"postgresql://ann:{SECRET}@127.0.0.1:1/store")
     ear.hear(store)
     ear.silent(SECRET)

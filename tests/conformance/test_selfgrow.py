@@ -8,13 +8,13 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast import errors
-from holdfast.crypto import canonical
-from holdfast.db import sql
-from holdfast.faces import SyncFace
-from holdfast.model.selfgrow import EDGES, IN_USE, GrowthStatus, RollbackToken, Seedling
-from holdfast.storage.selfgrow import SelfGrow, steps
-from holdfast.testing import FrozenClock
+from holdproof import errors
+from holdproof.crypto import canonical
+from holdproof.db import sql
+from holdproof.faces import SyncFace
+from holdproof.model.selfgrow import EDGES, IN_USE, GrowthStatus, RollbackToken, Seedling
+from holdproof.storage.selfgrow import SelfGrow, steps
+from holdproof.testing import FrozenClock
 from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite
 from tests.conformance.racing import together
 from tests.conformance.services import OnMembrane, behind

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import errors, sync
-from holdfast.config import project_hash
-from holdfast.storage import BlobStore, RelationalStore, TelemetryEvent, TelemetryStore
-from holdfast.storage.blobs import Blobs
-from holdfast.storage.relational import Relational
-from holdfast.storage.telemetry import Telemetry
+import holdproof
+from holdproof import errors, sync
+from holdproof.config import project_hash
+from holdproof.storage import BlobStore, RelationalStore, TelemetryEvent, TelemetryStore
+from holdproof.storage.blobs import Blobs
+from holdproof.storage.relational import Relational
+from holdproof.storage.telemetry import Telemetry
 
 EVENT = TelemetryEvent("x", "2026-01-01T00:00:00Z", {}, span_id="s")
 ADD = "INSERT INTO agent_state (agent_id) VALUES (:id)"
@@ -26,10 +26,10 @@ LARGE = b"x" * 100_000
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for variable in [each for each in os.environ if each.startswith(("HOLDFAST_", "XDG_"))]:
+    for variable in [each for each in os.environ if each.startswith(("HOLDPROOF_", "XDG_"))]:
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     settings(tmp_path / "home", "providers: {vector: {dimensions: 2}}\n")
     return tmp_path / "home"
 
@@ -47,7 +47,7 @@ class Nouns:
 
     def test_both_faces_have_the_same_nouns_and_see_the_same_data(self) -> None:
         async def write() -> None:
-            async with holdfast.open(url=self.url) as store:
+            async with holdproof.open(url=self.url) as store:
                 await store.blobs.put("a", LARGE)
                 assert b"".join([piece async for piece in store.blobs.open_read("a")]) == LARGE
                 await store.telemetry.append([EVENT])
@@ -70,7 +70,7 @@ class Nouns:
 
     def test_sessions_are_kept_on_both_faces(self) -> None:
         async def write() -> str:
-            async with holdfast.open(url=self.url) as store:
+            async with holdproof.open(url=self.url) as store:
                 session = await store.sessions.start_session("script", "nightly")
                 await store.sessions.log_event(session.id, "command", "repl", "ran check")
                 [row] = await store.relational.fetch_all("SELECT id, project_hash FROM cli_sessions")
@@ -105,7 +105,7 @@ class Nouns:
 
     def test_many_first_callers_open_a_store_once(self) -> None:
         async def race() -> None:
-            async with holdfast.open(url=self.url) as store:
+            async with holdproof.open(url=self.url) as store:
                 await asyncio.gather(*(store.blobs.put(f"k{n}", b"x") for n in range(60)))
                 assert len(await store.blobs.list()) == 60
 
@@ -248,7 +248,7 @@ def blocked(home: Path) -> Path:
 def test_what_cannot_be_opened_is_an_error_and_never_memory(blocked: Path) -> None:
     with sync.open() as store:
         for _ in range(2):
-            with pytest.raises(errors.HoldfastError):
+            with pytest.raises(errors.HoldproofError):
                 store.telemetry.append([EVENT])
         store.blobs.put("a", b"x")
         [degraded] = store.storage.status().degraded
@@ -257,7 +257,7 @@ def test_what_cannot_be_opened_is_an_error_and_never_memory(blocked: Path) -> No
 
 def test_an_opening_that_failed_is_tried_anew(blocked: Path) -> None:
     with sync.open() as store:
-        with pytest.raises(errors.HoldfastError):
+        with pytest.raises(errors.HoldproofError):
             store.telemetry.append([EVENT])
         blocked.rmdir()
         store.telemetry.append([EVENT])

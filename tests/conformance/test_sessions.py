@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from typer.testing import CliRunner
 
-from holdfast import errors
-from holdfast.cli.app import app
-from holdfast.config import project_hash
-from holdfast.db import Tx, sql
-from holdfast.faces import SyncFace
-from holdfast.model.sessions import SESSION_ENDS, SessionState, SessionType
-from holdfast.storage import CLISessionService, StorageProvider, create_cli_session_service
-from holdfast.storage.projects import NOWHERE, project_here, project_of
-from holdfast.storage.sessions import Sessions, lives
-from holdfast.testing import FrozenClock
+from holdproof import errors
+from holdproof.cli.app import app
+from holdproof.config import project_hash
+from holdproof.db import Tx, sql
+from holdproof.faces import SyncFace
+from holdproof.model.sessions import SESSION_ENDS, SessionState, SessionType
+from holdproof.storage import CLISessionService, StorageProvider, create_cli_session_service
+from holdproof.storage.projects import NOWHERE, project_here, project_of
+from holdproof.storage.sessions import Sessions, lives
+from holdproof.testing import FrozenClock
 from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite
 from tests.conformance.racing import together
 from tests.conformance.services import OnMembrane, behind
@@ -429,10 +429,10 @@ class TestPostgres(OnPostgres, Lives):
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("HOLDFAST_DATABASE_URL", raising=False)
-    (tmp_path / "work" / ".holdfast").mkdir(parents=True)
-    (tmp_path / "work" / ".holdfast" / "config.yaml").write_text("")
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HOLDPROOF_DATABASE_URL", raising=False)
+    (tmp_path / "work" / ".holdproof").mkdir(parents=True)
+    (tmp_path / "work" / ".holdproof" / "config.yaml").write_text("")
     (tmp_path / "work" / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "work" / "deep")
     return tmp_path / "home"

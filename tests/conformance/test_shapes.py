@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors
-from holdfast.storage import StorageProvider
-from holdfast.storage.dreams import Dreams
-from holdfast.storage.shapes import Shapes
-from holdfast.testing import FrozenClock
+from holdproof import errors
+from holdproof.storage import StorageProvider
+from holdproof.storage.dreams import Dreams
+from holdproof.storage.shapes import Shapes
+from holdproof.testing import FrozenClock
 from tests.conformance.storages import InMemory, OnPostgres, OnSqlite, OnStorage
 
 EAST, NORTH, BETWEEN = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0]

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import errors, sync
-from holdfast.crypto import keys as keypairs
-from holdfast.db import Tx, sql
-from holdfast.db.effects import Call, Read, Work
-from holdfast.evidence import trust
-from holdfast.memory import skillproofs
-from holdfast.model.skills import Fingerprint, Skill, SkillState
-from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import skills as upkeep
+import holdproof
+from holdproof import errors, sync
+from holdproof.crypto import keys as keypairs
+from holdproof.db import Tx, sql
+from holdproof.db.effects import Call, Read, Work
+from holdproof.evidence import trust
+from holdproof.memory import skillproofs
+from holdproof.model.skills import Fingerprint, Skill, SkillState
+from holdproof.model.verdicts import Verdict
+from holdproof.upkeep import skills as upkeep
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.places import settled, sound
 from tests.conformance.racing import together
@@ -44,11 +44,11 @@ _ROWS = sql("SELECT path, against, reason, changes FROM skill_lockdowns ORDER BY
 _NUMBERS = sql("SELECT n FROM skill_approvals WHERE path = :path ORDER BY n")
 
 
-def lockdowns(store: sync.Holdfast) -> list[tuple[Any, ...]]:
+def lockdowns(store: sync.Holdproof) -> list[tuple[Any, ...]]:
     return store.read(lambda tx: tx.all(_ROWS))
 
 
-def refused(store: sync.Holdfast, path: Path | str, **options: Any) -> errors.SkillLockedError:
+def refused(store: sync.Holdproof, path: Path | str, **options: Any) -> errors.SkillLockedError:
     with pytest.raises(errors.SkillLockedError) as caught:
         store.skills.load(str(path), **options)
     assert (caught.value.code, caught.value.exit_code, caught.value.status) == ("locked.skill", 5, 423)
@@ -66,7 +66,7 @@ def file(tmp_path: Path) -> Path:
 class Skills(OnStore):
     # --- approving and loading -----------------------------------------------------------------------------------
 
-    def test_what_was_approved_is_loaded_byte_for_byte(self, store: sync.Holdfast, file: Path) -> None:
+    def test_what_was_approved_is_loaded_byte_for_byte(self, store: sync.Holdproof, file: Path) -> None:
         seen = store.skills.fingerprint(str(file))
         approved = store.skills.approve(str(file), by="ada", comment="reviewed", root=seen.root)
         loaded = store.skills.load(str(file))
@@ -78,7 +78,7 @@ class Skills(OnStore):
         assert (report.checked["skill_approvals"], report.checked["approvals of skills"]) == (1, 1)
 
     def test_an_approval_is_a_leaf_of_the_log_and_signed_by_the_memory_key(
-        self, store: sync.Holdfast, file: Path
+        self, store: sync.Holdproof, file: Path
     ) -> None:
         approved = store.skills.approve(str(file), by="ada")
         settled(store)
@@ -90,7 +90,7 @@ class Skills(OnStore):
         assert (leaf["t"], leaf["p"], leaf["ver"]) == ("skill", "skill_approvals/1", 1)
 
     def test_nobody_approves_another_file_than_the_one_that_was_looked_at(
-        self, store: sync.Holdfast, file: Path
+        self, store: sync.Holdproof, file: Path
     ) -> None:
         seen = store.skills.fingerprint(str(file))
         file.write_bytes(GOOD + b"(evil)")
@@ -99,12 +99,12 @@ class Skills(OnStore):
         assert store.skills.status(str(file)).state is SkillState.UNLISTED
 
     @pytest.mark.parametrize("by", ["", "a\nb", "x" * 1001])
-    def test_an_approval_without_a_name_is_refused(self, store: sync.Holdfast, file: Path, by: str) -> None:
+    def test_an_approval_without_a_name_is_refused(self, store: sync.Holdproof, file: Path, by: str) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.skills.approve(str(file), by=by)
         assert store.skills.list().skills == ()
 
-    def test_what_is_no_file_of_bounded_size_cannot_be_approved(self, store: sync.Holdfast, file: Path) -> None:
+    def test_what_is_no_file_of_bounded_size_cannot_be_approved(self, store: sync.Holdproof, file: Path) -> None:
         (file.parent / "link.org").symlink_to(file)
         os.mkfifo(file.parent / "pipe.org")
         (file.parent / "blocks.org").write_bytes(b"* x\n" * 10_001)
@@ -116,7 +116,7 @@ class Skills(OnStore):
         with pytest.raises(errors.NotFoundError):
             store.skills.approve(str(file.parent / "no.org"), by="ada")
 
-    def test_a_revoked_skill_is_not_loaded_until_it_is_approved_again(self, store: sync.Holdfast, file: Path) -> None:
+    def test_a_revoked_skill_is_not_loaded_until_it_is_approved_again(self, store: sync.Holdproof, file: Path) -> None:
         with pytest.raises(errors.NotFoundError):
             store.skills.revoke(str(file), by="ada")
         store.skills.approve(str(file), by="ada")
@@ -129,7 +129,7 @@ class Skills(OnStore):
         assert store.skills.load(str(file)).data == GOOD
         sound(store)
 
-    def test_skills_of_a_namespace_are_its_own(self, store: sync.Holdfast, file: Path) -> None:
+    def test_skills_of_a_namespace_are_its_own(self, store: sync.Holdproof, file: Path) -> None:
         store.skills.approve(str(file), by="ada", ns="blue")
         assert store.skills.load(str(file), ns="blue").data == GOOD
         assert "nobody approved it" in refused(store, file).message
@@ -154,7 +154,7 @@ class Skills(OnStore):
         ids=["edited", "space", "trailing", "appended", "crlf", "cut", "emptied", "moved"],
     )
     def test_a_changed_file_is_locked_and_the_block_is_named(
-        self, store: sync.Holdfast, file: Path, tampered: bytes, told: str
+        self, store: sync.Holdproof, file: Path, tampered: bytes, told: str
     ) -> None:
         store.skills.approve(str(file), by="ada")
         file.write_bytes(tampered)
@@ -168,7 +168,7 @@ class Skills(OnStore):
         assert store.skills.status(str(file)).state is SkillState.LOCKED
         sound(store)
 
-    def test_a_fence_inside_a_fence_cannot_hide_a_change(self, store: sync.Holdfast, file: Path) -> None:
+    def test_a_fence_inside_a_fence_cannot_hide_a_change(self, store: sync.Holdproof, file: Path) -> None:
         nested = file.with_name("SKILL.md")
         nested.write_bytes(FENCED)
         store.skills.approve(str(nested), by="ada")
@@ -176,7 +176,7 @@ class Skills(OnStore):
         assert "the code block at line 3 was changed" in refused(store, nested).message
 
     def test_a_locked_skill_stays_locked_whatever_the_file_says_until_it_is_approved_again(
-        self, store: sync.Holdfast, file: Path
+        self, store: sync.Holdproof, file: Path
     ) -> None:
         store.skills.approve(str(file), by="ada")
         file.write_bytes(b"* Evil\n")
@@ -192,7 +192,7 @@ class Skills(OnStore):
         sound(store)
 
     def test_an_unlisted_file_is_locked_and_one_that_is_not_there_is_not_found(
-        self, store: sync.Holdfast, file: Path
+        self, store: sync.Holdproof, file: Path
     ) -> None:
         assert "nobody approved it" in refused(store, file).message
         with pytest.raises(errors.NotFoundError):
@@ -201,7 +201,7 @@ class Skills(OnStore):
         store.skills.approve(str(file), by="ada")
         assert store.skills.load(str(file)).data == GOOD
 
-    def test_a_file_that_is_gone_locks_nothing(self, store: sync.Holdfast, file: Path) -> None:
+    def test_a_file_that_is_gone_locks_nothing(self, store: sync.Holdproof, file: Path) -> None:
         store.skills.approve(str(file), by="ada")
         aside = file.rename(file.with_name("aside.org"))
         with pytest.raises(errors.NotFoundError):
@@ -211,13 +211,15 @@ class Skills(OnStore):
         assert store.skills.load(str(file)).data == GOOD
         assert lockdowns(store) == []
 
-    def test_a_link_to_the_very_same_bytes_is_refused(self, store: sync.Holdfast, file: Path) -> None:
+    def test_a_link_to_the_very_same_bytes_is_refused(self, store: sync.Holdproof, file: Path) -> None:
         store.skills.approve(str(file), by="ada")
         file.rename(file.with_name("copy.org"))
         file.symlink_to(file.with_name("copy.org"))
         assert "link" in refused(store, file).message
 
-    def test_a_folder_on_the_way_that_was_replaced_by_a_link_is_refused(self, store: sync.Holdfast, file: Path) -> None:
+    def test_a_folder_on_the_way_that_was_replaced_by_a_link_is_refused(
+        self, store: sync.Holdproof, file: Path
+    ) -> None:
         store.skills.approve(str(file), by="ada")
         folder = file.parent.parent
         folder.rename(folder.with_name("moved"))
@@ -226,7 +228,7 @@ class Skills(OnStore):
         assert "link" in refused(store, file).message
 
     def test_a_skill_approved_through_a_linked_folder_is_loaded_from_where_it_lay_then(
-        self, store: sync.Holdfast, file: Path
+        self, store: sync.Holdproof, file: Path
     ) -> None:
         (file.parent.parent / "by").symlink_to(file.parent)
         through = file.parent.parent / "by" / file.name
@@ -241,7 +243,7 @@ class Skills(OnStore):
 
     @pytest.mark.parametrize("odd", ["pipe", "folder", "giant"])
     def test_what_is_no_file_any_more_is_refused_without_waiting(
-        self, store: sync.Holdfast, file: Path, odd: str
+        self, store: sync.Holdproof, file: Path, odd: str
     ) -> None:
         store.skills.approve(str(file), by="ada")
         file.unlink()
@@ -255,7 +257,7 @@ class Skills(OnStore):
         refused(store, file)
         assert len(lockdowns(store)) == 1
 
-    def test_a_file_swapped_between_check_and_read_is_what_is_checked(self, store: sync.Holdfast, file: Path) -> None:
+    def test_a_file_swapped_between_check_and_read_is_what_is_checked(self, store: sync.Holdproof, file: Path) -> None:
         store.skills.approve(str(file), by="ada")
         load = Driven(store, upkeep.load(store.context, str(file)))
         load.until(Read)
@@ -263,7 +265,7 @@ class Skills(OnStore):
         with pytest.raises(errors.SkillLockedError):
             load.finish()
 
-    def test_a_file_swapped_after_it_was_read_changes_nothing(self, store: sync.Holdfast, file: Path) -> None:
+    def test_a_file_swapped_after_it_was_read_changes_nothing(self, store: sync.Holdproof, file: Path) -> None:
         store.skills.approve(str(file), by="ada")
         load = Driven(store, upkeep.load(store.context, str(file)))
         load.until(Call)
@@ -272,7 +274,7 @@ class Skills(OnStore):
 
     # --- attacks on the database ---------------------------------------------------------------------------------
 
-    def test_a_forged_approval_is_neither_loaded_nor_verified(self, store: sync.Holdfast, file: Path) -> None:
+    def test_a_forged_approval_is_neither_loaded_nor_verified(self, store: sync.Holdproof, file: Path) -> None:
         store.skills.approve(str(file), by="ada")
         file.write_bytes(b"* Evil\n")
         evil = store.skills.fingerprint(str(file))
@@ -284,7 +286,7 @@ class Skills(OnStore):
         assert {finding.table for finding in report.findings if finding.verdict.locks} >= {"skill_approvals"}
 
     def test_an_older_approval_played_again_under_a_newer_number_does_not_hold(
-        self, store: sync.Holdfast, file: Path
+        self, store: sync.Holdproof, file: Path
     ) -> None:
         store.skills.approve(str(file), by="ada")
         file.write_bytes(GOOD + b"* More\n")
@@ -310,7 +312,7 @@ class Skills(OnStore):
             "size = 1",
         ],
     )
-    def test_an_edited_approval_does_not_hold(self, store: sync.Holdfast, file: Path, edit: str) -> None:
+    def test_an_edited_approval_does_not_hold(self, store: sync.Holdproof, file: Path, edit: str) -> None:
         store.skills.approve(str(file), by="ada")
         store.write(lambda tx: tx.execute(sql(f"UPDATE skill_approvals SET {edit}")))
         assert "does not hold" in refused(store, file).message
@@ -319,7 +321,7 @@ class Skills(OnStore):
         assert [each.table for each in found if each.verdict is Verdict.TAMPERED].count("skill_approvals") >= 1
 
     def test_an_approval_signed_with_a_key_that_nobody_admitted_does_not_hold(
-        self, store: sync.Holdfast, file: Path
+        self, store: sync.Holdproof, file: Path
     ) -> None:
         store.skills.approve(str(file), by="ada")
         store.run(trust.init_root(store.context))
@@ -344,7 +346,7 @@ class Skills(OnStore):
         store.write(lambda tx: tx.execute(add, keyid=stranger.keyid, public=public))
         assert "no memory key of this store" in refused(store, file).message
 
-    def test_what_a_revoked_key_signed_after_that_point_does_not_count(self, store: sync.Holdfast, file: Path) -> None:
+    def test_what_a_revoked_key_signed_after_that_point_does_not_count(self, store: sync.Holdproof, file: Path) -> None:
         store.run(trust.init_root(store.context))
         before = store.skills.approve(str(file), by="ada")
         settled(store)
@@ -360,7 +362,7 @@ class Skills(OnStore):
         assert store.skills.load(str(file)).data == GOOD
 
     @pytest.mark.parametrize("table", ["skill_approvals", "skill_lockdowns"])
-    def test_a_deleted_row_is_missed(self, store: sync.Holdfast, file: Path, table: str) -> None:
+    def test_a_deleted_row_is_missed(self, store: sync.Holdproof, file: Path, table: str) -> None:
         store.skills.approve(str(file), by="ada")
         file.write_bytes(b"* Evil\n")
         refused(store, file)
@@ -370,7 +372,9 @@ class Skills(OnStore):
         assert (report.verdict, report.findings[0].table) == (Verdict.TAMPERED, table)
         refused(store, file)  # and the file is not loaded for all that
 
-    def test_in_a_locked_store_what_is_sound_is_loaded_and_nothing_else(self, store: sync.Holdfast, file: Path) -> None:
+    def test_in_a_locked_store_what_is_sound_is_loaded_and_nothing_else(
+        self, store: sync.Holdproof, file: Path
+    ) -> None:
         store.skills.approve(str(file), by="ada")
         store.lockdown.lock(reason="try")
         assert store.skills.load(str(file)).data == GOOD
@@ -385,7 +389,7 @@ class Skills(OnStore):
     # --- races ---------------------------------------------------------------------------------------------------
 
     def test_racing_approvals_have_numbers_of_their_own_and_none_is_lost(
-        self, store: sync.Holdfast, file: Path
+        self, store: sync.Holdproof, file: Path
     ) -> None:
         store.skills.approve(str(file), by="first")
 
@@ -404,7 +408,7 @@ class Skills(OnStore):
         sound(store)
 
     def test_an_approval_that_was_overtaken_while_the_file_was_read_is_refused(
-        self, store: sync.Holdfast, file: Path
+        self, store: sync.Holdproof, file: Path
     ) -> None:
         slow = Driven(store, upkeep.approve(store.context, str(file), by="slow"))
         slow.until(Call)  # the file was read
@@ -416,10 +420,10 @@ class Skills(OnStore):
         sound(store)
 
     def test_of_many_who_find_the_same_one_tells(
-        self, store: sync.Holdfast, file: Path, monkeypatch: pytest.MonkeyPatch
+        self, store: sync.Holdproof, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         receiver = Receiver(200)
-        monkeypatch.setenv("HOLDFAST_NOTIFY_WEBHOOK_URL", receiver.url)
+        monkeypatch.setenv("HOLDPROOF_NOTIFY_WEBHOOK_URL", receiver.url)
         store.skills.approve(str(file), by="ada")
         file.write_bytes(b"* Evil\n")
         together(8, lambda _: type(refused(store, file)).__name__)
@@ -427,10 +431,10 @@ class Skills(OnStore):
         [(_, _, body)] = receiver.requests
         told = json.loads(body)
         [(_, _, reason, _)] = lockdowns(store)
-        assert (told["type"], told["skill"], told["reason"]) == ("holdfast.lockdown", str(file), reason)
+        assert (told["type"], told["skill"], told["reason"]) == ("holdproof.lockdown", str(file), reason)
         sound(store)
 
-    def test_the_operator_is_asked_and_the_next_approval_is_the_answer(self, store: sync.Holdfast, file: Path) -> None:
+    def test_the_operator_is_asked_and_the_next_approval_is_the_answer(self, store: sync.Holdproof, file: Path) -> None:
         store.skills.approve(str(file), by="ada")
         file.write_bytes(b"* Evil\n")
         lockdown = refused(store, file).fields["lockdown"]
@@ -445,7 +449,7 @@ class Skills(OnStore):
 
     # --- verifying and watching ----------------------------------------------------------------------------------
 
-    def test_verify_looks_at_every_listed_file_and_locks_what_changed(self, store: sync.Holdfast, file: Path) -> None:
+    def test_verify_looks_at_every_listed_file_and_locks_what_changed(self, store: sync.Holdproof, file: Path) -> None:
         other = file.with_name("other.py")
         other.write_bytes(b"def f(): ...\n")
         for each in (file, other):
@@ -460,7 +464,7 @@ class Skills(OnStore):
         assert [row[0] for row in lockdowns(store)] == [str(other)]
         assert store.skills.load(str(file)).data == GOOD
 
-    def test_many_skills_are_listed_in_pages(self, store: sync.Holdfast, file: Path) -> None:
+    def test_many_skills_are_listed_in_pages(self, store: sync.Holdproof, file: Path) -> None:
         paths = [file.with_name(f"s{number}.txt") for number in range(5)]
         for path in paths:
             path.write_bytes(path.name.encode())
@@ -477,11 +481,11 @@ class WithoutFrozenClock(OnStore):
     """A watcher waits for time to pass."""
 
     @pytest.fixture
-    def live(self) -> Iterator[sync.Holdfast]:
+    def live(self) -> Iterator[sync.Holdproof]:
         with self.open() as store:
             yield store
 
-    def test_a_watcher_tells_of_each_change_once(self, live: sync.Holdfast, file: Path) -> None:
+    def test_a_watcher_tells_of_each_change_once(self, live: sync.Holdproof, file: Path) -> None:
         live.skills.approve(str(file), by="ada")
         watching = live.skills.watch(every_s=0.01)
         assert next(watching).state is SkillState.APPROVED
@@ -495,7 +499,7 @@ class WithoutFrozenClock(OnStore):
         assert len(list(live.skills.watch(rounds=1))) == 1
         sound(live)
 
-    def test_a_watcher_looks_at_once_when_something_is_said(self, live: sync.Holdfast, file: Path) -> None:
+    def test_a_watcher_looks_at_once_when_something_is_said(self, live: sync.Holdproof, file: Path) -> None:
         watching = live.skills.watch(every_s=600)
         found: list[Skill] = []
         thread = threading.Thread(target=lambda: found.append(next(watching)))
@@ -508,13 +512,13 @@ class WithoutFrozenClock(OnStore):
         assert [each.path for each in found] == [str(file)]
 
     @pytest.mark.parametrize("every_s", [0, -1, float("nan"), 1e9])
-    def test_a_watcher_that_never_or_always_looks_is_refused(self, live: sync.Holdfast, every_s: float) -> None:
+    def test_a_watcher_that_never_or_always_looks_is_refused(self, live: sync.Holdproof, every_s: float) -> None:
         with pytest.raises(errors.InvalidInputError):
             next(live.skills.watch(every_s=every_s))
 
     def test_the_async_face_does_the_same(self, file: Path) -> None:
         async def play() -> None:
-            async with holdfast.open(**self.target()) as store:
+            async with holdproof.open(**self.target()) as store:
                 approved = await store.skills.approve(str(file), by="ada")
                 assert (await store.skills.load(str(file))).approval == approved
                 assert [each.state async for each in store.skills.watch(rounds=2, every_s=0.01)] == [
@@ -546,7 +550,7 @@ class WithoutFrozenClock(OnStore):
 class Driven:
     """A work driven step by step, so that somebody can do something in between."""
 
-    def __init__(self, store: sync.Holdfast, work: Work[Any]) -> None:
+    def __init__(self, store: sync.Holdproof, work: Work[Any]) -> None:
         self._store, self._work, self._answer = store, work, None
 
     def until(self, kind: type) -> None:
@@ -587,7 +591,7 @@ def listed(found: Fingerprint) -> str:
     return json.dumps([[*each.to_dict().values()] for each in found.blocks])
 
 
-def forge(store: sync.Holdfast, **changes: Any) -> None:
+def forge(store: sync.Holdproof, **changes: Any) -> None:
     """Put an approval into the database that nobody made: the first one, with the next number and these changes."""
 
     def put(tx: Tx) -> None:

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import errors, sync
-from holdfast.content import blocks
-from holdfast.crypto import commit as formats
-from holdfast.crypto import didkey
-from holdfast.db import sql
-from holdfast.memory import commits, edits
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.content import blocks
+from holdproof.crypto import commit as formats
+from holdproof.crypto import didkey
+from holdproof.db import sql
+from holdproof.memory import commits, edits
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
 from tests.conformance.racing import together
@@ -25,18 +25,18 @@ _LEAVES = sql(
 )
 
 
-def contents(store: sync.Holdfast, **options: Any) -> dict[str, Any]:
+def contents(store: sync.Holdproof, **options: Any) -> dict[str, Any]:
     return {each.id: each.content for each in store.objects.list(limit=1000, **options).objects}
 
 
-def put(store: sync.Holdfast, **objects: Any) -> None:
+def put(store: sync.Holdproof, **objects: Any) -> None:
     store.objects.apply(
         {id: None if content is None else {"type": "t", "content": content} for id, content in objects.items()}
     )
 
 
 class Snapshots(OnMemory):
-    def test_a_snapshot_is_a_signed_commit_and_a_leaf(self, store: sync.Holdfast) -> None:
+    def test_a_snapshot_is_a_signed_commit_and_a_leaf(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t")
         made = store.snapshots.create("first", author="ada", reason="try")
         [key] = store.keys.list(role="memory")
@@ -47,7 +47,7 @@ class Snapshots(OnMemory):
         assert made == store.snapshots.get("head") == store.snapshots.get(made.rev) == store.snapshots.get(made.cid)
         assert store.read(lambda tx: tx.all(_LEAVES)) == [(1,)]
 
-    def test_the_chain_leads_back_to_the_first(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_the_chain_leads_back_to_the_first(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         made = []
         for number in range(5):
             clock.advance(-1)  # a clock that goes back
@@ -62,20 +62,20 @@ class Snapshots(OnMemory):
             assert store.objects.get("a", at=each.cid).content == number
             assert store.objects.at(each.cid).objects[0].content == number
 
-    def test_who_took_it_does_not_change_the_root(self, store: sync.Holdfast) -> None:
+    def test_who_took_it_does_not_change_the_root(self, store: sync.Holdproof) -> None:
         put(store, a=1)
         one, two = store.snapshots.create("x", author="ada"), store.snapshots.create("y", author="bob")
         assert one.root == two.root
         assert one.cid != two.cid
 
-    def test_nothing_at_all_can_be_a_snapshot(self, store: sync.Holdfast) -> None:
+    def test_nothing_at_all_can_be_a_snapshot(self, store: sync.Holdproof) -> None:
         empty = store.snapshots.create()
         put(store, a=1)
         store.snapshots.rollback(empty.cid)
         assert contents(store) == {}
         assert store.objects.at(empty.cid).objects == ()
 
-    def test_a_snapshot_that_is_not_there_is_not_found(self, store: sync.Holdfast) -> None:
+    def test_a_snapshot_that_is_not_there_is_not_found(self, store: sync.Holdproof) -> None:
         for wrong in ("head", "x", "3lbh5f7kqxc22"):
             with pytest.raises(errors.NotFoundError):
                 store.snapshots.get(wrong)
@@ -83,7 +83,7 @@ class Snapshots(OnMemory):
         with pytest.raises(errors.NotFoundError):
             store.snapshots.get(made.cid, ns="other")
 
-    def test_a_revoked_key_signs_no_snapshot(self, store: sync.Holdfast) -> None:
+    def test_a_revoked_key_signs_no_snapshot(self, store: sync.Holdproof) -> None:
         old = store.snapshots.create()
         store.keys.init_root()
         [key] = store.keys.list(role="memory")
@@ -94,14 +94,14 @@ class Snapshots(OnMemory):
         new = store.snapshots.create()
         assert (new.prev, new.did != old.did) == (old.cid, True)
 
-    def test_what_follows_another_snapshot_than_expected_is_refused(self, store: sync.Holdfast) -> None:
+    def test_what_follows_another_snapshot_than_expected_is_refused(self, store: sync.Holdproof) -> None:
         first = store.snapshots.create()
         second = store.snapshots.create(expected=first.cid)
         with pytest.raises(errors.StaleVersionError) as stale:
             store.snapshots.create(expected=first.cid)
         assert stale.value.fields["head"] == second.cid
 
-    def test_racing_snapshots_form_one_chain(self, store: sync.Holdfast) -> None:
+    def test_racing_snapshots_form_one_chain(self, store: sync.Holdproof) -> None:
         store.snapshots.create()
         together(8, lambda number: store.snapshots.create(str(number)).ns)
         chain = store.snapshots.list().snapshots
@@ -110,7 +110,7 @@ class Snapshots(OnMemory):
 
     # --- comparing ------------------------------------------------------------------------------------------------
 
-    def test_a_diff_says_what_differs(self, store: sync.Holdfast) -> None:
+    def test_a_diff_says_what_differs(self, store: sync.Holdproof) -> None:
         store.objects.apply({id: {"type": "t", "content": id, "attributes": {"n": 1}} for id in ("a", "b", "c", "d")})
         old = store.snapshots.create()
         store.objects.put("a", type="t", content="new", attributes={"n": 1})
@@ -134,7 +134,7 @@ class Snapshots(OnMemory):
 
     # --- going back -----------------------------------------------------------------------------------------------
 
-    def test_a_rollback_brings_everything_back_and_loses_nothing(self, store: sync.Holdfast) -> None:
+    def test_a_rollback_brings_everything_back_and_loses_nothing(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content=1, meta={"vector": [0.5, 0.25]})
         put(store, b=1)
         then = store.snapshots.create("then")
@@ -153,7 +153,7 @@ class Snapshots(OnMemory):
 
     # --- merging --------------------------------------------------------------------------------------------------
 
-    def lines(self, store: sync.Holdfast, base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]) -> Any:
+    def lines(self, store: sync.Holdproof, base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]) -> Any:
         """Two lines that were one: theirs is a snapshot, ours is there now."""
         put(store, **base)
         start = store.snapshots.create("base")
@@ -163,7 +163,7 @@ class Snapshots(OnMemory):
         put(store, **ours)
         return start, other
 
-    def test_what_only_one_side_changed_is_taken(self, store: sync.Holdfast) -> None:
+    def test_what_only_one_side_changed_is_taken(self, store: sync.Holdproof) -> None:
         start, other = self.lines(
             store, {"a": 1, "b": 1, "c": 1}, {"a": 2, "new": 1, "same": 7}, {"b": 2, "c": None, "d": 1, "same": 7}
         )
@@ -171,7 +171,7 @@ class Snapshots(OnMemory):
         assert contents(store) == {"a": 2, "b": 2, "d": 1, "new": 1, "same": 7}
         assert (merged.merged, merged.message) == (other.cid, "both")
 
-    def test_what_both_changed_is_a_conflict_and_nothing_is_written(self, store: sync.Holdfast) -> None:
+    def test_what_both_changed_is_a_conflict_and_nothing_is_written(self, store: sync.Holdproof) -> None:
         start, other = self.lines(
             store, {"a": 1, "b": 1, "c": 1}, {"a": 2, "b": None, "c": 5}, {"a": 3, "b": 2, "x": 1}
         )
@@ -188,7 +188,7 @@ class Snapshots(OnMemory):
         store.snapshots.merge(other.cid, base=start.cid, resolve=sum_up)
         assert contents(store) == {"a": 5, "c": 5, "x": 1}
 
-    def test_volatile_fields_are_never_a_conflict(self, store: sync.Holdfast) -> None:
+    def test_volatile_fields_are_never_a_conflict(self, store: sync.Holdproof) -> None:
         put(store, a=1, b=1)
         start = store.snapshots.create()
         store.objects.annotate("a", {"seen": "theirs"})
@@ -201,7 +201,7 @@ class Snapshots(OnMemory):
         assert store.objects.get("a").meta == {"seen": "ours"}
         assert contents(store) == {"a": 1}
 
-    def test_the_common_ancestor_is_found(self, store: sync.Holdfast) -> None:
+    def test_the_common_ancestor_is_found(self, store: sync.Holdproof) -> None:
         """Without a base: a line that comes from ours brings nothing, and one that ours comes from neither."""
         put(store, a=1)
         first = store.snapshots.create()
@@ -216,7 +216,7 @@ class Snapshots(OnMemory):
     @given(base=CHANGES, ours=CHANGES, theirs=CHANGES)
     @settings(max_examples=15, deadline=None, suppress_health_check=CHECKS)
     def test_a_merge_is_what_a_merge_of_dicts_is(
-        self, store: sync.Holdfast, base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
+        self, store: sync.Holdproof, base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
     ) -> None:
         start, other = self.lines(store, {**dict.fromkeys("abcdefgh"), **base}, ours, theirs)
         old = {id: value for id, value in base.items() if value is not None}
@@ -238,7 +238,7 @@ class Snapshots(OnMemory):
         assert store.snapshots.merge(mine.cid, base=start.cid).root == merged.root, "the order does not matter"
         assert store.snapshots.merge("head", base=start.cid).root == merged.root, "with itself: nothing"
 
-    def test_every_block_of_a_snapshot_is_there(self, store: sync.Holdfast) -> None:
+    def test_every_block_of_a_snapshot_is_there(self, store: sync.Holdproof) -> None:
         put(store, **{f"o{number}": "x" * 300_000 for number in range(3)})
         made = store.snapshots.create()
         assert store.read(lambda tx: blocks.missing(tx, [commits.parse(made.root), commits.parse(made.cid)])) == []

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
-from holdfast.ops.catalogue import entries
+from holdproof import sync
+from holdproof.ops.catalogue import entries
 from tests.conformance.decisions import OnSqlite
 from tests.conformance.test_agents import Agents
 from tests.conformance.test_escalations import Escalations
@@ -33,7 +33,7 @@ class OnCommandLine(OnSqlite):
     def _folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
 
-    def open(self, **options: Any) -> sync.Holdfast:
+    def open(self, **options: Any) -> sync.Holdproof:
         spoken: Any = Spoken(super().open(**options), self.folder)
         return spoken  # type: ignore[no-any-return]
 

@@ -17,13 +17,13 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast import errors, sync
-from holdfast.db import Database, Tx, open_database, sql
-from holdfast.db.sqlite import APPLICATION_IDS, FORMAT, check_file, copying, link
-from holdfast.db.sqlite.files import WAL_KEPT_BYTES, checksums, connect
-from holdfast.db.tx import NOTHING
-from holdfast.faces import AsyncFace, SyncFace
-from holdfast.testing.schema import (
+from holdproof import errors, sync
+from holdproof.db import Database, Tx, open_database, sql
+from holdproof.db.sqlite import APPLICATION_IDS, FORMAT, check_file, copying, link
+from holdproof.db.sqlite.files import WAL_KEPT_BYTES, checksums, connect
+from holdproof.db.tx import NOTHING
+from holdproof.faces import AsyncFace, SyncFace
+from holdproof.testing.schema import (
     ADD_ENTRY,
     COUNTERS,
     GET_COUNTER,
@@ -357,9 +357,9 @@ def test_a_new_file_locked_by_another_is_a_busy_error_when_opened(tmp_path: Path
 # Files cannot grow past the limit, as on a full disk, until it is lifted; no acknowledgement may be taken back.
 _FULL = """
 import json, resource, sys
-from holdfast import errors
-from holdfast.db import open_database
-from holdfast.testing.schema import ADD_ENTRY, MIGRATIONS, add
+from holdproof import errors
+from holdproof.db import open_database
+from holdproof.testing.schema import ADD_ENTRY, MIGRATIONS, add
 
 db = open_database(sys.argv[1], migrations=MIGRATIONS)
 db.write(lambda tx: add(tx, "c")).result()
@@ -565,7 +565,7 @@ def test_a_file_that_cannot_be_looked_at_is_a_typed_error(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("code", "kind"), [(5, errors.UnavailableError), (28, errors.DiskFullError)])
 def test_a_copy_that_cannot_be_synced_is_a_typed_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[errors.HoldfastError]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[errors.HoldproofError]
 ) -> None:
     open_database(tmp_path / "kernel.db", space="kernel").close()
 

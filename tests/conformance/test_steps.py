@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
-from holdfast.db import Call, Work, Write
-from holdfast.db.effects import Effect
-from holdfast.runtime import inbox, runs
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.client import Holdproof
+from holdproof.db import Call, Work, Write
+from holdproof.db.effects import Effect
+from holdproof.runtime import inbox, runs
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
 
@@ -34,7 +34,7 @@ class World:
 
 
 class Steps(OnStore):
-    def test_leaving_the_block_completes_the_flow(self, store: sync.Holdfast) -> None:
+    def test_leaving_the_block_completes_the_flow(self, store: sync.Holdproof) -> None:
         world = World()
         with store.flows.run("trader", flow_type="rebalance", priority=2) as flow:
             assert flow.step("place", world.do, "a") == {"did": "a"}
@@ -47,7 +47,7 @@ class Steps(OnStore):
         ]
         assert store.locks.list() == ()
 
-    def test_a_step_that_is_done_never_runs_again(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_step_that_is_done_never_runs_again(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         world = World()
         with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             flow.step("a", world.do, 1)
@@ -65,7 +65,7 @@ class Steps(OnStore):
         assert world.done == [1, 3]
         assert store.flows.get(flow.dfid).status == "COMPLETED"
 
-    def test_an_exception_undoes_the_steps_in_reverse_order(self, store: sync.Holdfast) -> None:
+    def test_an_exception_undoes_the_steps_in_reverse_order(self, store: sync.Holdproof) -> None:
         world = World()
         with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:
             flow.lock({"r": 1})
@@ -78,13 +78,13 @@ class Steps(OnStore):
         assert statuses == ["RUNNING", "COMPENSATING", "COMPENSATED"]
         assert store.locks.list() == ()
 
-    def test_an_exception_with_nothing_to_undo_fails_the_flow(self, store: sync.Holdfast) -> None:
+    def test_an_exception_with_nothing_to_undo_fails_the_flow(self, store: sync.Holdproof) -> None:
         with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:
             raise ZeroDivisionError
         assert store.flows.get(flow.dfid).status == "FAILED"
         assert "ZeroDivisionError" in (store.flows.transitions(flow.dfid)[-1].reason or "")
 
-    def test_an_undoing_that_fails_leaves_the_flow_dirty_with_its_locks(self, store: sync.Holdfast) -> None:
+    def test_an_undoing_that_fails_leaves_the_flow_dirty_with_its_locks(self, store: sync.Holdproof) -> None:
         world = World()
         with pytest.raises(errors.CompensationFailedError), store.flows.run("trader") as flow:
             flow.lock({"r": 1})
@@ -98,7 +98,7 @@ class Steps(OnStore):
         assert (store.flows.get(flow.dfid).status, store.locks.list()) == ("COMPENSATED", ())
 
     def test_a_compensation_that_a_crash_ended_goes_on_where_it_was(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         world, crashes = World(), [True]
 
@@ -133,7 +133,7 @@ class Steps(OnStore):
         [("APPROVED", None, ["x", "x"]), ("APPROVED", {"did": "by hand"}, ["x"]), ("REJECTED", None, ["x"])],
     )
     def test_a_step_that_was_begun_and_never_finished_asks(
-        self, store: sync.Holdfast, clock: FrozenClock, status: str, proposal: Any, done: list[str]
+        self, store: sync.Holdproof, clock: FrozenClock, status: str, proposal: Any, done: list[str]
     ) -> None:
         world, dfid = World(), self.crashed(store, clock)
         world.done.append("x")
@@ -149,7 +149,7 @@ class Steps(OnStore):
         assert world.done == done
         assert store.flows.get(dfid).status == ("COMPLETED" if status == "APPROVED" else "FAILED")
 
-    def crashed(self, store: sync.Holdfast, clock: FrozenClock) -> str:
+    def crashed(self, store: sync.Holdproof, clock: FrozenClock) -> str:
         """A flow whose worker died inside the step `pay`."""
         with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             flow.step("pay", World().do, "x", error=CrashError())
@@ -157,7 +157,7 @@ class Steps(OnStore):
         return flow.dfid
 
     def test_an_unfinished_step_runs_again_only_if_that_was_said(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         dfid, world = self.crashed(store, clock), World()
         with store.flows.run(resume=dfid) as flow:
@@ -169,7 +169,7 @@ class Steps(OnStore):
 
     @pytest.mark.parametrize("trouble", [None, ValueError("stuck")])
     def test_a_worker_that_lost_the_flow_does_not_say_how_its_undoing_ended(
-        self, store: sync.Holdfast, clock: FrozenClock, trouble: Exception | None
+        self, store: sync.Holdproof, clock: FrozenClock, trouble: Exception | None
     ) -> None:
         run = store.run(runs.enter("trader", lease_s=10))
         store.run(runs.step(run, "order", int, compensate=lambda _: World().do("undo", trouble)))
@@ -186,7 +186,7 @@ class Steps(OnStore):
         assert store.flows.get(run.hand.dfid).status == "COMPENSATING"
         assert store.sagas.list_dirty() == ()
 
-    def answered(self, store: sync.Holdfast, work: Work[Any], effect: Effect) -> Effect:
+    def answered(self, store: sync.Holdproof, work: Work[Any], effect: Effect) -> Effect:
         """Perform an effect by hand; the next one."""
         assert isinstance(effect, Write | Call)
         try:
@@ -195,7 +195,7 @@ class Steps(OnStore):
             return work.throw(error)
         return work.send(answer)
 
-    def test_a_worker_that_lost_the_flow_changes_nothing_more(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_worker_that_lost_the_flow_changes_nothing_more(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         world = World()
         with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
@@ -205,7 +205,7 @@ class Steps(OnStore):
         assert world.done == [1]
         assert store.flows.get(flow.dfid).status == "RUNNING"
 
-    def test_a_failed_step_fails_again_in_the_same_way(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_failed_step_fails_again_in_the_same_way(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         world = World()
         with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             with pytest.raises(ZeroDivisionError):
@@ -216,7 +216,7 @@ class Steps(OnStore):
             again.step("a", world.do, 1)
         assert world.done == [1]
 
-    def test_a_rejected_question_ends_the_block_and_undoes_it(self, live: sync.Holdfast) -> None:
+    def test_a_rejected_question_ends_the_block_and_undoes_it(self, live: sync.Holdproof) -> None:
         world = World()
         asked = _answer_when_asked(live, "REJECTED")
         with pytest.raises(errors.FlowEndedError), live.flows.run("trader") as flow:
@@ -227,7 +227,7 @@ class Steps(OnStore):
         assert live.flows.get(flow.dfid).status == "COMPENSATED"
 
     def test_a_question_is_asked_once_whatever_happens_to_the_worker(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         asked = _answer_when_asked(store, "APPROVED", {"buy": 2})
         with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
@@ -241,11 +241,11 @@ class Steps(OnStore):
             assert again.ask("over limit").id > first.id
         assert again_asked() == ""
 
-    def test_a_rejection_that_no_worker_heard_is_undone_by_the_next(self, live: sync.Holdfast) -> None:
+    def test_a_rejection_that_no_worker_heard_is_undone_by_the_next(self, live: sync.Holdproof) -> None:
         world = World()
 
         async def work(**how: Any) -> None:
-            async with Holdfast(live.core).flows.run(lease_s=0.3, **how) as flow:
+            async with Holdproof(live.core).flows.run(lease_s=0.3, **how) as flow:
                 await flow.lock({"r": 1})
                 await flow.step("a", world.do, 1, compensate=world.undo)
                 await flow.ask("may I?")
@@ -266,7 +266,7 @@ class Steps(OnStore):
         assert world.done == [1, ("undid", 1)]
         assert (live.flows.get(asked.dfid).status, live.locks.list()) == ("COMPENSATED", ())
 
-    def test_a_worker_that_waits_for_a_person_keeps_the_flow(self, live: sync.Holdfast) -> None:
+    def test_a_worker_that_waits_for_a_person_keeps_the_flow(self, live: sync.Holdproof) -> None:
         def steal(dfid: str) -> None:
             threading.Event().wait(0.9)
             with pytest.raises(errors.ConflictError), live.flows.run(resume=dfid):
@@ -282,7 +282,7 @@ class Steps(OnStore):
         assert live.flows.get(flow.dfid).status == "COMPLETED"
 
     def test_a_flow_that_is_being_undone_is_undone_though_its_block_fails_no_more(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         world = World()
         with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
@@ -298,7 +298,7 @@ class Steps(OnStore):
         assert world.done == [1, 2, "?", ("undid", 2), ("undid", 1)]
         assert store.flows.get(flow.dfid).status == "COMPENSATED"
 
-    def test_nothing_is_undone_out_of_order(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_nothing_is_undone_out_of_order(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         world = World()
         with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             flow.lock({"r": 1})
@@ -313,7 +313,7 @@ class Steps(OnStore):
         assert store.sagas.get(flow.dfid).partial_state["to_undo"] == ["a 1", "b 1"]
         assert (store.flows.get(flow.dfid).status, len(store.locks.list())) == ("FAILED", 1)
 
-    def test_the_same_block_on_the_async_face(self, live: sync.Holdfast) -> None:
+    def test_the_same_block_on_the_async_face(self, live: sync.Holdproof) -> None:
         done: list[str] = []
 
         async def place(what: str) -> str:
@@ -325,7 +325,7 @@ class Steps(OnStore):
             done.append(f"undid {what}")
 
         async def work(fail: bool) -> str:
-            async with Holdfast(live.core).flows.run("trader") as flow:
+            async with Holdproof(live.core).flows.run("trader") as flow:
                 await flow.step("place", place, "order", compensate=cancel)
                 await flow.lock({"r": 1})
                 await flow.heartbeat()
@@ -339,7 +339,7 @@ class Steps(OnStore):
         assert done == ["order", "order", "undid order"]
 
 
-def _answer_when_asked(store: sync.Holdfast, status: str, proposal: Any = None) -> Any:
+def _answer_when_asked(store: sync.Holdproof, status: str, proposal: Any = None) -> Any:
     """Somebody who answers the first question there is; gives the name of the step that it was about."""
     about: list[str] = []
 

@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.crypto import keys
-from holdfast.evidence import keys as ring
-from holdfast.evidence import trust
-from holdfast.evidence.battles import BATTLES
-from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.model.verdicts import Verdict
-from holdfast.model.verify import Report
+from holdproof import errors, sync
+from holdproof.crypto import keys
+from holdproof.evidence import keys as ring
+from holdproof.evidence import trust
+from holdproof.evidence.battles import BATTLES
+from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Report
 from tests.conformance.attacks import (
     FILES,
     ONLY_FULL,
@@ -136,7 +136,7 @@ def test_a_keyring_without_the_key_that_signed_the_log_is_named(home: Path, chan
     assert "keyring" in {finding.table for finding in report.findings}
 
 
-def test_a_row_written_past_holdfast_without_a_leaf_is_unlogged(home: Path) -> None:
+def test_a_row_written_past_holdproof_without_a_leaf_is_unlogged(home: Path) -> None:
     attack(home, "INSERT INTO subjects (handle, ns, created_at) VALUES ('ab', 'main', '2026-01-01T00:00:00.000000Z')")
     report = verify(home)
     assert (report.verdict, report.findings[0].row) == (Verdict.UNLOGGED, "ab")

@@ -1,4 +1,4 @@
-"""Every table under the log, every column of it: what is edited, deleted or added there past Holdfast is found.
+"""Every table under the log, every column of it: what is edited, deleted or added there past Holdproof is found.
 
 The attacks of the specification, one by one, are in test_tamper.py. Here nothing is left out because nobody thought of
 it.
@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdfast import errors, sync
-from holdfast.evidence import covered
-from holdfast.model.verify import Report
+from holdproof import errors, sync
+from holdproof.evidence import covered
+from holdproof.model.verify import Report
 from tests.conformance.filled import fill
 from tests.conformance.stores import attack, behind, copy
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors
-from holdfast.config import Retention
-from holdfast.db import Tx, open_database, sql
-from holdfast.faces import SyncFace
-from holdfast.model.storage import TelemetryEvent
-from holdfast.storage import chunks, telemetry
-from holdfast.storage.doings import Doings
-from holdfast.storage.face import StorageFace
-from holdfast.storage.stores import TelemetryStore
-from holdfast.storage.telemetry import Telemetry
-from holdfast.testing import FrozenClock, TelemetrySuite
-from holdfast.testing.telemetry import event, numbers
+from holdproof import errors
+from holdproof.config import Retention
+from holdproof.db import Tx, open_database, sql
+from holdproof.faces import SyncFace
+from holdproof.model.storage import TelemetryEvent
+from holdproof.storage import chunks, telemetry
+from holdproof.storage.doings import Doings
+from holdproof.storage.face import StorageFace
+from holdproof.storage.stores import TelemetryStore
+from holdproof.storage.telemetry import Telemetry
+from holdproof.testing import FrozenClock, TelemetrySuite
+from holdproof.testing.telemetry import event, numbers
 from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite, Place
 
 _CHUNKS = sql("SELECT codec, events FROM telemetry_chunks ORDER BY last_at")

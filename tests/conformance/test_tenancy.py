@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.client import Holdfast
-from holdfast.db import Tx, migrate, sql
-from holdfast.faces import Noun
-from holdfast.ops.decisions import Decisions
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.client import Holdproof
+from holdproof.db import Tx, migrate, sql
+from holdproof.faces import Noun
+from holdproof.ops.decisions import Decisions
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 SECRET: Final = "of-another-tenant"
@@ -83,9 +83,9 @@ class World:
     login: str
 
 
-def theirs(store: sync.Holdfast, folder: Path) -> World:
+def theirs(store: sync.Holdproof, folder: Path) -> World:
     """Something in every table, each with the secret in it."""
-    there = sync.Holdfast(store.core, THEIRS)
+    there = sync.Holdproof(store.core, THEIRS)
     token = there.agents.register("their-agent", version="1.0.0", contract={"is": SECRET}).token
     with there.flows.run("their-agent", flow_type=SECRET) as flow:
         flow.step(SECRET, lambda: SECRET)
@@ -113,7 +113,7 @@ def theirs(store: sync.Holdfast, folder: Path) -> World:
     clean = there.flows.start("their-agent").dfid
     there.flows.transition(clean, "RUNNING")
     asked = there.escalations.request(clean, reason=SECRET, proposal={"is": SECRET})
-    ours = sync.Holdfast(store.core, OURS)
+    ours = sync.Holdproof(store.core, OURS)
     ours.agents.register("our-agent", version="1.0.0")
     own = ours.flows.start("our-agent").dfid
     ours.flows.transition(own, "RUNNING")
@@ -122,7 +122,7 @@ def theirs(store: sync.Holdfast, folder: Path) -> World:
     return World(dfid, clean, asked.id, event.id, token, lease.token, own, skill, snapshot, *keys)
 
 
-def skill_of(there: sync.Holdfast, folder: Path) -> str:
+def skill_of(there: sync.Holdproof, folder: Path) -> str:
     """A skill that the other tenant approved, and one that it found changed."""
     for name in ("locked.org", "skill.org"):
         path = folder / name
@@ -139,7 +139,7 @@ def rows_of(tx: Tx, ns: str) -> str:
 
 
 _THEIR_OBJECT: Final = "their-object"
-Try = Callable[[sync.Holdfast, World], Any]
+Try = Callable[[sync.Holdproof, World], Any]
 _GONE = (errors.NotFoundError, errors.LeaseLostError, errors.LockLostError, errors.AuthenticationError)
 _LOCKED = (errors.SkillLockedError,)
 _TAKEN = (errors.AlreadyExistsError,)
@@ -352,7 +352,7 @@ ELSEWHERE: Final = {
 """Verbs that take a file or make a record of one's own; test_battles.py and test_image.py have their namespaces."""
 
 
-def _enter(store: sync.Holdfast, agent_id: str | None, **options: Any) -> None:
+def _enter(store: sync.Holdproof, agent_id: str | None, **options: Any) -> None:
     with store.flows.run(agent_id, **options):
         pass
 
@@ -379,10 +379,10 @@ def _listed(answer: Any) -> Any:
 
 class Tenancy(OnStore):
     def test_no_verb_sees_or_touches_another_namespace(
-        self, store: sync.Holdfast, clock: FrozenClock, tmp_path: Path
+        self, store: sync.Holdproof, clock: FrozenClock, tmp_path: Path
     ) -> None:
         world = theirs(store, tmp_path)
-        ours = sync.Holdfast(store.core, OURS)
+        ours = sync.Holdproof(store.core, OURS)
         before = store.read(lambda tx: rows_of(tx, THEIRS))
         assert before.count(SECRET) > 20
         clock.advance(1)
@@ -395,9 +395,9 @@ class Tenancy(OnStore):
                 assert SECRET not in told, name
             assert store.read(lambda tx: rows_of(tx, THEIRS)) == before, name
 
-    def test_what_is_there_is_refused_as_if_it_were_not(self, store: sync.Holdfast, tmp_path: Path) -> None:
+    def test_what_is_there_is_refused_as_if_it_were_not(self, store: sync.Holdproof, tmp_path: Path) -> None:
         world = theirs(store, tmp_path)
-        ours = sync.Holdfast(store.core, OURS)
+        ours = sync.Holdproof(store.core, OURS)
         for name in ("flows.get", "flows.transition", "flows.timeline", "audit.get", "escalations.get", "sagas.get"):
             with pytest.raises(errors.NotFoundError):
                 TRIES[name][0](ours, world)
@@ -407,7 +407,7 @@ class Tenancy(OnStore):
         assert TRIES["idempotency.once"][0](ours, world) == "own"
         assert len(TRIES["locks.acquire"][1](ours, world)) == 1
 
-    def test_every_verb_with_a_namespace_is_tried(self, store: sync.Holdfast) -> None:
+    def test_every_verb_with_a_namespace_is_tried(self, store: sync.Holdproof) -> None:
         scoped = {name for name, verb in verbs(store) if "ns" in inspect.signature(verb).parameters}
         assert scoped | {"flows.run"} == TRIES.keys() | ELSEWHERE
         decisions = {name for name, _ in verbs(Decisions(store))}
@@ -418,8 +418,8 @@ class Tenancy(OnStore):
         made = re.findall(r"CREATE TABLE (\w+) \((.*?)\n\);", scripts, re.DOTALL)
         assert {table for table, columns in made if "\n  ns TEXT" in columns} == _TABLES.keys()
 
-    def test_another_namespace_cannot_be_asked_for(self, store: sync.Holdfast) -> None:
-        ours = sync.Holdfast(store.core, OURS)
+    def test_another_namespace_cannot_be_asked_for(self, store: sync.Holdproof) -> None:
+        ours = sync.Holdproof(store.core, OURS)
         with pytest.raises(errors.NamespaceError):
             ours.agents.list(ns=THEIRS)
         with pytest.raises(errors.NamespaceError):
@@ -429,8 +429,8 @@ class Tenancy(OnStore):
         assert ours.agents.list(ns=OURS).agents == ()
         assert [agent.ns for agent in store.agents.list(ns="main").agents] == ["main"]
 
-    def test_a_decision_stays_in_the_namespace_of_its_store(self, store: sync.Holdfast) -> None:
-        ours = sync.Holdfast(store.core, OURS)
+    def test_a_decision_stays_in_the_namespace_of_its_store(self, store: sync.Holdproof) -> None:
+        ours = sync.Holdproof(store.core, OURS)
         ours.agents.register("our-agent", version="1.0.0")
 
         @ours.decision(flow_type="trade", agent="our-agent")
@@ -442,14 +442,14 @@ class Tenancy(OnStore):
         with pytest.raises(errors.NamespaceError):
             trade.opening(ns=THEIRS)()
 
-    def test_duties_of_the_whole_store_are_refused(self, store: sync.Holdfast) -> None:
-        ours = sync.Holdfast(store.core, OURS)
+    def test_duties_of_the_whole_store_are_refused(self, store: sync.Holdproof) -> None:
+        ours = sync.Holdproof(store.core, OURS)
         for name, verb in verbs(ours):
             if "ns" not in inspect.signature(verb).parameters and name != "flows.run":
                 with pytest.raises(errors.NamespaceError):
                     verb()
 
-    def test_a_store_opened_for_a_namespace_works_in_it_on_both_faces(self, store: sync.Holdfast) -> None:
+    def test_a_store_opened_for_a_namespace_works_in_it_on_both_faces(self, store: sync.Holdproof) -> None:
         if not self.shared:
             return
         with self.open(ns=OURS) as ours:
@@ -459,7 +459,7 @@ class Tenancy(OnStore):
             assert ours.flows.get(flow.dfid).ns == OURS
 
         async def there() -> str:
-            face = Holdfast(store.core, OURS)
+            face = Holdproof(store.core, OURS)
             async with face.flows.run("our-agent") as flow:
                 pass
             return (await face.flows.get(flow.dfid)).ns

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.db import sql
-from holdfast.memory import threadchecks
-from holdfast.model.threads import Part, Run
-from holdfast.model.verdicts import Verdict
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.db import sql
+from holdproof.memory import threadchecks
+from holdproof.model.threads import Part, Run
+from holdproof.model.verdicts import Verdict
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, pages
 from tests.conformance.racing import together
@@ -24,12 +24,12 @@ _DAMAGE = sql("UPDATE thread_blocks SET data = :data")
 _LOSE = sql("DELETE FROM thread_blocks")
 
 
-def held(store: sync.Holdfast) -> tuple[int, int]:
+def held(store: sync.Holdproof) -> tuple[int, int]:
     [(count, size)] = store.read(lambda tx: tx.all(_COUNT))
     return int(count), int(size)
 
 
-def flaws(store: sync.Holdfast) -> list[Any]:
+def flaws(store: sync.Holdproof) -> list[Any]:
     checks = (threadchecks.blocks, threadchecks.checkpoints, threadchecks.writes)
     return [flaw for check in checks for flaw in pages(store, check)]
 
@@ -38,7 +38,7 @@ def message(number: int) -> bytes:
     return f"message {number} ".encode() + b"x" * 500
 
 
-def chat(store: sync.Holdfast, turns: int, thread: str = "t") -> list[str]:
+def chat(store: sync.Holdproof, turns: int, thread: str = "t") -> list[str]:
     """A conversation: each checkpoint has one message more, and gives the bytes of that one only."""
     ids: list[str] = []
     digests: tuple[bytes, ...] = ()
@@ -53,7 +53,7 @@ def chat(store: sync.Holdfast, turns: int, thread: str = "t") -> list[str]:
 
 class Threads(OnMemory):
     @pytest.fixture
-    def sound(self, store: sync.Holdfast) -> Iterator[sync.Holdfast]:
+    def sound(self, store: sync.Holdproof) -> Iterator[sync.Holdproof]:
         yield store
         assert flaws(store) == []
 
@@ -61,7 +61,7 @@ class Threads(OnMemory):
         "value",
         [None, True, -1, 1.5, "text", b"bytes" * 100, {"a": [1, {"b": None}]}, [], [1, "two", [3.0]], ["x"] * 50],
     )
-    def test_channels_come_back_as_they_were(self, sound: sync.Holdfast, value: Any) -> None:
+    def test_channels_come_back_as_they_were(self, sound: sync.Holdproof, value: Any) -> None:
         kept = sound.threads.put("t", {"c": value, "other": 1}, metadata={"step": 1}, state=b"own")
         found = sound.threads.get("t")
         assert found is not None
@@ -69,7 +69,7 @@ class Threads(OnMemory):
         assert (found.metadata, found.state, found.checkpoint_id) == ({"step": 1}, b"own", kept.checkpoint_id)
         assert (found.parent_id, found.writes, found.h) == (None, (), kept.h)
 
-    def test_what_others_encoded_comes_back_with_its_tag(self, sound: sync.Holdfast) -> None:
+    def test_what_others_encoded_comes_back_with_its_tag(self, sound: sync.Holdproof) -> None:
         elements = [b"one", b"two", b"one", b"x" * 1000]
         sound.threads.put("t", {"list": Run.of("msgpack", elements), "part": Part("json", b"{}" * 200)})
         found = sound.threads.get("t")
@@ -79,7 +79,7 @@ class Threads(OnMemory):
         assert found.channels["part"] == Part("json", b"{}" * 200)
         assert found.to_dict()["channels"]["list"]["tag"] == "msgpack"
 
-    def test_a_conversation_costs_what_is_new_in_it(self, sound: sync.Holdfast) -> None:
+    def test_a_conversation_costs_what_is_new_in_it(self, sound: sync.Holdproof) -> None:
         ids = chat(sound, 200)
         count, size = held(sound)
         assert count <= 200 + 25 * 3
@@ -89,7 +89,7 @@ class Threads(OnMemory):
             assert found is not None
             assert found.channels["messages"].elements == [message(number) for number in range(turn + 1)]
 
-    def test_a_list_may_be_edited_cut_and_turned(self, sound: sync.Holdfast) -> None:
+    def test_a_list_may_be_edited_cut_and_turned(self, sound: sync.Holdproof) -> None:
         parent, base = None, [bytes([number]) * 100 for number in range(40)]
         for edited in (base, base[:20], [*base[:3], b"new", *base[4:]], base[::-1], base[5:], [], base):
             kept = sound.threads.put("t", {"c": Run.of("m", edited)}, parent_id=parent)
@@ -98,7 +98,7 @@ class Threads(OnMemory):
             assert found is not None
             assert found.channels["c"].elements == edited
 
-    def test_an_element_that_is_not_known_must_be_given(self, sound: sync.Holdfast) -> None:
+    def test_an_element_that_is_not_known_must_be_given(self, sound: sync.Holdproof) -> None:
         digest = sha256(b"never seen").digest()
         with pytest.raises(errors.NotFoundError):
             sound.threads.put("t", {"c": Run("m", (digest,))})
@@ -106,7 +106,7 @@ class Threads(OnMemory):
             sound.threads.put("t", {"c": Run("m", (digest,), {digest: b"another"})})
         assert sound.threads.get("t") is None
 
-    def test_a_channel_can_be_kept_from_the_parent(self, sound: sync.Holdfast) -> None:
+    def test_a_channel_can_be_kept_from_the_parent(self, sound: sync.Holdproof) -> None:
         first = sound.threads.put("t", {"a": ["x"] * 20, "b": 1})
         sound.threads.put("t", {"b": 2}, keep=["a"], parent_id=first.checkpoint_id)
         found = sound.threads.get("t")
@@ -115,7 +115,7 @@ class Threads(OnMemory):
         with pytest.raises(errors.NotFoundError):
             sound.threads.put("t", {}, keep=["c"], parent_id=first.checkpoint_id)
 
-    def test_the_newest_has_the_largest_id_and_lines_are_apart(self, sound: sync.Holdfast) -> None:
+    def test_the_newest_has_the_largest_id_and_lines_are_apart(self, sound: sync.Holdproof) -> None:
         for line, id in (("", "b"), ("", "a"), ("child", "c")):
             sound.threads.put("t", {"id": id}, checkpoint_id=id, checkpoint_ns=line)
         for line, id in (("", "b"), ("child", "c")):
@@ -123,7 +123,7 @@ class Threads(OnMemory):
             assert found is not None
             assert found.channels == {"id": id}
 
-    def test_putting_a_checkpoint_again_replaces_it(self, sound: sync.Holdfast) -> None:
+    def test_putting_a_checkpoint_again_replaces_it(self, sound: sync.Holdproof) -> None:
         sound.threads.put("t", {"c": 1}, checkpoint_id="a")
         sound.threads.put("t", {"c": 2}, checkpoint_id="a", metadata={"again": True})
         found = sound.threads.get("t")
@@ -131,7 +131,7 @@ class Threads(OnMemory):
         assert (found.channels, found.metadata) == ({"c": 2}, {"again": True})
         assert sound.threads.show("t").checkpoints == 1
 
-    def test_writes_come_back_in_the_order_of_their_tasks(self, sound: sync.Holdfast) -> None:
+    def test_writes_come_back_in_the_order_of_their_tasks(self, sound: sync.Holdproof) -> None:
         sound.threads.put_writes("t", "a", "task2", [(0, "x", 1), (1, "y", ["z"])], task_path="~b")
         sound.threads.put_writes("t", "a", "task9", [(0, "x", b"v" * 500)], task_path="~a")
         sound.threads.put("t", {}, checkpoint_id="a")
@@ -143,7 +143,7 @@ class Threads(OnMemory):
             ("task2", 1, "y", ["z"]),
         ]
 
-    def test_a_task_writes_once_unless_it_replaces(self, sound: sync.Holdfast) -> None:
+    def test_a_task_writes_once_unless_it_replaces(self, sound: sync.Holdproof) -> None:
         sound.threads.put("t", {}, checkpoint_id="a")
         sound.threads.put_writes("t", "a", "task", [(0, "x", 1), (-1, "error", "first")])
         sound.threads.put_writes("t", "a", "task", [(0, "x", 2)])
@@ -153,7 +153,7 @@ class Threads(OnMemory):
         assert {one.idx: one.value for one in found.writes} == {0: 1, -1: "second"}
         assert sound.threads.show("t").status == "error"
 
-    def test_history_is_paged_newest_first(self, sound: sync.Holdfast) -> None:
+    def test_history_is_paged_newest_first(self, sound: sync.Holdproof) -> None:
         ids = chat(sound, 7)
         seen: list[str] = []
         after: str | None = ""
@@ -171,36 +171,36 @@ class Threads(OnMemory):
         assert len(sound.threads.history(after=everywhere.next).checkpoints) == 5
 
     @pytest.mark.parametrize("after", ["x", ".x", "9" * 30 + ".x", "9" * 5_000 + ".x", "7.never", "7.\0"])
-    def test_a_page_begins_only_where_another_ended(self, sound: sync.Holdfast, after: str) -> None:
+    def test_a_page_begins_only_where_another_ended(self, sound: sync.Holdproof, after: str) -> None:
         sound.threads.put("t", {})
         for ask in (sound.threads.list, sound.threads.history):
             with suppress(errors.InvalidInputError):
                 ask(after=after)
 
     @pytest.mark.parametrize("limit", [0, 1_001, 2**70, True, 1.5, "3"])
-    def test_a_page_has_a_size(self, sound: sync.Holdfast, limit: Any) -> None:
+    def test_a_page_has_a_size(self, sound: sync.Holdproof, limit: Any) -> None:
         for ask in (sound.threads.list, sound.threads.history, sound.transcripts.list):
             with pytest.raises(errors.InvalidInputError, match="a page has 1 to 1000 rows"):
                 ask(limit=limit)
 
     @pytest.mark.parametrize("seen", ["", "1", "1.", "x.abc.", "1..", "9" * 5_000 + ".abc."])
-    def test_only_what_claim_gave_was_seen(self, sound: sync.Holdfast, seen: str) -> None:
+    def test_only_what_claim_gave_was_seen(self, sound: sync.Holdproof, seen: str) -> None:
         with pytest.raises(errors.InvalidInputError, match="claim"):
             sound.threads.put("t", {}, seen=seen)
 
     @pytest.mark.parametrize("before", ["yesterday", "2026-01-31T12:00:00", "0001-01-01T00:00:00+01:00", ""])
-    def test_a_time_is_checked_before_it_is_compared(self, sound: sync.Holdfast, before: str) -> None:
+    def test_a_time_is_checked_before_it_is_compared(self, sound: sync.Holdproof, before: str) -> None:
         sound.threads.put("t", {})
         with pytest.raises(errors.InvalidInputError, match="before"):
             sound.threads.list(before=before)
 
     # --- the index ---
 
-    def test_a_status_that_no_thread_can_have_is_told(self, sound: sync.Holdfast) -> None:
+    def test_a_status_that_no_thread_can_have_is_told(self, sound: sync.Holdproof) -> None:
         with pytest.raises(errors.InvalidInputError, match="active, error, idle, interrupted"):
             sound.threads.list(status="waiting")
 
-    def test_threads_are_found_by_facts_status_and_age(self, sound: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_threads_are_found_by_facts_status_and_age(self, sound: sync.Holdproof, clock: FrozenClock) -> None:
         for number in range(5):
             sound.threads.put(f"t{number}", {}, facts={"user": "ada" if number % 2 else "bob", "n": number})
             clock.advance(60)
@@ -216,14 +216,14 @@ class Threads(OnMemory):
         assert [each.facts for each in sound.threads.list(status="interrupted").threads] == [{"user": "eve"}]
         assert sound.threads.list(facts={"user": "eve"}, status="active").threads == ()
 
-    def test_what_tasks_wrote_first_says_what_the_status_is(self, sound: sync.Holdfast) -> None:
+    def test_what_tasks_wrote_first_says_what_the_status_is(self, sound: sync.Holdproof) -> None:
         sound.threads.put_writes("t", "a", "task", [(-3, "interrupt", 1)], status="interrupted")
         sound.threads.put("t", {}, checkpoint_id="a")
         assert sound.threads.show("t").status == "interrupted"
         sound.threads.put("t", {}, checkpoint_id="b", parent_id="a")
         assert sound.threads.show("t").status == "active"
 
-    def test_namespaces_do_not_see_each_other(self, sound: sync.Holdfast) -> None:
+    def test_namespaces_do_not_see_each_other(self, sound: sync.Holdproof) -> None:
         sound.threads.put("t", {"c": 1}, ns="one")
         sound.threads.put("t", {"c": 2}, ns="two")
         sound.threads.delete("t", ns="one")
@@ -234,7 +234,7 @@ class Threads(OnMemory):
 
     # --- fencing ---
 
-    def test_of_two_runs_that_read_the_same_the_first_to_write_has_the_thread(self, sound: sync.Holdfast) -> None:
+    def test_of_two_runs_that_read_the_same_the_first_to_write_has_the_thread(self, sound: sync.Holdproof) -> None:
         root = sound.threads.put("t", {"c": 0}).checkpoint_id
         one, two = sound.threads.claim("t"), sound.threads.claim("t")
         first = sound.threads.put("t", {"c": 1}, parent_id=root, seen=one, on_conflict="error")
@@ -247,21 +247,21 @@ class Threads(OnMemory):
         with pytest.raises(errors.StaleWriterError):
             sound.threads.put("t", {"c": 5}, parent_id=first.checkpoint_id, seen=one, on_conflict="error")
 
-    def test_by_default_both_are_kept_and_it_is_said(self, sound: sync.Holdfast) -> None:
+    def test_by_default_both_are_kept_and_it_is_said(self, sound: sync.Holdproof) -> None:
         root = sound.threads.put("t", {"c": 0}).checkpoint_id
         one, two = sound.threads.claim("t"), sound.threads.claim("t")
         assert not sound.threads.put("t", {"c": 1}, parent_id=root, seen=one).forked
         assert sound.threads.put("t", {"c": 2}, parent_id=root, seen=two).forked
         assert [each.channels["c"] for each in sound.threads.history("t").checkpoints] == [2, 1, 0]
 
-    def test_subgraphs_do_not_fence_their_parents(self, sound: sync.Holdfast) -> None:
+    def test_subgraphs_do_not_fence_their_parents(self, sound: sync.Holdproof) -> None:
         root = sound.threads.put("t", {}).checkpoint_id
         mine = sound.threads.claim("t")
         sound.threads.put("t", {}, checkpoint_ns="child", seen=sound.threads.claim("t", checkpoint_ns="child"))
         sound.threads.put("t", {}, checkpoint_ns="grandchild", seen=mine)
         sound.threads.put("t", {}, parent_id=root, seen=mine, on_conflict="error")
 
-    def test_of_many_racing_runs_exactly_one_goes_on(self, sound: sync.Holdfast) -> None:
+    def test_of_many_racing_runs_exactly_one_goes_on(self, sound: sync.Holdproof) -> None:
         root = sound.threads.put("t", {}).checkpoint_id
         claims = [sound.threads.claim("t") for _ in range(8)]
 
@@ -274,7 +274,7 @@ class Threads(OnMemory):
 
         assert together(8, run) == {"kept": 1, "refused": 7}
 
-    def test_of_many_that_begin_a_thread_exactly_one_does(self, sound: sync.Holdfast) -> None:
+    def test_of_many_that_begin_a_thread_exactly_one_does(self, sound: sync.Holdproof) -> None:
         def run(number: int) -> str:
             try:
                 sound.threads.put("new", {"who": number}, on_conflict="error")
@@ -284,7 +284,7 @@ class Threads(OnMemory):
 
         assert together(8, run) == {"kept": 1, "refused": 7}
 
-    def test_racing_writers_of_one_list_lose_nothing(self, sound: sync.Holdfast) -> None:
+    def test_racing_writers_of_one_list_lose_nothing(self, sound: sync.Holdproof) -> None:
         ids = chat(sound, 20)
         base = [message(number) for number in range(20)]
 
@@ -298,7 +298,7 @@ class Threads(OnMemory):
 
     # --- going away ---
 
-    def test_what_comes_late_for_a_deleted_thread_stays_out(self, sound: sync.Holdfast) -> None:
+    def test_what_comes_late_for_a_deleted_thread_stays_out(self, sound: sync.Holdproof) -> None:
         ids = chat(sound, 3)
         assert sound.threads.delete("t").checkpoints == 3
         assert held(sound) == (0, 0)
@@ -317,7 +317,7 @@ class Threads(OnMemory):
         sound.threads.put("t", {"c": "on"}, parent_id=begun.checkpoint_id)
         assert sound.threads.show("t").checkpoints == 2
 
-    def test_deleting_is_in_the_log(self, sound: sync.Holdfast) -> None:
+    def test_deleting_is_in_the_log(self, sound: sync.Holdproof) -> None:
         chat(sound, 2)
         sound.threads.delete("t", who="ada")
         chat(sound, 9)
@@ -325,7 +325,7 @@ class Threads(OnMemory):
         [pruning] = sound.retention.list()
         assert (pruning.what, pruning.who, pruning.count, pruning.rule) == ("threads", "ada", 2, '{"delete":"t"}')
 
-    def test_pruning_keeps_the_newest_whole_and_drops_what_only_others_had(self, sound: sync.Holdfast) -> None:
+    def test_pruning_keeps_the_newest_whole_and_drops_what_only_others_had(self, sound: sync.Holdproof) -> None:
         chat(sound, 30)
         sound.threads.put_writes("t", chat(sound, 1, "u")[0], "task", [(0, "x", b"w" * 500)])
         before = held(sound)
@@ -339,7 +339,7 @@ class Threads(OnMemory):
         assert found is not None
         assert found.channels["messages"].elements == [message(number) for number in range(30)]
 
-    def test_pruning_by_age_and_of_idle_threads(self, sound: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_pruning_by_age_and_of_idle_threads(self, sound: sync.Holdproof, clock: FrozenClock) -> None:
         chat(sound, 3, "old")
         clock.advance(3 * 86_400)
         ids = chat(sound, 1, "young")
@@ -352,7 +352,7 @@ class Threads(OnMemory):
         with pytest.raises(errors.InvalidInputError):
             sound.threads.prune()
 
-    def test_pruning_spares_what_a_channel_must_be_looked_for_in(self, sound: sync.Holdfast) -> None:
+    def test_pruning_spares_what_a_channel_must_be_looked_for_in(self, sound: sync.Holdproof) -> None:
         parent = None
         for number in range(6):
             given = {"delta": "snapshot"} if number == 2 else {}
@@ -362,7 +362,7 @@ class Threads(OnMemory):
         assert sound.threads.prune(keep=1).checkpoints == 2
         assert [each.checkpoint_id for each in sound.threads.history("t").checkpoints] == ["c5", "c4", "c3", "c2"]
 
-    def test_what_some_runs_wrote_goes_with_its_writes(self, sound: sync.Holdfast) -> None:
+    def test_what_some_runs_wrote_goes_with_its_writes(self, sound: sync.Holdproof) -> None:
         for number in range(4):
             run = f"r{number % 2}"
             id = sound.threads.put("t", {"c": b"x" * (100 + number)}, run_id=run).checkpoint_id
@@ -372,7 +372,7 @@ class Threads(OnMemory):
         assert held(sound)[0] == 4
         assert {len(each.channels["c"]) for each in sound.threads.history("t").checkpoints} == {101, 103}
 
-    def test_a_copy_stands_by_itself(self, sound: sync.Holdfast) -> None:
+    def test_a_copy_stands_by_itself(self, sound: sync.Holdproof) -> None:
         ids = chat(sound, 20)
         sound.threads.put_writes("t", ids[-1], "task", [(0, "x", ["y"])])
         assert sound.threads.copy("t", "u") == 20
@@ -420,7 +420,7 @@ class Threads(OnMemory):
         ],
         ids=lambda call: next(iter(call)),
     )
-    def test_bad_input_is_refused_and_nothing_is_written(self, sound: sync.Holdfast, call: dict[str, Any]) -> None:
+    def test_bad_input_is_refused_and_nothing_is_written(self, sound: sync.Holdproof, call: dict[str, Any]) -> None:
         given = {"thread_id": "t", "channels": {}, **call}
         with pytest.raises(errors.InvalidInputError):
             sound.threads.put(given.pop("thread_id"), given.pop("channels"), **given)
@@ -435,7 +435,7 @@ class Threads(OnMemory):
         ],
         ids=["edited", "exchanged", "lost"],
     )
-    def test_damage_is_found(self, store: sync.Holdfast, query: Any, given: dict[str, Any], what: str) -> None:
+    def test_damage_is_found(self, store: sync.Holdproof, query: Any, given: dict[str, Any], what: str) -> None:
         chat(store, 20)
         store.write(lambda tx: tx.execute(query, **given))
         assert any(what in flaw.what for flaw in flaws(store))
@@ -446,7 +446,7 @@ class Threads(OnMemory):
 
 
 class TestSqlite(OnSqlite, Threads):
-    def test_pruning_gives_disk_back(self, store: sync.Holdfast) -> None:
+    def test_pruning_gives_disk_back(self, store: sync.Holdproof) -> None:
         for number in range(40):
             store.threads.put("t", {"c": bytes([number]) * 100_000})
         done = store.threads.prune(keep=1)

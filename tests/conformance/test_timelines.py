@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.model.timelines import Happening, Timeline
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.model.timelines import Happening, Timeline
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 
@@ -12,7 +12,7 @@ def _told(timeline: Timeline) -> list[tuple[str, str, str | None]]:
     return [(each.kind, each.what, each.note) for each in timeline.happened]
 
 
-def _eventful(store: sync.Holdfast, clock: FrozenClock) -> tuple[str, str]:
+def _eventful(store: sync.Holdproof, clock: FrozenClock) -> tuple[str, str]:
     """A flow with a child, a step, a lock, a question with its answer, an audit event."""
     with store.flows.run("trader", flow_type="trade") as flow:
         clock.advance(1)
@@ -45,7 +45,7 @@ def _eventful(store: sync.Holdfast, clock: FrozenClock) -> tuple[str, str]:
 
 class Timelines(OnStore):
     def test_a_timeline_tells_of_a_flow_and_all_below_it_in_order(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         parent, child = _eventful(store, clock)
         running(store)
@@ -58,13 +58,13 @@ class Timelines(OnStore):
         moments = [each.at for each in told.happened]
         assert moments == sorted(moments)
 
-    def test_a_timeline_begins_at_any_flow_of_a_tree(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_timeline_begins_at_any_flow_of_a_tree(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         _, child = _eventful(store, clock)
         told = store.flows.timeline(child)
         assert (told.tree.flow.dfid, told.tree.children, told.steps) == (child, (), ())
         assert [each.kind for each in told.happened] == ["opened", "audit"]
 
-    def test_pages_go_on_where_the_page_before_ended(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_pages_go_on_where_the_page_before_ended(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         parent, _ = _eventful(store, clock)
         whole, after = store.flows.timeline(parent), ""
         pages: list[Happening] = []
@@ -77,14 +77,14 @@ class Timelines(OnStore):
         assert tuple(pages) == whole.happened
 
     @pytest.mark.parametrize("after", ["x", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z a b c", "1 2 3 4"])
-    def test_a_cursor_that_is_none_is_refused(self, store: sync.Holdfast, after: str) -> None:
+    def test_a_cursor_that_is_none_is_refused(self, store: sync.Holdproof, after: str) -> None:
         dfid = running(store)
         with pytest.raises(errors.InvalidInputError):
             store.flows.timeline(dfid, after=after)
         with pytest.raises(errors.NotFoundError):
             store.flows.timeline("nowhere")
 
-    def test_orphans_are_seen_without_being_taken_in_hand(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_orphans_are_seen_without_being_taken_in_hand(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         first, second, ended = running(store), running(store), running(store)
         for dfid in (second, first, ended):
             store.flows.lease(dfid, f"worker of {dfid}", lease_s=5)
@@ -100,7 +100,7 @@ class Timelines(OnStore):
             store.flows.lease(dfid, "next")
         assert store.flows.orphans() == ()
 
-    def test_one_event_is_got_by_its_id(self, store: sync.Holdfast) -> None:
+    def test_one_event_is_got_by_its_id(self, store: sync.Holdproof) -> None:
         made = store.audit.record(running(store), "LOOKED", detail={"at": [1]})
         assert store.audit.get(made.id) == made
         with pytest.raises(errors.NotFoundError):

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.db import sql
-from holdfast.model.access import AccessEvent
-from holdfast.runtime import door
-from holdfast.testing import FrozenClock
+from holdproof import errors, sync
+from holdproof.db import sql
+from holdproof.model.access import AccessEvent
+from holdproof.runtime import door
+from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.racing import together
 
@@ -19,7 +19,7 @@ EVENT = AccessEvent(0, "denied", 401, "access.unauthenticated", "", "127.0.0.1",
 
 
 class Tokens(OnStore):
-    def test_a_secret_is_shown_once_and_stored_as_its_hash(self, store: sync.Holdfast) -> None:
+    def test_a_secret_is_shown_once_and_stored_as_its_hash(self, store: sync.Holdproof) -> None:
         made = store.tokens.create("ci", role="auditor", nouns=["log", "flows", "log"])
         assert made.secret.startswith("hf_")
         assert len(made.secret) >= 46
@@ -36,7 +36,7 @@ class Tokens(OnStore):
             with pytest.raises(errors.UnauthenticatedError):
                 store.tokens.authenticate(wrong)
 
-    def test_making_and_revoking_are_versions_of_one_record(self, store: sync.Holdfast) -> None:
+    def test_making_and_revoking_are_versions_of_one_record(self, store: sync.Holdproof) -> None:
         made = store.tokens.create("ci").token
         assert store.read(lambda tx: tx.all(_LEAVES, token_id=made.token_id)) == [(1,)]
         ended = store.tokens.revoke(made.token_id, by="Ada")
@@ -45,7 +45,7 @@ class Tokens(OnStore):
         assert store.read(lambda tx: tx.all(_LEAVES, token_id=made.token_id)) == [(2,)]
         assert store.verify.run().verdict.sound
 
-    def test_what_is_revoked_or_past_its_time_opens_nothing(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_what_is_revoked_or_past_its_time_opens_nothing(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         short, other = store.tokens.create("short", ttl_s=60), store.tokens.create("other", ttl_s=None)
         clock.advance(61)
         with pytest.raises(errors.UnauthenticatedError, match="ended"):
@@ -57,7 +57,7 @@ class Tokens(OnStore):
             store.tokens.authenticate(other.secret)
         assert [token.name for token in store.tokens.list(all=True).tokens] == ["short", "other"]
 
-    def test_a_token_of_an_agent_works_where_the_agent_lives(self, store: sync.Holdfast) -> None:
+    def test_a_token_of_an_agent_works_where_the_agent_lives(self, store: sync.Holdproof) -> None:
         store.agents.register("far", version="1.0.0", ns="other")
         made = store.tokens.create("far", role="agent", agent_id="far", nouns=["objects"])
         assert (made.token.agent_id, made.token.ns) == ("far", "other")
@@ -72,7 +72,7 @@ class Tokens(OnStore):
         with pytest.raises(errors.InvalidInputError, match="keys"):
             store.tokens.create("x", role="agent", agent_id="far", nouns=["keys"])
 
-    def test_a_session_token_of_an_agent_is_known_wherever_it_lives(self, store: sync.Holdfast) -> None:
+    def test_a_session_token_of_an_agent_is_known_wherever_it_lives(self, store: sync.Holdproof) -> None:
         token = store.agents.register("far", version="1.0.0", ns="other").token
         assert store.tokens.agent("far", token).ns == "other"
         for agent, secret in (("trader", token), ("nobody", token), ("far", ""), ("far", token[:-1]), ("a\0", "b")):
@@ -82,7 +82,7 @@ class Tokens(OnStore):
         with pytest.raises(errors.AgentInactiveError):
             store.tokens.agent("far", token)
 
-    def test_one_namespace_sees_no_token_of_another(self, store: sync.Holdfast) -> None:
+    def test_one_namespace_sees_no_token_of_another(self, store: sync.Holdproof) -> None:
         made = store.tokens.create("b", ns="b")
         assert [token.name for token in store.tokens.list(ns="b").tokens] == ["b"]
         assert store.tokens.list(ns="a").tokens == ()
@@ -92,7 +92,7 @@ class Tokens(OnStore):
             store.tokens.authenticate(made.secret, ns="a")
         assert store.tokens.authenticate(made.secret, ns="b").name == "b"
 
-    def test_the_last_use_only_moves_on_and_is_no_leaf(self, store: sync.Holdfast) -> None:
+    def test_the_last_use_only_moves_on_and_is_no_leaf(self, store: sync.Holdproof) -> None:
         made = store.tokens.create("ci").token
         late, early = "2030-01-01T00:00:00.000000Z", "2029-01-01T00:00:00.000000Z"
         store.tokens.touch({made.token_id: late, "nobody": late})
@@ -102,7 +102,7 @@ class Tokens(OnStore):
 
 
 class Logins(OnStore):
-    def test_a_link_opens_once_and_gives_a_session(self, store: sync.Holdfast) -> None:
+    def test_a_link_opens_once_and_gives_a_session(self, store: sync.Holdproof) -> None:
         link = store.tokens.link(name="Ada")
         made = store.tokens.login(link.secret)
         found = store.tokens.session(made.secret)
@@ -114,7 +114,7 @@ class Logins(OnStore):
         with pytest.raises(errors.UnauthenticatedError):
             store.tokens.session(made.secret)
 
-    def test_each_secret_opens_only_what_it_is_for(self, store: sync.Holdfast) -> None:
+    def test_each_secret_opens_only_what_it_is_for(self, store: sync.Holdproof) -> None:
         token, link = store.tokens.create("t"), store.tokens.link()
         session = store.tokens.login(store.tokens.link().secret)
         for door_, opens in (
@@ -126,7 +126,7 @@ class Logins(OnStore):
                 with pytest.raises(errors.UnauthenticatedError):
                     door_(secret)
 
-    def test_a_link_or_a_session_ends_at_its_time(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_link_or_a_session_ends_at_its_time(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         late, link = store.tokens.link(), store.tokens.link()
         session = store.tokens.login(link.secret, ttl_s=3600)
         clock.advance(601)
@@ -137,7 +137,7 @@ class Logins(OnStore):
         with pytest.raises(errors.UnauthenticatedError):
             store.tokens.session(session.secret)
 
-    def test_a_token_that_ends_ends_its_logins(self, store: sync.Holdfast, clock: FrozenClock) -> None:
+    def test_a_token_that_ends_ends_its_logins(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         for end in ("revoke", "time"):
             token = store.tokens.create("t", role="auditor", nouns=["log"], ttl_s=1800).token
             session = store.tokens.login(store.tokens.link(token_id=token.token_id).secret)
@@ -153,13 +153,13 @@ class Logins(OnStore):
                 store.tokens.login(unused.secret)
 
     @pytest.mark.parametrize("ttl_s", [0, -1, 3601, 1e9, float("inf"), None, "x"])
-    def test_no_link_waits_longer_than_an_hour(self, store: sync.Holdfast, ttl_s: Any) -> None:
+    def test_no_link_waits_longer_than_an_hour(self, store: sync.Holdproof, ttl_s: Any) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.tokens.link(ttl_s=ttl_s)
         assert store.tokens.logins(all=True).logins == ()
 
     def test_links_and_sessions_are_listed_without_their_secrets_and_ended_one_by_one(
-        self, store: sync.Holdfast, clock: FrozenClock
+        self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         token = store.tokens.create("t", role="auditor", ns="far").token
         link, used = store.tokens.link(name="ada"), store.tokens.link(token_id=token.token_id)
@@ -185,7 +185,7 @@ class Logins(OnStore):
                 opens(secret)
         assert store.tokens.logins().logins == ()
 
-    def test_an_agent_that_is_retired_comes_in_by_no_token(self, store: sync.Holdfast) -> None:
+    def test_an_agent_that_is_retired_comes_in_by_no_token(self, store: sync.Holdproof) -> None:
         token = store.tokens.create("a", role="agent", agent_id="trader").secret
         session = store.agents.register("trader", version="1.1.0").token
         assert store.tokens.authenticate(token).agent_id == "trader"
@@ -195,14 +195,14 @@ class Logins(OnStore):
         with pytest.raises(errors.AgentInactiveError):
             store.tokens.agent("trader", session)
 
-    def test_the_console_is_not_for_agents(self, store: sync.Holdfast) -> None:
+    def test_the_console_is_not_for_agents(self, store: sync.Holdproof) -> None:
         token = store.tokens.create("a", role="agent", agent_id="trader").token
         with pytest.raises(errors.InvalidInputError):
             store.tokens.link(token_id=token.token_id)
         with pytest.raises(errors.InvalidInputError):
             store.tokens.link(role="agent")
 
-    def test_of_many_who_use_a_link_at_once_one_comes_in(self, store: sync.Holdfast) -> None:
+    def test_of_many_who_use_a_link_at_once_one_comes_in(self, store: sync.Holdproof) -> None:
         link = store.tokens.link()
 
         def attempt(_: int) -> Any:
@@ -230,7 +230,7 @@ class Logins(OnStore):
 
 
 class Door(OnStore):
-    def test_events_come_in_their_order_and_by_kind(self, store: sync.Holdfast) -> None:
+    def test_events_come_in_their_order_and_by_kind(self, store: sync.Holdproof) -> None:
         store.tokens.record([EVENT, replace(EVENT, event="login", count=3)])
         found = store.tokens.events().events
         assert [(each.event, each.count) for each in found] == [("denied", 1), ("login", 3)]
@@ -239,14 +239,14 @@ class Door(OnStore):
         assert store.tokens.events(since="2999-01-01T00:00:00Z").events == ()
 
     @pytest.mark.parametrize("text", ["\0", "a\nb\x1b[2J", "\ud800", "x" * 5000, "é ünïcode"])
-    def test_what_a_stranger_sent_is_kept_in_a_form_that_harms_nobody(self, store: sync.Holdfast, text: str) -> None:
+    def test_what_a_stranger_sent_is_kept_in_a_form_that_harms_nobody(self, store: sync.Holdproof, text: str) -> None:
         store.tokens.record([replace(EVENT, path=text, detail=text)])
         [kept] = store.tokens.events().events
         assert kept.path.isprintable()
         assert len(kept.path) <= 500
         assert not text.isprintable() or kept.path == text[:500]
 
-    def test_only_the_newest_events_stay(self, store: sync.Holdfast, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_the_newest_events_stay(self, store: sync.Holdproof, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(door, "KEPT", 5)
         for number in range(8):
             store.tokens.record([replace(EVENT, path=f"/{number}")])

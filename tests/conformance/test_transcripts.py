@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast import Tx, errors, sql, sync
-from holdfast.memory import transcripts
+from holdproof import Tx, errors, sql, sync
+from holdproof.memory import transcripts
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.racing import together
 
@@ -11,12 +11,12 @@ _SPOIL = sql("UPDATE transcript_items SET body = :body WHERE seq = 1")
 ODD = [{"text": "ä \0 \U0001f600 'quoted\""}, {"lone": "\ud800"}, [1, 2.5, None, True], "text", 2**70, {}]
 
 
-def values(store: sync.Holdfast, name: str, **options: int | str) -> list[object]:
+def values(store: sync.Holdproof, name: str, **options: int | str) -> list[object]:
     return [item.value for item in store.transcripts.read(name, **options)]  # type: ignore[arg-type]
 
 
 class Transcripts(OnStore):
-    def test_items_are_read_as_they_were_given_and_in_their_order(self, store: sync.Holdfast) -> None:
+    def test_items_are_read_as_they_were_given_and_in_their_order(self, store: sync.Holdproof) -> None:
         store.transcripts.append("chat", ODD[:2])
         store.transcripts.append("chat", ODD[2:])
         assert values(store, "chat") == ODD
@@ -24,7 +24,7 @@ class Transcripts(OnStore):
         assert values(store, "chat", last=0) == values(store, "another") == []
         assert values(store, "chat", before=3) == ODD[:2]
 
-    def test_what_is_no_json_is_refused_and_nothing_of_it_is_written(self, store: sync.Holdfast) -> None:
+    def test_what_is_no_json_is_refused_and_nothing_of_it_is_written(self, store: sync.Holdproof) -> None:
         loop: list[object] = []
         loop.append(loop)
         for wrong in ({1, 2}, float("nan"), b"bytes", loop):
@@ -36,7 +36,7 @@ class Transcripts(OnStore):
         with pytest.raises(errors.NotFoundError):
             store.transcripts.get("chat")
 
-    def test_the_last_item_goes_first_and_its_number_never_comes_again(self, store: sync.Holdfast) -> None:
+    def test_the_last_item_goes_first_and_its_number_never_comes_again(self, store: sync.Holdproof) -> None:
         assert store.transcripts.pop("chat") is None
         store.transcripts.append("chat", ["a", "b"])
         popped = store.transcripts.pop("chat")
@@ -48,7 +48,7 @@ class Transcripts(OnStore):
         store.transcripts.append("chat", ["d"])
         assert [item.seq for item in store.transcripts.read("chat")] == [4]
 
-    def test_a_keyed_item_stands_for_the_last_that_was_put(self, store: sync.Holdfast) -> None:
+    def test_a_keyed_item_stands_for_the_last_that_was_put(self, store: sync.Holdproof) -> None:
         store.transcripts.put("runs", "one", {"v": 1}, tag="flow")
         store.transcripts.put("runs", "two", {"v": 2}, tag="other")
         store.transcripts.put("runs", "one", {"v": 3}, tag="flow")
@@ -61,7 +61,7 @@ class Transcripts(OnStore):
         assert not store.transcripts.drop("runs", "one")
         assert store.transcripts.find("runs", "one") is None
 
-    def test_a_writer_that_saw_another_revision_is_refused(self, store: sync.Holdfast) -> None:
+    def test_a_writer_that_saw_another_revision_is_refused(self, store: sync.Holdproof) -> None:
         rev = store.transcripts.append("chat", ["a"], state={"n": 1}, expected=0)
         with pytest.raises(errors.ConflictError):
             store.transcripts.append("chat", ["late"], expected=0)
@@ -76,7 +76,7 @@ class Transcripts(OnStore):
         with pytest.raises(errors.InvalidInputError):
             store.transcripts.write("chat", {}, expected=-1)
 
-    def test_the_document_stays_until_it_is_replaced(self, store: sync.Holdfast) -> None:
+    def test_the_document_stays_until_it_is_replaced(self, store: sync.Holdproof) -> None:
         store.transcripts.write("chat", {"who": "Ada"})
         store.transcripts.append("chat", ["a"])
         store.transcripts.clear("chat")
@@ -84,7 +84,7 @@ class Transcripts(OnStore):
         store.transcripts.write("chat", None)
         assert store.transcripts.get("chat").state == {}
 
-    def test_keys_of_the_document_are_changed_and_the_others_stay(self, store: sync.Holdfast) -> None:
+    def test_keys_of_the_document_are_changed_and_the_others_stay(self, store: sync.Holdproof) -> None:
         assert store.transcripts.merge("chat", {"a": 1, "b": 1}) == {"a": 1, "b": 1}
         rev = store.transcripts.append("chat", ["x"], changes={"b": 2})
         assert store.transcripts.merge("chat", {"c": None}, expected=rev) == {"a": 1, "b": 2, "c": None}
@@ -95,7 +95,7 @@ class Transcripts(OnStore):
             store.transcripts.merge("chat", {"a": 9})
         assert store.transcripts.get("chat").state == [1]
 
-    def test_what_was_deleted_begins_anew(self, store: sync.Holdfast) -> None:
+    def test_what_was_deleted_begins_anew(self, store: sync.Holdproof) -> None:
         store.transcripts.append("chat", ["a"], state=[1])
         assert store.transcripts.delete("chat")
         assert not store.transcripts.delete("chat")
@@ -103,7 +103,7 @@ class Transcripts(OnStore):
         assert store.transcripts.append("chat", ["b"]) == 1
         assert store.transcripts.get("chat").state == {}
 
-    def test_names_are_listed_by_prefix_a_page_at_a_time(self, store: sync.Holdfast) -> None:
+    def test_names_are_listed_by_prefix_a_page_at_a_time(self, store: sync.Holdproof) -> None:
         for name in ("a/1", "a/2", "a/Z", "a/é", "aa", "b/1"):
             store.transcripts.write(name, {})
         first = store.transcripts.list(prefix="a/", limit=3)
@@ -114,13 +114,13 @@ class Transcripts(OnStore):
             store.transcripts.list(limit=0)
 
     @pytest.mark.parametrize("text", ["{", "1,2", "", "]["])
-    def test_a_row_that_is_no_json_is_an_error_and_not_passed_over(self, store: sync.Holdfast, text: str) -> None:
+    def test_a_row_that_is_no_json_is_an_error_and_not_passed_over(self, store: sync.Holdproof, text: str) -> None:
         store.transcripts.append("chat", ["a", "b"])
         store.write(lambda tx: tx.execute(_SPOIL, body=text))
         with pytest.raises(errors.FormatError):
             store.transcripts.read("chat")
 
-    def test_a_failing_neighbour_takes_no_item_along(self, store: sync.Holdfast) -> None:
+    def test_a_failing_neighbour_takes_no_item_along(self, store: sync.Holdproof) -> None:
         def fails(tx: Tx) -> None:
             transcripts.append(tx, "chat", ["lost"])
             raise errors.ConflictError("no")
@@ -132,7 +132,7 @@ class Transcripts(OnStore):
 
 
 class Races(OnStore):
-    def test_racing_writers_lose_nothing_and_each_append_stays_together(self, live: sync.Holdfast) -> None:
+    def test_racing_writers_lose_nothing_and_each_append_stays_together(self, live: sync.Holdproof) -> None:
         def work(number: int) -> bool:
             for turn in range(5):
                 live.transcripts.append("chat", [[number, turn, part] for part in range(3)])
@@ -146,7 +146,7 @@ class Races(OnStore):
         for number in range(8):
             assert [one[1] for one, *_ in triples if one[0] == number] == list(range(5)), "each writer's own order"
 
-    def test_of_racing_takers_each_gets_another_item(self, live: sync.Holdfast) -> None:
+    def test_of_racing_takers_each_gets_another_item(self, live: sync.Holdproof) -> None:
         live.transcripts.append("chat", list(range(6)))
 
         def work(number: int) -> object:
@@ -156,7 +156,7 @@ class Races(OnStore):
         wanted: dict[object, int] = {**dict.fromkeys(range(6), 1), None: 2}
         assert together(8, work) == wanted
 
-    def test_of_racing_writers_with_one_revision_one_is_taken(self, live: sync.Holdfast) -> None:
+    def test_of_racing_writers_with_one_revision_one_is_taken(self, live: sync.Holdproof) -> None:
         rev = live.transcripts.append("chat", ["a"])
 
         def work(number: int) -> str:
@@ -169,11 +169,11 @@ class Races(OnStore):
         assert together(8, work) == {"taken": 1, "refused": 7}
         assert len(values(live, "chat")) == 2
 
-    def test_racing_changes_of_keys_are_all_kept(self, live: sync.Holdfast) -> None:
+    def test_racing_changes_of_keys_are_all_kept(self, live: sync.Holdproof) -> None:
         together(8, lambda number: len(live.transcripts.merge("shared", {f"k{number}": number})))
         assert live.transcripts.get("shared").state == {f"k{number}": number for number in range(8)}
 
-    def test_of_racing_first_writers_all_are_kept(self, live: sync.Holdfast) -> None:
+    def test_of_racing_first_writers_all_are_kept(self, live: sync.Holdproof) -> None:
         together(8, lambda number: live.transcripts.append("new", [number]))
         assert sorted(values(live, "new")) == list(range(8))  # type: ignore[type-var]
 

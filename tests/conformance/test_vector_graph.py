@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.faces import SyncFace
-from holdfast.storage.vectors.hnsw import GraphFinder
-from holdfast.storage.vectors.store import Vectors
+from holdproof.faces import SyncFace
+from holdproof.storage.vectors.hnsw import GraphFinder
+from holdproof.storage.vectors.store import Vectors
 from tests.conformance.clouds import cloud, fill, ids, nearest, opened
 
 COUNT = 1200

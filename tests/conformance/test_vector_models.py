@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors
-from holdfast.db import Query, open_database, sql
-from holdfast.faces import AsyncFace, SyncFace
-from holdfast.storage.vectors import open_vectors
-from holdfast.storage.vectors.store import Vectors
+from holdproof import errors
+from holdproof.db import Query, open_database, sql
+from holdproof.faces import AsyncFace, SyncFace
+from holdproof.storage.vectors import open_vectors
+from holdproof.storage.vectors.store import Vectors
 from tests.conformance.clouds import opened
 
 TEXTS = {f"t{n}": "abc"[n % 3] * (n + 1) for n in range(100)}

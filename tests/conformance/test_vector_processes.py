@@ -9,9 +9,9 @@ from tests.conformance.racing import race
 
 _IMPORTS = """
 import time
-from holdfast.db import open_database, postgres
-from holdfast.faces import SyncFace
-from holdfast.storage.vectors import open_vectors, opening
+from holdproof.db import open_database, postgres
+from holdproof.faces import SyncFace
+from holdproof.storage.vectors import open_vectors, opening
 """
 
 # Each adds, waits until it finds what all the others added, deletes its own and waits until nothing of theirs is left.

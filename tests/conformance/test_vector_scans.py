@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast import errors
-from holdfast.db.sqlite.copying import fold
-from holdfast.faces import AsyncFace
-from holdfast.storage.vectors import open_vectors
+from holdproof import errors
+from holdproof.db.sqlite.copying import fold
+from holdproof.faces import AsyncFace
+from holdproof.storage.vectors import open_vectors
 from tests.conformance.clouds import SIZE, cloud, cosines, fill, ids, nearest, opened
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from holdfast.db import sql
-from holdfast.storage.vectors import rows
+from holdproof.db import sql
+from holdproof.storage.vectors import rows
 from tests.conformance.clouds import cloud, fill, ids, nearest, opened
 
 

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.db import MEMORY, Database, open_database
-from holdfast.faces import AsyncFace
-from holdfast.storage.stores import VectorStore
-from holdfast.storage.vectors import codecs, open_vectors
-from holdfast.testing.vectors import VectorSuite
+from holdproof.db import MEMORY, Database, open_database
+from holdproof.faces import AsyncFace
+from holdproof.storage.stores import VectorStore
+from holdproof.storage.vectors import codecs, open_vectors
+from holdproof.testing.vectors import VectorSuite
 
 
 class _OnDatabase(VectorSuite):

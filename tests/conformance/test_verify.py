@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import holdfast
-from holdfast import sync
-from holdfast.cli.app import app
-from holdfast.evidence import covered
-from holdfast.model.verdicts import Verdict
-from holdfast.upkeep import erase, rows
+import holdproof
+from holdproof import sync
+from holdproof.cli.app import app
+from holdproof.evidence import covered
+from holdproof.model.verdicts import Verdict
+from holdproof.upkeep import erase, rows
 from tests.conformance.places import settled
 from tests.conformance.stores import attack, copy, populate, submit
 
@@ -36,7 +36,7 @@ def home(template: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith(("HOLDFAST", "XDG_"))]:
+    for name in [name for name in os.environ if name.startswith(("HOLDPROOF", "XDG_"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 
@@ -86,7 +86,7 @@ def test_large_rows_make_small_pages_and_none_is_missed(
 
 def test_both_faces_and_a_store_in_memory_give_the_same_answer(home: Path) -> None:
     async def play() -> Any:
-        async with holdfast.open(home) as store:
+        async with holdproof.open(home) as store:
             return await store.verify.run(full=True)
 
     with sync.open(home) as store:

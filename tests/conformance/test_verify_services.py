@@ -6,9 +6,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdfast import sync
-from holdfast.model.verdicts import Verdict
-from holdfast.model.verify import Report
+from holdproof import sync
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Report
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled
 from tests.conformance.stores import behind
 from tests.places import submit

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.crypto import checkpoint, keys
-from holdfast.crypto.checkpoint import Checkpoint
-from holdfast.evidence.keyfiles import KeyFolder
-from holdfast.model.verdicts import Verdict
+from holdproof import errors, sync
+from holdproof.crypto import checkpoint, keys
+from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.model.verdicts import Verdict
 from tests.conformance.stores import Past, attack
 from tests.places import Place, everything, submit
 
@@ -44,7 +44,7 @@ def names(place: Place) -> list[str]:
 
 
 def admit(home: Path, key: keys.PublicKey) -> None:
-    """Put a log key into the keyring, past Holdfast."""
+    """Put a log key into the keyring, past Holdproof."""
     columns = "role, alg, statement, added_at, leaf_id, leaf_ver, leaf_salt"
     Past(home).ask(
         f"INSERT INTO keyring (keyid, public, {columns}) SELECT ?, ?, {columns} FROM keyring WHERE role = 'log'",

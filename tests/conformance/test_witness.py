@@ -17,15 +17,15 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import errors, sync
-from holdfast.cli.app import app
-from holdfast.crypto import checkpoint, keys, merkle, tlog_proof, vkey, witness
-from holdfast.crypto.checkpoint import Checkpoint
-from holdfast.crypto.vkey import VerifierKey
-from holdfast.crypto.witness import AddCheckpoint
-from holdfast.db import sql
-from holdfast.evidence import log, witnessing
-from holdfast.evidence.witnessing import State, Witness
+from holdproof import errors, sync
+from holdproof.cli.app import app
+from holdproof.crypto import checkpoint, keys, merkle, tlog_proof, vkey, witness
+from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.vkey import VerifierKey
+from holdproof.crypto.witness import AddCheckpoint
+from holdproof.db import sql
+from holdproof.evidence import log, witnessing
+from holdproof.evidence.witnessing import State, Witness
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle
 from tests.conformance.witnesses import NAME, made, serving
@@ -379,10 +379,10 @@ def test_requests_are_bounded(tree: Tree, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("HOLDFAST", "XDG_", "PG"))]:
+    for name in [name for name in os.environ if name.startswith(("HOLDPROOF", "XDG_", "PG"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
@@ -395,7 +395,7 @@ def run(*words: str) -> Any:
 def test_a_log_and_a_witness_meet_on_the_command_line(home: Path, tmp_path: Path) -> None:
     head = run("log", "head")
     folder = str(tmp_path / "witness")
-    command = [sys.executable, "-m", "holdfast.cli", "--home", folder, "witness", "run", "--name", NAME, "--port", "0"]
+    command = [sys.executable, "-m", "holdproof.cli", "--home", folder, "witness", "run", "--name", NAME, "--port", "0"]
     process = subprocess.Popen([*command, "--log", head["keys"][0]], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None

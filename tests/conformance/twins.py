@@ -5,12 +5,12 @@ import json
 import zipfile
 from collections.abc import Callable
 
-from holdfast.crypto import attest, b64, canonical, checkpoint, dsse, keys, merkle, tlog_proof
-from holdfast.crypto import dbom as dboms
-from holdfast.crypto.checkpoint import Checkpoint
-from holdfast.crypto.tlog_proof import TlogProof
-from holdfast.evidence.trust import PAYLOAD_TYPE
-from holdfast.upkeep import bundle
+from holdproof.crypto import attest, b64, canonical, checkpoint, dsse, keys, merkle, tlog_proof
+from holdproof.crypto import dbom as dboms
+from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.tlog_proof import TlogProof
+from holdproof.evidence.trust import PAYLOAD_TYPE
+from holdproof.upkeep import bundle
 
 
 def members(data: bytes) -> dict[str, bytes]:
@@ -81,7 +81,7 @@ def edit_trust(found: dict[str, bytes], old: str, new: str) -> None:
         if key["role"] == "root":
             key |= {"public": forger.public.to_pem().decode(), "keyid": forger.keyid}
     found["trust.json"] = dsse.encode(dsse.sign(envelope.payload_type, canonical.dumps(value), forger))
-    found["head.note"] = found["head.note"].replace(b"holdfast/", f"{value['origins'][0].split('/')[0]}/".encode(), 1)
+    found["head.note"] = found["head.note"].replace(b"holdproof/", f"{value['origins'][0].split('/')[0]}/".encode(), 1)
 
 
 def say_twice(found: dict[str, bytes]) -> None:
@@ -91,7 +91,7 @@ def say_twice(found: dict[str, bytes]) -> None:
 
 def retype_trust(found: dict[str, bytes]) -> None:
     """The words of trust.json as a statement of another type."""
-    edit("trust.json", b"application/vnd.holdfast.trust+json", b"application/vnd.in-toto+json")(found)
+    edit("trust.json", b"application/vnd.holdproof.trust+json", b"application/vnd.in-toto+json")(found)
 
 
 TWINS: dict[str, Change] = {
@@ -108,7 +108,7 @@ TWINS: dict[str, Change] = {
     "kind edited": lambda found: relabel(found, "weather", "b3"),
     "said to be imported": lambda found: relabel(found, "imported", "after"),
     "validity of a key no number": lambda found: edit_trust(found, '"until":null', '"until":"never"'),
-    "origin no name of a key": lambda found: edit_trust(found, '"origins":["holdfast/', '"origins":["hold fast/'),
+    "origin no name of a key": lambda found: edit_trust(found, '"origins":["holdproof/', '"origins":["hold fast/'),
     "subject edited": edit("bundle.json", b'"subject":"after"', b'"subject":"b3"'),
     "a score that stands there twice": say_twice,
     "trust as a statement of another type": retype_trust,
@@ -237,7 +237,7 @@ def invented(kind: str, subject: str, rows: list[tuple[str, str, dict[str, canon
 
     Each row has a projection, the type of its leaf, and its content.
     """
-    log, root, origin = keys.generate("ed25519"), keys.generate("ed25519"), "holdfast/invented"
+    log, root, origin = keys.generate("ed25519"), keys.generate("ed25519"), "holdproof/invented"
     contents = [canonical.dumps(content) for _, _, content in rows]
     leaves = [
         canonical.dumps(

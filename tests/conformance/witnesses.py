@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast import sync
-from holdfast.crypto import keys
-from holdfast.db.clock import system_clock
-from holdfast.evidence import log
-from holdfast.evidence.witnessing import State, Witness, WitnessServer
+from holdproof import sync
+from holdproof.crypto import keys
+from holdproof.db.clock import system_clock
+from holdproof.evidence import log
+from holdproof.evidence.witnessing import State, Witness, WitnessServer
 
 NAME = "witness.example"
 
@@ -27,7 +27,7 @@ def serving(served: Witness) -> Iterator[str]:
             thread.join()
 
 
-def made(store: sync.Holdfast, path: Path, name: str = NAME) -> Witness:
+def made(store: sync.Holdproof, path: Path, name: str = NAME) -> Witness:
     """A witness that knows the log of this store."""
     known = [key.encode() for key in store.read(log.verifiers)]
     return Witness(name, keys.generate("ed25519"), known, State(path), system_clock)

@@ -18,29 +18,29 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.app import Root, app
-from holdfast.cli.call import Call, command, options
-from holdfast.errors import BusyError
+from holdproof.cli.app import Root, app
+from holdproof.cli.call import Call, command, options
+from holdproof.errors import BusyError
 
-HOLDFAST = str(Path(sys.executable).parent / "holdfast")
+HOLDPROOF = str(Path(sys.executable).parent / "holdproof")
 COMMANDS = (Path(__file__).parent / "commands.txt").read_text().splitlines()
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own, outside any project, and nothing else in the environment."""
-    for name in [name for name in os.environ if name.startswith(("HOLDFAST", "XDG_", "PG"))]:
+    for name in [name for name in os.environ if name.startswith(("HOLDPROOF", "XDG_", "PG"))]:
         monkeypatch.delenv(name)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
 def process(*words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run([HOLDFAST, *words], env={**os.environ, **(env or {})}, text=True, check=False, **pipes)
+    return subprocess.run([HOLDPROOF, *words], env={**os.environ, **(env or {})}, text=True, check=False, **pipes)
 
 
 def run(*words: str, of: typer.Typer = app) -> Result:
@@ -67,10 +67,10 @@ def test_status_prints_one_json_document_and_the_first_run_says_where_data_lives
 
 
 def test_without_a_home_data_goes_where_xdg_says(tmp_path: Path) -> None:
-    env = {name: value for name, value in os.environ.items() if name != "HOLDFAST_HOME"}
-    done = subprocess.run([HOLDFAST, "status", "--json"], env=env, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["paths"]["data"] == str(tmp_path / ".local" / "share" / "holdfast")
-    assert (tmp_path / ".local" / "share" / "holdfast" / "kernel.db").exists()
+    env = {name: value for name, value in os.environ.items() if name != "HOLDPROOF_HOME"}
+    done = subprocess.run([HOLDPROOF, "status", "--json"], env=env, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["paths"]["data"] == str(tmp_path / ".local" / "share" / "holdproof")
+    assert (tmp_path / ".local" / "share" / "holdproof" / "kernel.db").exists()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_without_a_home_data_goes_where_xdg_says(tmp_path: Path) -> None:
 def test_a_bad_url_has_its_exit_code_shows_no_password_and_creates_no_other_database(
     home: Path, url: str, code: int
 ) -> None:
-    for given in (process("--url", url, "status"), process("status", env={"HOLDFAST_DATABASE_URL": url})):
+    for given in (process("--url", url, "status"), process("status", env={"HOLDPROOF_DATABASE_URL": url})):
         assert given.returncode == code
         assert given.stderr.startswith("error: ")
         assert "Traceback" not in given.stderr
@@ -90,11 +90,11 @@ def test_a_bad_url_has_its_exit_code_shows_no_password_and_creates_no_other_data
 
 def test_init_twice_is_a_conflict_and_changes_nothing() -> None:
     assert process("init").returncode == 0
-    Path(".holdfast/config.yaml").write_text("profile: mine\n")
+    Path(".holdproof/config.yaml").write_text("profile: mine\n")
     again = process("init")
     assert (again.returncode, again.stdout) == (4, "")
     assert "exists already" in again.stderr
-    assert Path(".holdfast/config.yaml").read_text() == "profile: mine\n"
+    assert Path(".holdproof/config.yaml").read_text() == "profile: mine\n"
 
 
 def test_broken_yaml_exits_7_with_file_and_line(home: Path) -> None:
@@ -107,15 +107,15 @@ def test_broken_yaml_exits_7_with_file_and_line(home: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_prints(shell: str) -> None:
-    done = process(env={"_HOLDFAST_COMPLETE": f"source_{shell}"})
+    done = process(env={"_HOLDPROOF_COMPLETE": f"source_{shell}"})
     assert done.returncode == 0
-    assert "_HOLDFAST_COMPLETE" in done.stdout
+    assert "_HOLDPROOF_COMPLETE" in done.stdout
 
 
 def test_completion_knows_commands_and_shared_options() -> None:
-    ask = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": "holdfast st", "COMP_CWORD": "1"}
+    ask = {"_HOLDPROOF_COMPLETE": "complete_bash", "COMP_WORDS": "holdproof st", "COMP_CWORD": "1"}
     assert process(env=ask).stdout.split() == ["status", "state"]
-    ask |= {"COMP_WORDS": "holdfast db check --js", "COMP_CWORD": "3"}
+    ask |= {"COMP_WORDS": "holdproof db check --js", "COMP_CWORD": "3"}
     assert process(env=ask).stdout.split() == ["--json"]
 
 
@@ -169,7 +169,7 @@ def test_ctrl_c_exits_130_and_leaves_a_sound_store(home: Path) -> None:
     connection = apsw.Connection(str(home / "kernel.db"))
     connection.execute("BEGIN IMMEDIATE")  # the next opener has to wait
     waiting = subprocess.Popen(
-        [HOLDFAST, "status"],
+        [HOLDPROOF, "status"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -210,8 +210,8 @@ def test_an_empty_home_is_refused_and_not_taken_for_the_current_folder() -> None
 
 
 def test_the_version_is_shown_as_text_and_as_json() -> None:
-    assert run("--version").stdout.split()[0] == "holdfast"
-    assert list(json.loads(run("--version", "--json").stdout)) == ["holdfast"]
+    assert run("--version").stdout.split()[0] == "holdproof"
+    assert list(json.loads(run("--version", "--json").stdout)) == ["holdproof"]
 
 
 @pytest.mark.parametrize("words", [["bogus"], ["status", "--bogus"], ["db", "bogus"], ["init", "a", "b"]])
@@ -224,7 +224,7 @@ def test_wrong_usage_exits_2_with_the_usage_on_stderr(words: list[str]) -> None:
 @pytest.mark.parametrize("words", [[], ["db"]])
 def test_a_group_without_a_command_shows_its_help_and_exits_2(words: list[str]) -> None:
     result = run(*words)
-    assert (result.exit_code, "Example: holdfast" in result.stdout) == (2, True)
+    assert (result.exit_code, "Example: holdproof" in result.stdout) == (2, True)
 
 
 @pytest.mark.parametrize("words", [["bogus"], ["status", "--bogus"], ["db", "bogus"], []])
@@ -244,7 +244,7 @@ def test_every_help_text_carries_an_example_that_is_understood(words: tuple[str,
     shown = run(*words, "--help")
     assert (shown.exit_code, each.epilog in " ".join(shown.stdout.split())) == (0, True)
     program, *rest = shlex.split(each.epilog.removeprefix("Example: "))
-    assert program == "holdfast"
+    assert program == "holdproof"
     assert tuple(word for word in rest if word in words) == words
     assert run(*rest, "--help").exit_code == 0
     assert "--json" in shown.stdout
@@ -272,7 +272,7 @@ def test_what_is_degraded_is_a_warning_on_stderr_too() -> None:
 
 def test_init_names_what_it_created_in_the_given_folder(tmp_path: Path) -> None:
     result = run("init", str(tmp_path), "--json")
-    folder = tmp_path / ".holdfast"
+    folder = tmp_path / ".holdproof"
     assert json.loads(result.stdout) == {"created": [str(folder / "config.yaml"), str(folder / "catalog.json")]}
     assert run("init", str(tmp_path / "missing")).exit_code == 3
 
@@ -328,7 +328,7 @@ def scratch(handler: Callable[[Call], Any]) -> typer.Typer:
     made = typer.Typer(cls=Root)
     made.callback()(options)
     handler.__name__ = "go"
-    command(made, example="holdfast go")(handler)
+    command(made, example="holdproof go")(handler)
     return made
 
 
@@ -353,7 +353,7 @@ def test_an_unexpected_exception_is_json_if_asked() -> None:
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("oops"), BusyError("waited")])
 def test_the_traceback_is_shown_in_debug_mode_only(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    monkeypatch.setenv("HOLDPROOF_DEBUG", "1")
     shown = run("go", "--json", of=raising(error))
     assert "Traceback" in shown.stderr
     assert "error" in json.loads(shown.stdout)

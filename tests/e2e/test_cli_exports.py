@@ -1,4 +1,4 @@
-"""`holdfast export` and `import`: JSON lines out of every store, files that are whole."""
+"""`holdproof export` and `import`: JSON lines out of every store, files that are whole."""
 
 import json
 from pathlib import Path
@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from holdfast import sync
-from holdfast.cli.app import app
-from holdfast.model.storage import TelemetryEvent
+from holdproof import sync
+from holdproof.cli.app import app
+from holdproof.model.storage import TelemetryEvent
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 

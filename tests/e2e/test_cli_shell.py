@@ -10,22 +10,22 @@ import pytest
 from typer import Context
 from typer.main import get_command
 
-from holdfast import sync
-from holdfast.cli import complete
-from holdfast.cli.app import app
+from holdproof import sync
+from holdproof.cli import complete
+from holdproof.cli.app import app
 
-HOLDFAST = [sys.executable, "-m", "holdfast.cli"]
+HOLDPROOF = [sys.executable, "-m", "holdproof.cli"]
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("HOLDFAST_DATABASE_URL", raising=False)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HOLDPROOF_DATABASE_URL", raising=False)
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
 def context(**params: str) -> Context:
-    made: Context = get_command(app).make_context("holdfast", [], resilient_parsing=True)  # type: ignore[assignment]
+    made: Context = get_command(app).make_context("holdproof", [], resilient_parsing=True)  # type: ignore[assignment]
     made.params |= params
     return made
 
@@ -51,9 +51,9 @@ def test_ids_are_offered_with_a_word_about_each(home: Path) -> None:
 
 def test_a_shell_is_offered_ids_of_the_store_that_the_words_name(home: Path) -> None:
     furnish(home)
-    ask = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": f"holdfast --home {home} agents show tr"}
-    words = [*HOLDFAST]
-    env = {**os.environ, **ask, "COMP_CWORD": "5", "HOLDFAST_HOME": str(home.parent / "other")}
+    ask = {"_HOLDPROOF_COMPLETE": "complete_bash", "COMP_WORDS": f"holdproof --home {home} agents show tr"}
+    words = [*HOLDPROOF]
+    env = {**os.environ, **ask, "COMP_CWORD": "5", "HOLDPROOF_HOME": str(home.parent / "other")}
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["trader"], done.stderr
     assert not (home.parent / "other").exists()
@@ -71,7 +71,7 @@ def test_nothing_is_offered_and_nothing_is_made_where_no_store_is(home: Path) ->
 def on_a_terminal(*words: str, **env: str) -> bytes:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [*HOLDFAST, *words], stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm-256color", **env}
+        [*HOLDPROOF, *words], stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm-256color", **env}
     ):
         os.close(theirs)
         data = b""

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli.app import app
+from holdproof.cli.app import app
 from tests import kgents
 
-HOLDFAST = [sys.executable, "-m", "holdfast.cli"]
+HOLDPROOF = [sys.executable, "-m", "holdproof.cli"]
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("HOLDFAST", "XDG_", "PG"))]:
+    for name in [name for name in os.environ if name.startswith(("HOLDPROOF", "XDG_", "PG"))]:
         monkeypatch.delenv(name)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
@@ -47,7 +47,7 @@ def run(*words: str, given: bytes = b"") -> Done:
 
 
 def process(*words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run([*HOLDFAST, *words], input=given, capture_output=True, check=False)
+    return subprocess.run([*HOLDPROOF, *words], input=given, capture_output=True, check=False)
 
 
 def told(*words: str, given: bytes = b"", code: int = 0) -> Any:

@@ -1,4 +1,4 @@
-"""`holdfast watch`: one frame, a line for each change, a terminal that is drawn over; and Ctrl-C ends it."""
+"""`holdproof watch`: one frame, a line for each change, a terminal that is drawn over; and Ctrl-C ends it."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import sync
-from holdfast.cli.app import app
+from holdproof import sync
+from holdproof.cli.app import app
 
-HOLDFAST = [sys.executable, "-m", "holdfast.cli"]
+HOLDPROOF = [sys.executable, "-m", "holdproof.cli"]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_once_prints_one_frame_for_people_or_one_document(home: Path) -> None:
 
 
 def test_a_pipe_gets_one_line_of_json_for_each_change_until_ctrl_c(home: Path) -> None:
-    words = [*HOLDFAST, "--home", str(home), "watch", "--every", "0.1", "--json"]
+    words = [*HOLDPROOF, "--home", str(home), "watch", "--every", "0.1", "--json"]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
     ) as child:
@@ -63,7 +63,7 @@ def test_a_pipe_gets_one_line_of_json_for_each_change_until_ctrl_c(home: Path) -
 def test_a_terminal_is_drawn_over_and_left_as_it_was(home: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [*HOLDFAST, "--home", str(home), "watch", "--every", "0.1"],
+        [*HOLDPROOF, "--home", str(home), "watch", "--every", "0.1"],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from holdfast.server.guard import HEADERS
-from holdfast.upkeep import offline
+from holdproof.server.guard import HEADERS
+from holdproof.upkeep import offline
 from tests.consoles import TRACE, Scene, populate, question
 from tests.web import Web, running
 
@@ -237,7 +237,7 @@ def test_who_is_bound_to_a_namespace_sees_no_other(web: Web, scene: Scene) -> No
     assert "Nothing waits for you" in page(client, "/inbox").text
     assert page(client, f"/inbox/{scene.grave}", 404).text
     post(client, "/namespace", ns="main")
-    client.cookies.set("holdfast-ns", "main")
+    client.cookies.set("holdproof-ns", "main")
     assert "Nothing waits for you" in page(client, "/inbox").text
     assert "/health" not in page(client, "/inbox").links
     assert page(client, "/health", 403).text
@@ -491,9 +491,9 @@ def test_words_on_a_page_come_from_its_own_session(web: Web, operator: httpx.Cli
     other = web.logged_in()
     number, _ = fresh(web)
     answer = post(operator, f"/inbox/{number}/decide", choice="reject", comment="no", seen="1.0")
-    stolen = answer.cookies.get("holdfast-flash")
+    stolen = answer.cookies.get("holdproof-flash")
     assert stolen
     for value in (stolen, "x.y", "W10=.z", ""):
-        other.cookies.set("holdfast-flash", value)
+        other.cookies.set("holdproof-flash", value)
         assert "Recorded" not in page(other, "/inbox").text
     assert "Recorded" in page(operator, "/inbox").text

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from holdfast import sync
-from holdfast.cli.app import app
-from holdfast.demo import ACTS, Scene, Told
+from holdproof import sync
+from holdproof.cli.app import app
+from holdproof.demo import ACTS, Scene, Told
 
 
 def run(*words: str) -> Result:

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.ops.catalogue import entries
-from holdfast.server import Settings
-from holdfast.server.access import DECIDING
-from holdfast.server.guard import HEADERS
-from holdfast.server.identify import csrf
+from holdproof.ops.catalogue import entries
+from holdproof.server import Settings
+from holdproof.server.access import DECIDING
+from holdproof.server.guard import HEADERS
+from holdproof.server.identify import csrf
 from tests.conformance.racing import together
 from tests.web import Web, broken, problem, running
 
@@ -235,9 +235,9 @@ def test_a_link_gives_a_session_in_a_cookie_that_scripts_cannot_read(web: Web) -
 def test_a_session_ends_by_logging_out_and_with_its_token(web: Web) -> None:
     client = web.logged_in()
     assert client.get("/v1/agents/list").status_code == 200
-    cookie = client.cookies["holdfast"]
+    cookie = client.cookies["holdproof"]
     assert client.post("/logout", data={"csrf": csrf(cookie)}).status_code == 303
-    problem(client.get("/v1/agents/list", headers={"Cookie": f"holdfast={cookie}"}), 401, "access.unauthenticated")
+    problem(client.get("/v1/agents/list", headers={"Cookie": f"holdproof={cookie}"}), 401, "access.unauthenticated")
     token = web.store.tokens.create("t", role="auditor").token
     other = web.logged_in(web.store.tokens.link(token_id=token.token_id).secret)
     assert other.get("/v1/agents/list").status_code == 200
@@ -247,8 +247,8 @@ def test_a_session_ends_by_logging_out_and_with_its_token(web: Web) -> None:
 
 def test_a_session_s_secret_is_no_token_and_a_token_is_no_session(web: Web) -> None:
     client = web.logged_in()
-    problem(web.client(client.cookies["holdfast"]).get("/v1/agents/list"), 401, "access.unauthenticated")
-    cookie = {"Cookie": f"holdfast={secret(web)}"}
+    problem(web.client(client.cookies["holdproof"]).get("/v1/agents/list"), 401, "access.unauthenticated")
+    cookie = {"Cookie": f"holdproof={secret(web)}"}
     problem(web.client().get("/v1/agents/list", headers=cookie), 401, "access.unauthenticated")
 
 
@@ -269,7 +269,7 @@ BODY = {"agent_id": "trader", "status": "ACTIVE"}
 )
 def test_a_request_that_a_page_of_somebody_else_sends_is_refused(web: Web, headers: dict[str, str]) -> None:
     client = web.logged_in()
-    given = {"X-CSRF-Token": csrf(client.cookies["holdfast"])} if headers.keys() & {"Origin", "Sec-Fetch-Site"} else {}
+    given = {"X-CSRF-Token": csrf(client.cookies["holdproof"])} if headers.keys() & {"Origin", "Sec-Fetch-Site"} else {}
     raw = [(name.encode(), value.encode("latin-1")) for name, value in {**given, **headers}.items()]
     problem(client.post("/v1/agents/set_status", json=BODY, headers=raw), 403, "access.forged")
     refused(web, "access.forged", "/v1/agents/set_status")
@@ -277,7 +277,7 @@ def test_a_request_that_a_page_of_somebody_else_sends_is_refused(web: Web, heade
 
 def test_a_request_of_our_own_page_passes(web: Web) -> None:
     client = web.logged_in()
-    own = {"X-CSRF-Token": csrf(client.cookies["holdfast"]), "Origin": web.listening.address}
+    own = {"X-CSRF-Token": csrf(client.cookies["holdproof"]), "Origin": web.listening.address}
     answer = client.post("/v1/agents/set_status", json=BODY, headers={**own, "Sec-Fetch-Site": "same-origin"})
     assert answer.status_code == 200, answer.text
     assert web.client(secret(web)).post("/v1/agents/set_status", json=BODY).status_code == 200, "a token is no cookie"
@@ -415,9 +415,9 @@ def test_numbers_are_for_operators_and_auditors(web: Web) -> None:
     client = web.client(secret(web, role="auditor"))
     assert client.get("/v1/flows/list").status_code == 200
     text = client.get("/metrics").text
-    assert 'holdfast_http_requests_total{method="GET",route="/metrics",status="401"}' in text
-    assert re.search(r"^holdfast_log_leaves [1-9]", text, re.M)
-    assert "holdfast_locked 0" in text
+    assert 'holdproof_http_requests_total{method="GET",route="/metrics",status="401"}' in text
+    assert re.search(r"^holdproof_log_leaves [1-9]", text, re.M)
+    assert "holdproof_locked 0" in text
     assert 'route="/v1/flows/list"' in text
 
 
@@ -438,7 +438,7 @@ def test_a_locked_store_is_read_and_says_so(tmp_path: Path) -> None:
         assert client.get("/v1/agents/list").status_code == 200, "people come in to see why"
         answer = web.client(token).post("/v1/agents/register", json={"agent_id": "a", "version": "1.0.0"})
         problem(answer, 423, "locked")
-        assert "holdfast_locked 1" in web.client(token).get("/metrics").text
+        assert "holdproof_locked 1" in web.client(token).get("/metrics").text
 
 
 def test_the_document_is_there_and_is_openapi_3_1(web: Web) -> None:

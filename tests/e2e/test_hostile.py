@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.adapters.otel.receiver import Received, receive
-from holdfast.runtime import calls
-from holdfast.runtime.calls import Called
-from holdfast.server import Settings, blocks
-from holdfast.server.exchange import Exchanges
+from holdproof.adapters.otel.receiver import Received, receive
+from holdproof.runtime import calls
+from holdproof.runtime.calls import Called
+from holdproof.server import Settings, blocks
+from holdproof.server.exchange import Exchanges
 from tests.conformance.racing import together
 from tests.web import Web, problem, running
 
@@ -337,7 +337,7 @@ def test_spans_that_take_long_to_read_keep_nobody_else_waiting(web: Web, monkeyp
         assert others.wait(10), "somebody else was kept waiting"
         return receive(*given, **named)
 
-    monkeypatch.setattr("holdfast.server.otlp.receive", read)
+    monkeypatch.setattr("holdproof.server.otlp.receive", read)
     with ThreadPoolExecutor(1) as pool:
         sent = pool.submit(caller(web).post, "/v1/traces", json={})
         assert reading.wait(10)
@@ -356,8 +356,8 @@ def test_methods_that_somebody_invents_are_counted_as_one(web: Web) -> None:
 
 def test_the_description_is_made_once_however_often_it_is_asked_for(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     first = {path: web.client().get(path).content for path in ("/openapi.json", "/docs")}
-    monkeypatch.setattr("holdfast.server.docs.page", None)
-    monkeypatch.setattr("holdfast.server.docs.json", None)
+    monkeypatch.setattr("holdproof.server.docs.page", None)
+    monkeypatch.setattr("holdproof.server.docs.json", None)
     assert {path: web.client().get(path).content for path in first} == first
 
 
@@ -395,7 +395,7 @@ def test_a_tool_signs_with_the_caller_s_name_and_tells_no_words_of_the_inside(
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr("holdfast.server.mcp.loaded", fail)
+    monkeypatch.setattr("holdproof.server.mcp.loaded", fail)
     answer = tool(agent(web), "flows_get", dfid="x")
     assert answer.json()["result"]["structuredContent"]["code"] == "internal"
     assert "secret words" not in answer.text

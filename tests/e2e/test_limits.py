@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.server import Settings
-from holdfast.server.protocol import Impatient
+from holdproof.server import Settings
+from holdproof.server.protocol import Impatient
 from tests.e2e.test_door import refused, secret
 from tests.web import Web, problem, running
 

@@ -12,17 +12,17 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast import sync
+from holdproof import sync
 from tests.web import problem, running
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
 
 async def _client(home: Path, *words: str, then: Callable[[Any], Awaitable[Any]]) -> Any:
-    """Talk to `holdfast mcp` in a process of its own."""
+    """Talk to `holdproof mcp` in a process of its own."""
     command = mcp.StdioServerParameters(
         command=sys.executable,
-        args=["-m", "holdfast.cli", "--home", str(home), "mcp", *words],
+        args=["-m", "holdproof.cli", "--home", str(home), "mcp", *words],
         env=dict(os.environ),
     )
     async with mcp.stdio_client(command) as (reading, writing), mcp.ClientSession(reading, writing) as session:
@@ -119,7 +119,7 @@ def test_every_verb_of_a_noun_can_be_offered(tmp_path: Path) -> None:
 
 
 def test_nothing_but_the_protocol_is_written_to_its_channel(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "holdfast.cli", "--home", str(tmp_path), "mcp"]
+    words = [sys.executable, "-m", "holdproof.cli", "--home", str(tmp_path), "mcp"]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
     assert done.stdout == b""
 
@@ -144,10 +144,10 @@ def test_a_server_has_the_same_tools_at_its_door(tmp_path: Path) -> None:
 
 
 def test_a_server_without_the_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "holdfast.server.mcp", None)
+    monkeypatch.setitem(sys.modules, "holdproof.server.mcp", None)
     with running(tmp_path) as web:
         for _ in range(2):
             client = web.client(web.store.tokens.create("models").secret)
             told = problem(client.post("/mcp/", json={}), 500, "config.extra_missing")
-            assert "pip install 'holdfast[mcp]'" in told["detail"]
+            assert "pip install 'holdproof[mcp]'" in told["detail"]
         assert web.client().get("/healthz").is_success

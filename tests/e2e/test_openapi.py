@@ -9,11 +9,11 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-import holdfast
-from holdfast.server import Settings, create_app, serve
+import holdproof
+from holdproof.server import Settings, create_app, serve
 from tests.web import Web, running
 
-WALKS = int(os.environ.get("HOLDFAST_WALKS", "1"))
+WALKS = int(os.environ.get("HOLDPROOF_WALKS", "1"))
 LEFT_OUT: Final = (
     *("/v1/events", "/v1/watch/follow"),  # do not end
     *("/v1/escalations/wait", "/v1/idempotency/once", "/v1/sagas/compensate"),  # wait for somebody
@@ -24,7 +24,7 @@ LEFT_OUT: Final = (
 
 
 def document() -> dict[str, Any]:
-    return create_app(holdfast.open(url=":memory:"), parts=serve.parts(console=False)).openapi()
+    return create_app(holdproof.open(url=":memory:"), parts=serve.parts(console=False)).openapi()
 
 
 schema = schemathesis.openapi.from_dict(document()).exclude(path=list(LEFT_OUT))

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.crypto import checkpoint, merkle, tiles
-from holdfast.crypto.tiles import Tile
-from holdfast.runtime import agents
-from holdfast.server import Settings
+from holdproof.crypto import checkpoint, merkle, tiles
+from holdproof.crypto.tiles import Tile
+from holdproof.runtime import agents
+from holdproof.server import Settings
 from tests.web import Web, problem, running
 
 
@@ -151,7 +151,7 @@ def test_a_stream_shows_that_it_lives_and_ends_with_its_token(web: Web) -> None:
     client = web.logged_in()
     with following(client) as events:
         assert events.beat()
-        web.store.tokens.logout(client.cookies["holdfast"])
+        web.store.tokens.logout(client.cookies["holdproof"])
         assert not events.beat() or not events.beat()
 
 

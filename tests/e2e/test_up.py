@@ -1,4 +1,4 @@
-"""`holdfast up` as a process of its own: where it listens, what it tells, how it ends."""
+"""`holdproof up` as a process of its own: where it listens, what it tells, how it ends."""
 
 import json
 import os
@@ -21,25 +21,25 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
-from holdfast import sync
-from holdfast.cli.app import app
-from holdfast.errors import ConfigError
-from holdfast.server.serve import Place
+from holdproof import sync
+from holdproof.cli.app import app
+from holdproof.errors import ConfigError
+from holdproof.server.serve import Place
 from tests.web import running
 
-HOLDFAST = [sys.executable, "-m", "holdfast.cli"]
+HOLDPROOF = [sys.executable, "-m", "holdproof.cli"]
 
 
 def environment(home: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST", "XDG_", "PG"))}
-    return {**kept, "HOLDFAST_HOME": str(home), "HOME": str(home)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDPROOF", "XDG_", "PG"))}
+    return {**kept, "HOLDPROOF_HOME": str(home), "HOME": str(home)}
 
 
 @contextmanager
 def up(home: Path, *words: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, Any]]]:
     """A server that listens, and what it told."""
     process = subprocess.Popen(
-        [*HOLDFAST, "up", "--port", "0", "--json", *words],
+        [*HOLDPROOF, "up", "--port", "0", "--json", *words],
         env=environment(home),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -80,8 +80,8 @@ def test_it_tells_its_address_and_a_link_and_ends_by_a_signal_with_its_store_clo
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (Place("0.0.0.0", 0), "holdfast tokens create"),
-        (Place("192.0.2.1", 0), "holdfast tokens create"),
+        (Place("0.0.0.0", 0), "holdproof tokens create"),
+        (Place("192.0.2.1", 0), "holdproof tokens create"),
         (Place(port=0, tls_cert=Path("x")), "go together"),
         (Place(port=0, tls_cert=Path("x"), tls_key=Path("y")), "cannot be used"),
     ],
@@ -125,14 +125,14 @@ def test_over_tls_the_cookie_is_for_tls_only(tmp_path: Path) -> None:
     with running(tmp_path / "home", place=place, verify=trust) as web:
         assert web.listening.address.startswith("https://127.0.0.1:")
         answer = web.client().post("/login", data={"code": web.listening.link.split("code=")[1]})
-        assert answer.headers["set-cookie"].startswith("__Host-holdfast=")
+        assert answer.headers["set-cookie"].startswith("__Host-holdproof=")
         assert "secure" in answer.headers["set-cookie"].lower()
         assert "max-age" in answer.headers["strict-transport-security"]
         assert web.client(token).get("/v1/agents/list").status_code == 200
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "holdfast.server", None)
+    monkeypatch.setitem(sys.modules, "holdproof.server", None)
     result = CliRunner().invoke(app, ["--home", str(tmp_path), "up", "--json"])
     assert result.exit_code == 7
-    assert "holdfast[server]" in json.loads(result.stdout)["error"]["message"]
+    assert "holdproof[server]" in json.loads(result.stdout)["error"]["message"]

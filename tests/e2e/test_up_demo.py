@@ -1,4 +1,4 @@
-"""`holdfast up --demo`: a server whose store lives, and a question that waits for whoever looks."""
+"""`holdproof up --demo`: a server whose store lives, and a question that waits for whoever looks."""
 
 import json
 import os
@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast import sync
+from holdproof import sync
 
 
 def test_the_story_is_played_on_the_served_store_and_a_question_is_left(tmp_path: Path) -> None:
     home = tmp_path / "home"
     words = ["--home", str(home), "up", "--demo", "--once", "--pace", "0", "--port", "0"]
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast.cli", *words], capture_output=True, text=True, timeout=100, env=os.environ
+        [sys.executable, "-m", "holdproof.cli", *words], capture_output=True, text=True, timeout=100, env=os.environ
     )
     assert done.returncode == 0, done.stderr
     assert "http://127.0.0.1:" in done.stdout

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from holdfast import sync
+from holdproof import sync
 
 
 def _approve(home: str, url: str | None, folder: Path) -> None:

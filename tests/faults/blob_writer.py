@@ -10,9 +10,9 @@ import sys
 from collections.abc import AsyncIterator
 from hashlib import sha256
 
-from holdfast.db import open_database
-from holdfast.faces import AsyncFace
-from holdfast.storage.blobs import Blobs, Shelf, open_place
+from holdproof.db import open_database
+from holdproof.faces import AsyncFace
+from holdproof.storage.blobs import Blobs, Shelf, open_place
 
 SIZES = (100, 20_000, 40_000, 300_000, 3_000_000)
 

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from holdfast import sync
+from holdproof import sync
 
 
 def main(src: str, dst: str, home: str, moment: str) -> None:

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.db import open_database
-from holdfast.faces import SyncFace
-from holdfast.storage.blobs import Blobs, Shelf, open_place
+from holdproof.db import open_database
+from holdproof.faces import SyncFace
+from holdproof.storage.blobs import Blobs, Shelf, open_place
 
 
 def _pieces(count: int) -> Iterator[bytes]:

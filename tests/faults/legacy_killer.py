@@ -17,8 +17,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from holdfast import sync
-from holdfast.model.legacy import Outcome
+from holdproof import sync
+from holdproof.model.legacy import Outcome
 from tests import kgents
 
 TABLES = ("agent_state", "cli_sessions", "cli_session_events", "prompt_checkpoints", "shapes")

@@ -9,8 +9,8 @@ import asyncio
 import os
 import sys
 
-import holdfast
-from holdfast.crypto import checkpoint
+import holdproof
+from holdproof.crypto import checkpoint
 from tests.conformance.logs import MIGRATIONS, put
 
 
@@ -20,7 +20,7 @@ def say(text: str) -> None:
 
 
 async def _write(home: str, url: str | None) -> None:
-    async with holdfast.open(home, url, migrations=MIGRATIONS) as store:
+    async with holdproof.open(home, url, migrations=MIGRATIONS) as store:
         log = store.context.log
         keep = log._publish
 

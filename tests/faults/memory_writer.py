@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from holdfast import sync
+from holdproof import sync
 
 
 def _write(home: str, name: str) -> None:

@@ -13,8 +13,8 @@ from itertools import count
 
 from langgraph.store.base import PutOp
 
-import holdfast
-from holdfast.adapters.langgraph import HoldfastStore
+import holdproof
+from holdproof.adapters.langgraph import HoldproofStore
 
 
 def _embed(texts: Sequence[str]) -> list[list[float]]:
@@ -22,8 +22,8 @@ def _embed(texts: Sequence[str]) -> list[list[float]]:
 
 
 async def _write(home: str, url: str | None) -> None:
-    async with holdfast.open(home, url) as store:
-        kept = HoldfastStore(store, index={"dims": 2, "embed": _embed, "fields": ["turn"]})
+    async with holdproof.open(home, url) as store:
+        kept = HoldproofStore(store, index={"dims": 2, "embed": _embed, "fields": ["turn"]})
 
         async def caller(number: int) -> None:
             path = ("killed", str(number))

@@ -6,7 +6,7 @@ python -m tests.faults.restorer restore|backup HOME PLACE
 import os
 import sys
 
-from holdfast import sync
+from holdproof import sync
 
 
 def main(what: str, home: str, place: str) -> None:

@@ -10,9 +10,9 @@ import os
 import sys
 from itertools import cycle
 
-from holdfast.db import open_database
-from holdfast.faces import AsyncFace
-from holdfast.storage.sessions import Sessions
+from holdproof.db import open_database
+from holdproof.faces import AsyncFace
+from holdproof.storage.sessions import Sessions
 
 
 async def _write(target: str) -> None:

@@ -12,9 +12,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from holdfast import errors, sync
-from holdfast.faces import SyncFace
-from holdfast.ops import OpenFlow
+from holdproof import errors, sync
+from holdproof.faces import SyncFace
+from holdproof.ops import OpenFlow
 
 STEPS = 6
 LEASE_S = 0.5
@@ -47,7 +47,7 @@ def worker(world: str, die: str) -> Work:
     return work
 
 
-def block(store: sync.Holdfast, dfid: str, work: Work, fail: str) -> None:
+def block(store: sync.Holdproof, dfid: str, work: Work, fail: str) -> None:
     while True:
         try:
             with store.flows.run(resume=dfid, lease_s=LEASE_S) as flow:
@@ -59,7 +59,7 @@ def block(store: sync.Holdfast, dfid: str, work: Work, fail: str) -> None:
             time.sleep(0.05)
 
 
-def decision(store: sync.Holdfast, dfid: str, work: Work, fail: str) -> None:
+def decision(store: sync.Holdproof, dfid: str, work: Work, fail: str) -> None:
     order = store.decision(flow_type="order", agent="trader", lease_s=LEASE_S)(work)
     try:
         order.opening(dfid=dfid)(fail)

@@ -7,11 +7,11 @@ import asyncio
 import os
 import sys
 
-import holdfast
+import holdproof
 
 
 async def _submit(home: str, url: str | None, name: str) -> None:
-    async with holdfast.open(home, url) as store:
+    async with holdproof.open(home, url) as store:
 
         async def caller(number: int) -> None:
             turn = 0

@@ -10,10 +10,10 @@ import os
 import sys
 import uuid
 
-from holdfast.db import open_database
-from holdfast.faces import AsyncFace
-from holdfast.model.storage import TelemetryEvent
-from holdfast.storage.telemetry import Telemetry
+from holdproof.db import open_database
+from holdproof.faces import AsyncFace
+from holdproof.model.storage import TelemetryEvent
+from holdproof.storage.telemetry import Telemetry
 
 SIZES = (1, 30, 400, 1000, 1300)
 

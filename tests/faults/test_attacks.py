@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.evidence import covered
+from holdproof.evidence import covered
 from proof import attacks, flips
 from proof.attacks import rows
 from proof.attacks.place import Lab

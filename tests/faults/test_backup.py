@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import errors, folders
-from holdfast.content import disk
-from holdfast.upkeep import catalogue as backups
-from holdfast.upkeep import swap
+from holdproof import errors, folders
+from holdproof.content import disk
+from holdproof.upkeep import catalogue as backups
+from holdproof.upkeep import swap
 from tests.places import Place, submit
 
-KILLS = max(10, int(os.environ.get("HOLDFAST_KILLS", "100")) // 10)
+KILLS = max(10, int(os.environ.get("HOLDPROOF_KILLS", "100")) // 10)
 
 
 @pytest.fixture
@@ -167,13 +167,13 @@ def test_a_backup_killed_at_any_moment_leaves_none_and_the_next_one_is_whole(pla
 
 _SMALL_DISK = """
 import resource, sys
-from holdfast import errors, sync
+from holdproof import errors, sync
 what, home, place, limit = sys.argv[1:]
 store = sync.open(home) if what == "backup" else None
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
 try:
     store.backup.create(place) if store else sync.restore(place, home)
-except errors.HoldfastError as error:
+except errors.HoldproofError as error:
     print(type(error).__name__)
 else:
     print("done")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.db import open_database
-from holdfast.faces import SyncFace
-from holdfast.storage.blobs import Blobs, Shelf, open_place
+from holdproof.db import open_database
+from holdproof.faces import SyncFace
+from holdproof.storage.blobs import Blobs, Shelf, open_place
 from tests.faults.blob_writer import content, whole
 from tests.faults.children import child, kill_after
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "100"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "100"))
 
 
 def _inspect(target: str, folder: Path, acknowledged: dict[str, int]) -> None:

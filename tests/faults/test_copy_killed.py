@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import errors, sync
+from holdproof import errors, sync
 from tests.places import Place, submit
 
-KILLS = max(3, int(os.environ.get("HOLDFAST_KILLS", "30")) // 10)
+KILLS = max(3, int(os.environ.get("HOLDPROOF_KILLS", "30")) // 10)
 
 
 def counts(place: Place) -> bool:
@@ -62,6 +62,6 @@ def _there(place: Place) -> bool:
         sync.copy(place.url, "sqlite", place.home, dry_run=True)
     except errors.NotFoundError:
         return False
-    except errors.HoldfastError:
+    except errors.HoldproofError:
         return True
     return True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.errors import FormatError, HoldfastError
+from holdproof.errors import FormatError, HoldproofError
 from proof.fuzz import attempt, child, told
 from proof.fuzz.targets import MODULES, Target, find
 
@@ -80,5 +80,5 @@ def test_a_process_of_its_own_says_what_came_of_it() -> None:
 def test_a_trouble_says_how_to_try_it_again() -> None:
     line = told({"target": "car", "input": "00ff", "trouble": "crash: X"})
     assert "python -m proof fuzz --target car --input 00ff" in line
-    with pytest.raises(HoldfastError):
+    with pytest.raises(HoldproofError):
         find("car").run(bytes.fromhex("00ff"))

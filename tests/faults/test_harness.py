@@ -4,7 +4,7 @@ import random
 from argparse import Namespace
 from pathlib import Path
 
-from holdfast import sync
+from holdproof import sync
 from proof import faults
 from proof.faults.platter import SECTOR, File, Platter
 from proof.oracle import Fact, Oracle

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-EVERY = 1 if int(os.environ.get("HOLDFAST_KILLS", "100")) > 100 else 7
+EVERY = 1 if int(os.environ.get("HOLDPROOF_KILLS", "100")) > 100 else 7
 
 
 @pytest.mark.timeout(600)
@@ -20,7 +20,7 @@ def test_a_migration_that_is_killed_at_any_step_is_finished_by_the_next_run(tmp_
 
 _LARGE = """
 import resource, sys
-from holdfast import sync
+from holdproof import sync
 
 def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

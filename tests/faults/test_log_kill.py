@@ -5,13 +5,13 @@ import os
 import random
 from pathlib import Path
 
-from holdfast import sync
-from holdfast.db import sql
-from holdfast.evidence import log
+from holdproof import sync
+from holdproof.db import sql
+from holdproof.evidence import log
 from tests.conformance.logs import MIGRATIONS, check
 from tests.faults.children import child, kill_after
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "12"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "12"))
 _HANDLES = sql("SELECT leaf_id FROM things")
 
 
@@ -33,7 +33,7 @@ class Memory:
             else:
                 self.handles.add(line)
 
-    def inspect(self, store: sync.Holdfast) -> None:
+    def inspect(self, store: sync.Holdproof) -> None:
         """Acknowledged rows are there, each under the head; what was published is in the log; the audit is clean."""
         kept = {row[0] for row in store.read(lambda tx: tx.all(_HANDLES))}
         assert self.handles <= kept, f"{len(self.handles - kept)} acknowledged rows are lost"

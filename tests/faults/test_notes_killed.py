@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import sync
+from holdproof import sync
 from tests.faults.children import child, kill_after
 
 pytest.importorskip("langgraph.store.base", reason="not installed: pip install langgraph-checkpoint")
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "12"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "12"))
 
 
 def _rounds(home: Path, url: str | None, rounds: int, seed: int) -> int:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holdfast import errors
+from holdproof import errors
 from proof.servers import full, ipfs, s3
 from proof.servers import postgres as attacks
 from proof.servers.room import can_mount

@@ -4,12 +4,12 @@ import os
 import random
 from pathlib import Path
 
-from holdfast.db import open_database
-from holdfast.faces import SyncFace
-from holdfast.storage.sessions import Sessions
+from holdproof.db import open_database
+from holdproof.faces import SyncFace
+from holdproof.storage.sessions import Sessions
 from tests.faults.children import child, kill_after
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "12"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "12"))
 
 
 def _rounds(target: str, rounds: int, seed: int) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.db import MEMORY, Tx, sql
+from holdproof.db import MEMORY, Tx, sql
 from proof.simulation import ending
 from proof.simulation.acts import Scene
 from proof.simulation.places import opening

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
+from holdproof import sync
 from tests.conformance.decisions import OnPostgres, OnSqlite, OnStore, sound
 from tests.faults.stepper import STEPS
 
-KILLS = max(2, int(os.environ.get("HOLDFAST_KILLS", "100")) // 50)
+KILLS = max(2, int(os.environ.get("HOLDPROOF_KILLS", "100")) // 50)
 DFID = "killed"
 
 Workers = list["subprocess.Popen[str]"]
@@ -55,7 +55,7 @@ class Killed(OnStore):
             assert (seen, [other.returncode for other in others]) == (asked, [0, 0])
             self.judge(store, world, fail)
 
-    def judge(self, store: sync.Holdfast, world: Path, fail: str) -> None:
+    def judge(self, store: sync.Holdproof, world: Path, fail: str) -> None:
         """Each deed was done once, in order, and undone once, in reverse order, if it was to be."""
         assert store.flows.get(DFID).status == ("COMPENSATED" if fail else "COMPLETED")
         done = [f"do {number}" for number in range(STEPS)]
@@ -70,7 +70,7 @@ class Killed(OnStore):
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def attend(
-        self, store: sync.Holdfast, world: Path, workers: Workers, seconds: float, seen: list[str] | None = None
+        self, store: sync.Holdproof, world: Path, workers: Workers, seconds: float, seen: list[str] | None = None
     ) -> Workers:
         """Answer what is asked, truthfully, until the workers end or their time is up and they are killed."""
         for process in workers:
@@ -88,7 +88,7 @@ class Killed(OnStore):
         return workers
 
 
-def answer(store: sync.Holdfast, world: Path) -> list[str]:
+def answer(store: sync.Holdproof, world: Path) -> list[str]:
     """Look whether the deed was done: then that is the result; else it may be done. Which steps were asked about."""
     names = []
     for asked in store.escalations.pending().escalations:

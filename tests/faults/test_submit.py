@@ -12,22 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import folders, sync
-from holdfast.crypto import checkpoint
-from holdfast.db import sql
-from holdfast.errors import UnavailableError
-from holdfast.evidence import dbomfiles
-from holdfast.model.battles import Battle
-from holdfast.model.verdicts import Verdict
+from holdproof import folders, sync
+from holdproof.crypto import checkpoint
+from holdproof.db import sql
+from holdproof.errors import UnavailableError
+from holdproof.evidence import dbomfiles
+from holdproof.model.battles import Battle
+from holdproof.model.verdicts import Verdict
 from tests.conformance.places import settled
 from tests.faults.children import child, kill_after
 from tests.faults.test_kill import PARTS
 
 _HEAD = sql("SELECT head FROM log_state")
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "100"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "100"))
 
 
-def everything(store: sync.Holdfast) -> Iterator[Battle]:
+def everything(store: sync.Holdproof) -> Iterator[Battle]:
     after: int | None = 0
     while after is not None:
         page = store.battles.list(after=after, limit=500)
@@ -82,8 +82,8 @@ def test_dying_at_any_step_of_a_file_is_repaired(tmp_path: Path, before: str) ->
     """The process ends inside the file step, right before a system call, at each of the first steps in turn."""
     script = f"""
 import os, sys
-from holdfast import folders, sync
-from holdfast.evidence import dbomfiles
+from holdproof import folders, sync
+from holdproof.evidence import dbomfiles
 store = sync.open(sys.argv[1])
 store.battles.submit({{"n": 1}}, battle_id="b", score=1)
 calls, real = 0, os.{before}

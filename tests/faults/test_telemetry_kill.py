@@ -5,12 +5,12 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from holdfast.db import open_database
-from holdfast.faces import SyncFace
-from holdfast.storage.telemetry import Telemetry
+from holdproof.db import open_database
+from holdproof.faces import SyncFace
+from holdproof.storage.telemetry import Telemetry
 from tests.faults.children import child, kill_after
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "12"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "12"))
 
 
 def _rounds(target: str, rounds: int, seed: int) -> int:

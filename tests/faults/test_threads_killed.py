@@ -4,12 +4,12 @@ import os
 import random
 from pathlib import Path
 
-from holdfast import sync
-from holdfast.model.verdicts import Verdict
+from holdproof import sync
+from holdproof.model.verdicts import Verdict
 from tests.faults.children import child, kill_after
 from tests.faults.thread_writer import element
 
-ROUNDS = max(3, int(os.environ.get("HOLDFAST_KILLS", "100")) // 30)
+ROUNDS = max(3, int(os.environ.get("HOLDPROOF_KILLS", "100")) // 30)
 
 
 def test_the_newest_checkpoint_survives_kill_9_whole(tmp_path: Path) -> None:

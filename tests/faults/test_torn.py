@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from holdfast import sync
-from holdfast.model.verdicts import Verdict
+from holdproof import sync
+from holdproof.model.verdicts import Verdict
 
 _PAGE = 4096
 

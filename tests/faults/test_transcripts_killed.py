@@ -4,10 +4,10 @@ import os
 import random
 from pathlib import Path
 
-from holdfast import sync
+from holdproof import sync
 from tests.faults.children import child, kill_after
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "12"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "12"))
 
 
 def _rounds(home: Path, url: str | None, rounds: int, seed: int) -> int:

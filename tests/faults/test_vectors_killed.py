@@ -5,13 +5,13 @@ import random
 from contextlib import closing
 from pathlib import Path
 
-from holdfast.db import open_database
-from holdfast.faces import SyncFace
-from holdfast.storage.vectors import open_vectors
+from holdproof.db import open_database
+from holdproof.faces import SyncFace
+from holdproof.storage.vectors import open_vectors
 from tests.faults.children import child, kill_after
 from tests.faults.vector_writer import SIZE, vector
 
-ROUNDS = max(6, int(os.environ.get("HOLDFAST_KILLS", "100")) // 10)
+ROUNDS = max(6, int(os.environ.get("HOLDPROOF_KILLS", "100")) // 10)
 
 
 def _said(lines: list[str]) -> tuple[set[str], set[str]]:

@@ -8,8 +8,8 @@ import sys
 import threading
 from hashlib import sha256
 
-from holdfast import sync
-from holdfast.model.threads import Run
+from holdproof import sync
+from holdproof.model.threads import Run
 
 
 def element(name: str, number: int) -> bytes:

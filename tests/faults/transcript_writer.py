@@ -10,11 +10,11 @@ import os
 import sys
 from itertools import count
 
-import holdfast
+import holdproof
 
 
 async def _write(home: str, url: str | None) -> None:
-    async with holdfast.open(home, url) as store:
+    async with holdproof.open(home, url) as store:
 
         async def caller(number: int) -> None:
             name = f"chat/{number}"

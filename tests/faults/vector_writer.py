@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.db import open_database
-from holdfast.faces import AsyncFace
-from holdfast.storage.vectors import open_vectors
+from holdproof.db import open_database
+from holdproof.faces import AsyncFace
+from holdproof.storage.vectors import open_vectors
 
 SIZE = 16
 

@@ -7,8 +7,8 @@ import asyncio
 import os
 import sys
 
-from holdfast.db import Migration, Tx, open_database, sql
-from holdfast.faces import AsyncFace
+from holdproof.db import Migration, Tx, open_database, sql
+from holdproof.faces import AsyncFace
 
 MIGRATIONS = [
     Migration(

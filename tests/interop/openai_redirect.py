@@ -1,4 +1,4 @@
-"""A pytest plugin for the tests of `openai-agents`: their SQLiteSession is ours, where HOLDFAST_TEST_STORE says.
+"""A pytest plugin for the tests of `openai-agents`: their SQLiteSession is ours, where HOLDPROOF_TEST_STORE says.
 
 Left out are tests that reach into SQLiteSession itself, its connections, its locks, its tables: `INSIDES` names what
 gives them away. Whatever looks at a session from outside stays in.
@@ -17,16 +17,16 @@ import agents
 import pytest
 from agents.memory import sqlite_session
 
-from holdfast.adapters.openai_agents import HoldfastSession
+from holdproof.adapters.openai_agents import HoldproofSession
 
 INSIDES = re.compile(r"sqlite3\.|session\w*\._|SQLiteSession\._|_await_mutation|_connection|is closed")
 
 
-class Redirected(HoldfastSession):
+class Redirected(HoldproofSession):
     """Ours, made the way theirs is made."""
 
     def __init__(self, session_id: str, db_path: str | Path = ":memory:", *tables: str, **options: Any) -> None:
-        server = os.environ.get("HOLDFAST_TEST_STORE", "")
+        server = os.environ.get("HOLDPROOF_TEST_STORE", "")
         name = uuid.uuid4().hex if str(db_path) == ":memory:" else sha256(str(db_path).encode()).hexdigest()
         place: dict[str, Any] = {"where": server, "ns": name[:32]} if server else {"where": db_path}
         super().__init__(session_id, **place, **options)

@@ -1,6 +1,6 @@
 """Source distributions of other packages, whose own tests are run on what is ours; a skip says why they cannot be had.
 
-`HOLDFAST_TEST_SDISTS` names a folder that keeps them from one run to the next. Nothing of them is part of this project.
+`HOLDPROOF_TEST_SDISTS` names a folder that caches them between runs. Nothing of them is part of this project.
 """
 
 import importlib.metadata
@@ -21,7 +21,7 @@ def sources(package: str, folder: Path) -> Path:
         version = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         pytest.skip(f"not installed: pip install {package}")
-    kept = Path(os.environ.get("HOLDFAST_TEST_SDISTS") or folder)
+    kept = Path(os.environ.get("HOLDPROOF_TEST_SDISTS") or folder)
     pattern = f"{package.replace('-', '_')}-{version}.tar.gz"
     if not list(kept.glob(pattern)):
         _download(f"{package}=={version}", kept)

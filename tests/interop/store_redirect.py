@@ -1,4 +1,4 @@
-"""A pytest plugin for the tests of `langgraph-checkpoint-sqlite`: their stores are ours, at HOLDFAST_TEST_STORE.
+"""A pytest plugin for the tests of `langgraph-checkpoint-sqlite`: their stores are ours, at HOLDPROOF_TEST_STORE.
 
 `LEFT_OUT` names each test that is not run, with the reason. Where a test sleeps until something has ended, our clock
 moves on instead.
@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import client, sync
-from holdfast.adapters.langgraph import HoldfastStore
-from holdfast.store import Store, open_store
+from holdproof import client, sync
+from holdproof.adapters.langgraph import HoldproofStore
+from holdproof.store import Store, open_store
 
 LEFT_OUT = {
     "test_store.py::test_vector_store_initialization": "asks sqlite_master for a table of their own",
@@ -47,7 +47,7 @@ class MovingClock:
 
 
 CLOCK = MovingClock()
-FOLDER = tempfile.TemporaryDirectory(prefix="holdfast-")
+FOLDER = tempfile.TemporaryDirectory(prefix="holdproof-")
 
 
 @cache
@@ -56,15 +56,15 @@ def served(url: str) -> Store:
     return open_store(FOLDER.name, url or None, clock=CLOCK)
 
 
-def opened(conn_string: str) -> sync.Holdfast:
+def opened(conn_string: str) -> sync.Holdproof:
     """A store for a name: a namespace of its own."""
     memory = conn_string == ":memory:"
     name = uuid.uuid4().hex if memory else sha256(conn_string.encode()).hexdigest()[:32]
-    url = os.environ.get("HOLDFAST_TEST_STORE", "")
-    return sync.Holdfast(served(url or (conn_string if memory else "")), name)
+    url = os.environ.get("HOLDPROOF_TEST_STORE", "")
+    return sync.Holdproof(served(url or (conn_string if memory else "")), name)
 
 
-class Sync(HoldfastStore):
+class Sync(HoldproofStore):
     """Ours, opened the way theirs is."""
 
     @classmethod
@@ -75,14 +75,14 @@ class Sync(HoldfastStore):
         made.close()
 
 
-class Async(HoldfastStore):
+class Async(HoldproofStore):
     """Ours with the names that theirs gives to coroutines."""
 
     @classmethod
     @asynccontextmanager
     async def from_conn_string(cls, conn_string: str, **options: Any) -> AsyncIterator["Async"]:  # type: ignore[override]
         store = await asyncio.to_thread(opened, conn_string)
-        made = cls(client.Holdfast(store.core, store.ns), **options)
+        made = cls(client.Holdproof(store.core, store.ns), **options)
         yield made
         await asyncio.to_thread(made.close)
 
@@ -140,7 +140,7 @@ def pytest_fixture_setup(fixturedef: Any, request: Any) -> Any:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    places = ("", ":memory:", os.environ.get("HOLDFAST_TEST_STORE", ""))
+    places = ("", ":memory:", os.environ.get("HOLDPROOF_TEST_STORE", ""))
     for url in dict.fromkeys(places):
         served(url).close()
     FOLDER.cleanup()

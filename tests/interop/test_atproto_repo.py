@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.crypto import car, dagcbor, didkey, keys, mst, signatures, tid
-from holdfast.crypto import cid as cids
-from holdfast.crypto import commit as commits
-from holdfast.crypto.cid import CID
-from holdfast.crypto.commit import Commit
-from holdfast.errors import FormatError
+from holdproof.crypto import car, dagcbor, didkey, keys, mst, signatures, tid
+from holdproof.crypto import cid as cids
+from holdproof.crypto import commit as commits
+from holdproof.crypto.cid import CID
+from holdproof.crypto.commit import Commit
+from holdproof.errors import FormatError
 from tests.interop.npm import Node
 
 PACKAGE = "@atproto/repo@0.9.1"

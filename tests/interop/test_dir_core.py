@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.adapters.dir import Bundle, bundle
-from holdfast.model.verdicts import Verdict
+from holdproof.adapters.dir import Bundle, bundle
+from holdproof.model.verdicts import Verdict
 from tests.conformance.places import settled
 from tests.conformance.racing import together
 

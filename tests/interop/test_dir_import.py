@@ -10,10 +10,10 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast import errors, sync
-from holdfast.adapters.dir import bundle
-from holdfast.model.imports import Takeover
-from holdfast.model.verdicts import Verdict
+from holdproof import errors, sync
+from holdproof.adapters.dir import bundle
+from holdproof.model.imports import Takeover
+from holdproof.model.verdicts import Verdict
 from tests.conformance import decisions
 from tests.conformance.places import settled
 from tests.unit.test_runtime_schema import SEED
@@ -104,7 +104,7 @@ def outcomes(found: Takeover) -> dict[tuple[str, str], str]:
     return {(row.table, row.source_id): row.verdict for row in found.rows}
 
 
-def sound(store: sync.Holdfast) -> None:
+def sound(store: sync.Holdproof) -> None:
     settled(store)
     decisions.sound(store)
     report = store.verify.run(full=True, lock=False)
@@ -112,7 +112,7 @@ def sound(store: sync.Holdfast) -> None:
 
 
 @pytest.fixture(params=["sqlite", "memory", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sync.Holdfast]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sync.Holdproof]:
     places = {"sqlite": None, "memory": ":memory:"}
     url = places[request.param] if request.param in places else request.getfixturevalue("postgres_url")
     with sync.open(tmp_path / "home", url) as opened:
@@ -121,14 +121,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sync.Holdf
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[sync.Holdfast]:
+def home(tmp_path: Path) -> Iterator[sync.Holdproof]:
     """A store on one backend, for what is the same on all."""
     with sync.open(tmp_path / "home") as opened:
         yield opened
         sound(opened)
 
 
-def test_everything_is_taken_over_and_goes_on_under_the_adapter(store: sync.Holdfast, tmp_path: Path) -> None:
+def test_everything_is_taken_over_and_goes_on_under_the_adapter(store: sync.Holdproof, tmp_path: Path) -> None:
     found = store.imports.dir(make(tmp_path / "dir.db", whole()))
     assert (found.verdicts, found.done) == ({"TAKEN": 18}, {"imported": 18})
     stores = bundle(store)
@@ -160,7 +160,7 @@ def test_everything_is_taken_over_and_goes_on_under_the_adapter(store: sync.Hold
 
 
 def test_a_second_import_changes_nothing_and_a_later_state_brings_what_is_new(
-    store: sync.Holdfast, tmp_path: Path
+    store: sync.Holdproof, tmp_path: Path
 ) -> None:
     source = make(tmp_path / "dir.db", whole())
     store.imports.dir(source)
@@ -177,7 +177,7 @@ def test_a_second_import_changes_nothing_and_a_later_state_brings_what_is_new(
     )
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_a_dry_run_says_the_same_and_writes_nothing(home: sync.Holdproof, tmp_path: Path) -> None:
     source = make(tmp_path / "dir.db", whole())
     told: list[tuple[int, int]] = []
     dry = home.imports.dir(source, dry_run=True, progress=lambda done, total: told.append((done, total)))
@@ -187,7 +187,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(home: sync.Holdfast, tmp_pat
     assert outcomes(home.imports.dir(source)) == outcomes(dry)
 
 
-def test_what_a_row_here_does_not_hold_stands_beside_it(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_what_a_row_here_does_not_hold_stands_beside_it(home: sync.Holdproof, tmp_path: Path) -> None:
     rows = {"agent_registry": [agent("a")], "decision_flows": [flow("d", priority=2)]}
     event = {"id": 77, "dfid": "d", "root_dfid": "d", "event_type": "E", "severity": "INFO", "step_id": "", "state": ""}
     rows["decision_audit_events"] = [event | {"detail_json": "{}", "created_at": THEN}]
@@ -217,7 +217,7 @@ def test_what_a_row_here_does_not_hold_stands_beside_it(home: sync.Holdfast, tmp
     ],
 )
 def test_a_flow_stands_where_its_transitions_or_its_row_have_it(
-    store: sync.Holdfast, tmp_path: Path, words: list[tuple[str | None, str]], said: str, status: str, count: int
+    store: sync.Holdproof, tmp_path: Path, words: list[tuple[str | None, str]], said: str, status: str, count: int
 ) -> None:
     moves = [move("d", *each, second=10 + number) for number, each in enumerate(words)]
     ended = {"started_at": THEN, "completed_at": "2026-01-02T03:05:00Z"} if said == "COMPLETED" else {}
@@ -230,7 +230,7 @@ def test_a_flow_stands_where_its_transitions_or_its_row_have_it(
         assert found.completed_at == "2026-01-02T03:05:00.000000Z"
 
 
-def test_children_come_after_their_parents_and_rings_are_kept(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_children_come_after_their_parents_and_rings_are_kept(home: sync.Holdproof, tmp_path: Path) -> None:
     flows = [
         flow("3", root_dfid="1", dfid_parent="2"),
         flow("2", root_dfid="", dfid_parent="1"),
@@ -250,7 +250,7 @@ def test_children_come_after_their_parents_and_rings_are_kept(home: sync.Holdfas
     assert (first.note, first.beside["dfid_parent"]) == ("its parent is not here", "nowhere")
 
 
-def test_transitions_of_a_flow_that_has_gone_on_here_are_kept(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_transitions_of_a_flow_that_has_gone_on_here_are_kept(home: sync.Holdproof, tmp_path: Path) -> None:
     source = make(tmp_path / "dir.db", {"agent_registry": [agent("a")], "decision_flows": [flow("d")]})
     home.imports.dir(source)
     home.flows.transition("d", "RUNNING")
@@ -262,7 +262,7 @@ def test_transitions_of_a_flow_that_has_gone_on_here_are_kept(home: sync.Holdfas
 # --- what does not fit -------------------------------------------------------------------------------------------
 
 
-def test_nothing_here_is_written_over(store: sync.Holdfast, tmp_path: Path) -> None:
+def test_nothing_here_is_written_over(store: sync.Holdproof, tmp_path: Path) -> None:
     store.agents.register("a", version="1.0.0", contract={"ours": True})
     store.flows.start("a", dfid="d")
     store.contexts.put("d", {"ours": True})
@@ -275,7 +275,7 @@ def test_nothing_here_is_written_over(store: sync.Holdfast, tmp_path: Path) -> N
     assert len(store.audit.for_flow("d").events) == 1, "what is about them arrives all the same"
 
 
-def test_values_that_do_not_fit_are_replaced_and_kept_beside(store: sync.Holdfast, tmp_path: Path) -> None:
+def test_values_that_do_not_fit_are_replaced_and_kept_beside(store: sync.Holdproof, tmp_path: Path) -> None:
     rows = whole()
     rows["agent_registry"] = [agent("a", status="PASSIVE", contract="no json", priority="high", registered_at="lately")]
     rows["agent_registry"].append(agent("b", contract=b"\xff", agent_version="nul\0"))
@@ -302,7 +302,7 @@ def test_values_that_do_not_fit_are_replaced_and_kept_beside(store: sync.Holdfas
     assert store.audit.for_flow("d").events[0].severity == "INFO"
 
 
-def test_rows_without_a_usable_key_are_kept_aside(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_rows_without_a_usable_key_are_kept_aside(home: sync.Holdproof, tmp_path: Path) -> None:
     rows = {"agent_registry": [agent(""), agent("a\nb"), agent("x" * 501)], "flow_transitions": [move("", "A", "B")]}
     found = home.imports.dir(make(tmp_path / "dir.db", rows))
     assert set(outcomes(found).values()) == {"KEPT"}
@@ -312,7 +312,7 @@ def test_rows_without_a_usable_key_are_kept_aside(home: sync.Holdfast, tmp_path:
     assert home.imports.list(limit=3).next == kept[2].id
 
 
-def test_rows_about_unknown_flows_and_agents_make_them(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_rows_about_unknown_flows_and_agents_make_them(home: sync.Holdproof, tmp_path: Path) -> None:
     rows = {name: given for name, given in whole().items() if name not in {"agent_registry", "decision_flows"}}
     found = home.imports.dir(make(tmp_path / "dir.db", rows))
     assert "KEPT" not in found.verdicts
@@ -324,7 +324,7 @@ def test_rows_about_unknown_flows_and_agents_make_them(home: sync.Holdfast, tmp_
     }
 
 
-def test_locks_of_ended_flows_and_of_nothing_are_kept(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_locks_of_ended_flows_and_of_nothing_are_kept(home: sync.Holdproof, tmp_path: Path) -> None:
     rows = whole()
     rows["flow_transitions"].append(move("d", "EXECUTING", "CLOSED"))
     rows["resource_locks"].append({"resource_id": "eur", "dfid": "child", "amount": 0.0, "acquired_at": THEN})
@@ -340,7 +340,7 @@ def test_locks_of_ended_flows_and_of_nothing_are_kept(home: sync.Holdfast, tmp_p
     assert [lock.dfid for lock in home.locks.list()] == [mine]
 
 
-def test_names_in_another_namespace_are_not_taken(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_names_in_another_namespace_are_not_taken(home: sync.Holdproof, tmp_path: Path) -> None:
     source = make(tmp_path / "dir.db", whole())
     home.imports.dir(source, ns="theirs")
     found = home.imports.dir(source)
@@ -349,7 +349,7 @@ def test_names_in_another_namespace_are_not_taken(home: sync.Holdfast, tmp_path:
     assert home.agents.list().agents == ()
 
 
-def test_older_tables_are_understood(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_older_tables_are_understood(home: sync.Holdproof, tmp_path: Path) -> None:
     source = tmp_path / "old.db"
     with closing(apsw.Connection(str(source))) as connection:
         connection.execute("CREATE TABLE context_session (dfid TEXT PRIMARY KEY, data JSON, updated_at TIMESTAMP)")
@@ -374,7 +374,7 @@ def test_older_tables_are_understood(home: sync.Holdfast, tmp_path: Path) -> Non
     assert home.escalations.get(1).status == "REJECTED"
 
 
-def test_many_rows_arrive_in_their_order(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_many_rows_arrive_in_their_order(home: sync.Holdproof, tmp_path: Path) -> None:
     event = {"dfid": "d", "root_dfid": "d", "severity": "INFO", "step_id": "", "state": "", "detail_json": "{}"}
     rows = {"agent_registry": [agent("a")], "decision_flows": [flow("d")]}
     rows["decision_audit_events"] = [event | {"event_type": f"E{n}", "created_at": THEN} for n in range(450)]
@@ -383,7 +383,7 @@ def test_many_rows_arrive_in_their_order(home: sync.Holdfast, tmp_path: Path) ->
     assert [each.event_type for each in events] == [f"E{number}" for number in range(450)]
 
 
-def test_the_source_is_never_touched_even_with_a_log_beside_it(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_the_source_is_never_touched_even_with_a_log_beside_it(home: sync.Holdproof, tmp_path: Path) -> None:
     folder = tmp_path / "source"
     folder.mkdir()
     writer = apsw.Connection(str(folder / "dir.db"))
@@ -399,7 +399,7 @@ def test_the_source_is_never_touched_even_with_a_log_beside_it(home: sync.Holdfa
     assert home.agents.get("in the log").contract == {}
 
 
-def test_what_is_no_database_of_dirs_is_refused(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_what_is_no_database_of_dirs_is_refused(home: sync.Holdproof, tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database at all, but long enough to have a header of some kind " * 9)
     with closing(apsw.Connection(str(tmp_path / "other.db"))) as connection:
         connection.execute("CREATE TABLE something (x)")
@@ -412,7 +412,7 @@ def test_what_is_no_database_of_dirs_is_refused(home: sync.Holdfast, tmp_path: P
             home.imports.dir(tmp_path / name)
 
 
-def test_the_outcome_is_json(home: sync.Holdfast, tmp_path: Path) -> None:
+def test_the_outcome_is_json(home: sync.Holdproof, tmp_path: Path) -> None:
     found = json.loads(json.dumps(home.imports.dir(make(tmp_path / "dir.db", whole())).to_dict()))
     assert (found["total"], found["verdicts"], found["done"]) == (18, {"TAKEN": 18}, {"imported": 18})
     assert set(found["rows"][0]) == {"table", "source_id", "verdict", "done", "note"}

@@ -17,7 +17,7 @@ def missing(example: Path) -> list[str]:
     tree = ast.parse(example.read_text(encoding="utf-8"))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    return sorted(name for name in names if not name.startswith("holdfast") and not _found(name))
+    return sorted(name for name in names if not name.startswith("holdproof") and not _found(name))
 
 
 def _found(name: str) -> bool:
@@ -32,7 +32,7 @@ def test_every_example_runs(example: Path, tmp_path: Path) -> None:
     if lacks := missing(example):
         pytest.skip(f"not installed: {', '.join(lacks)}")
     done = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:holdfast", str(example), str(tmp_path / "store")],
+        [sys.executable, "-W", "error::DeprecationWarning:holdproof", str(example), str(tmp_path / "store")],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -11,10 +11,10 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast import errors, sync
-from holdfast.crypto import attest
-from holdfast.model.imports import Imported
-from holdfast.model.verdicts import Verdict
+from holdproof import errors, sync
+from holdproof.crypto import attest
+from holdproof.model.imports import Imported
+from holdproof.model.verdicts import Verdict
 from tests.conformance.places import settled
 from tests.fixtures import fixture
 
@@ -83,7 +83,7 @@ def verdicts(found: Imported) -> list[str]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_every_row_of_every_database_has_a_verdict_and_none_is_dropped(store: sync.Holdfast, name: str) -> None:
+def test_every_row_of_every_database_has_a_verdict_and_none_is_dropped(store: sync.Holdproof, name: str) -> None:
     source, dboms = fixture(f"green-agent/{name}"), fixture("green-agent/dboms")
     with closing(apsw.Connection(f"file:{source}?immutable=1", flags=apsw.SQLITE_OPEN_URI | 1)) as connection:
         cursor = connection.execute("SELECT * FROM battles ORDER BY rowid")
@@ -98,7 +98,7 @@ def test_every_row_of_every_database_has_a_verdict_and_none_is_dropped(store: sy
         assert {name: beside[name] if name in beside else getattr(battle, name) for name in columns} == original
 
 
-def test_all_hundred_of_tier_one_are_verified_and_every_signature_is_unsigned(store: sync.Holdfast) -> None:
+def test_all_hundred_of_tier_one_are_verified_and_every_signature_is_unsigned(store: sync.Holdproof) -> None:
     dboms = fixture("green-agent/dboms")
     for name in REAL:
         found = store.imports.green_agent(fixture(f"green-agent/{name}"), dboms=dboms)
@@ -115,7 +115,7 @@ def test_all_hundred_of_tier_one_are_verified_and_every_signature_is_unsigned(st
 
 @pytest.mark.parametrize("settle", [True, False], ids=["settled", "at once"])
 def test_imported_rows_without_a_dbom_are_unsigned_and_never_valid_or_tampered(
-    store: sync.Holdfast, tmp_path: Path, settle: bool
+    store: sync.Holdproof, tmp_path: Path, settle: bool
 ) -> None:
     source = make(tmp_path / "battles.db", CURRENT, add("with", '{"run": 1}'), add("without", '{"run": 2}'))
     write_dbom(tmp_path / "given", "with", '{"run": 1}')
@@ -143,7 +143,7 @@ def test_dbom_files_are_taken_over_byte_for_byte(tmp_path: Path) -> None:
     assert all((dboms / name).read_bytes() == data for name, data in mine.items())
 
 
-def test_a_second_import_changes_nothing(store: sync.Holdfast) -> None:
+def test_a_second_import_changes_nothing(store: sync.Holdproof) -> None:
     source, dboms = fixture("green-agent/battles_75rows_22dup.db"), fixture("green-agent/dboms")
     assert store.imports.green_agent(source, dboms=dboms).done == {"imported": 75}
     before = store.battles.list(limit=1000)
@@ -152,7 +152,7 @@ def test_a_second_import_changes_nothing(store: sync.Holdfast) -> None:
     assert store.battles.list(limit=1000) == before
 
 
-def test_dboms_that_come_later_complete_their_rows(store: sync.Holdfast) -> None:
+def test_dboms_that_come_later_complete_their_rows(store: sync.Holdproof) -> None:
     source, dboms = fixture("green-agent/battles_tier1_100rows.db"), fixture("green-agent/dboms")
     assert store.imports.green_agent(source).verdicts == {"DBOM_MISSING": 100}
     assert store.imports.green_agent(source, dboms=dboms).done == {"completed": 100}
@@ -161,7 +161,7 @@ def test_dboms_that_come_later_complete_their_rows(store: sync.Holdfast) -> None
     assert {each.verdict for each in store.verify.run(full=True, lock=False).findings} == {Verdict.UNSIGNED}
 
 
-def test_a_dry_run_says_everything_and_writes_nothing(store: sync.Holdfast) -> None:
+def test_a_dry_run_says_everything_and_writes_nothing(store: sync.Holdproof) -> None:
     found = store.imports.green_agent(
         fixture("green-agent/battles_tier1_100rows.db"), dboms=fixture("green-agent/dboms"), dry_run=True
     )
@@ -169,7 +169,7 @@ def test_a_dry_run_says_everything_and_writes_nothing(store: sync.Holdfast) -> N
     assert store.battles.list().battles == []
 
 
-def test_progress_is_told_to_the_end(store: sync.Holdfast) -> None:
+def test_progress_is_told_to_the_end(store: sync.Holdproof) -> None:
     told: list[tuple[int, int]] = []
     store.imports.green_agent(
         fixture("green-agent/battles_old_schema_no_id.db"), progress=lambda done, total: told.append((done, total))
@@ -180,7 +180,7 @@ def test_progress_is_told_to_the_end(store: sync.Holdfast) -> None:
 # --- what else goes wrong ----------------------------------------------------------------------------------------
 
 
-def test_duplicates_overwritten_dboms_and_empty_hashes_are_told_apart(store: sync.Holdfast, tmp_path: Path) -> None:
+def test_duplicates_overwritten_dboms_and_empty_hashes_are_told_apart(store: sync.Holdproof, tmp_path: Path) -> None:
     source = make(
         tmp_path / "battles.db",
         CURRENT,
@@ -225,7 +225,7 @@ def test_duplicates_overwritten_dboms_and_empty_hashes_are_told_apart(store: syn
         "CREATE TABLE battles (battle_id TEXT PRIMARY KEY, task_title TEXT, timestamp DATETIME) WITHOUT ROWID",
     ],
 )
-def test_older_schemas_keep_what_has_no_column_here(store: sync.Holdfast, tmp_path: Path, schema: str) -> None:
+def test_older_schemas_keep_what_has_no_column_here(store: sync.Holdproof, tmp_path: Path, schema: str) -> None:
     source = make(tmp_path / "old.db", schema)
     columns = [row[1] for row in apsw.Connection(str(source)).execute("PRAGMA table_info(battles)")]
     values = {"id": "u-1", "battle_id": "b", "task_title": "Limiter", "timestamp": "2026-01-13", "score": "0.75"}
@@ -240,7 +240,7 @@ def test_older_schemas_keep_what_has_no_column_here(store: sync.Holdfast, tmp_pa
         assert (facts["score"], store.battles.get("b").score) == ("0.75", None)
 
 
-def test_hostile_values_are_kept_and_leave_the_folder_alone(store: sync.Holdfast, tmp_path: Path) -> None:
+def test_hostile_values_are_kept_and_leave_the_folder_alone(store: sync.Holdproof, tmp_path: Path) -> None:
     raw = '{"x": 1}'
     source = make(
         tmp_path / "battles.db",
@@ -309,7 +309,7 @@ def test_what_is_no_database_of_a_green_agent_is_refused(tmp_path: Path) -> None
             store.imports.green_agent(make(tmp_path / "battles.db", CURRENT), dboms=tmp_path / "nowhere")
 
 
-def test_a_dbom_that_cannot_be_read_or_is_far_too_large_stops_nobody(store: sync.Holdfast, tmp_path: Path) -> None:
+def test_a_dbom_that_cannot_be_read_or_is_far_too_large_stops_nobody(store: sync.Holdproof, tmp_path: Path) -> None:
     source = make(tmp_path / "battles.db", CURRENT, add("gone", "{}"), add("huge", "[]"), add("alone", "[1]"))
     folder = tmp_path / "given"
     folder.mkdir()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.crypto import attest, dsse, keys
-from holdfast.crypto.dbom import Fields
-from holdfast.crypto.dsse import Envelope
-from holdfast.crypto.keys import Alg, PrivateKey
+from holdproof.crypto import attest, dsse, keys
+from holdproof.crypto.dbom import Fields
+from holdproof.crypto.dsse import Envelope
+from holdproof.crypto.keys import Alg, PrivateKey
 
 FIELDS = Fields("battle-1", "ab" * 32, (0.25, -1.5), 0.875, "2026-01-14T21:05:51Z")
 REASON = "not installed: pip install"

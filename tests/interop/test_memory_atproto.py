@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import sync
-from holdfast.crypto import car, mst
-from holdfast.crypto import cid as cids
+from holdproof import sync
+from holdproof.crypto import car, mst
+from holdproof.crypto import cid as cids
 from tests.interop.npm import Node
 from tests.interop.test_atproto_repo import PACKAGE, SCRIPT
 

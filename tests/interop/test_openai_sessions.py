@@ -21,7 +21,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("place", ["sqlite", "postgres"])
 def test_their_session_tests_pass_on_ours(theirs: Path, place: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue("postgres_url") if place == "postgres" else ""
-    said = sdists.run_tests(theirs, "openai_redirect", *FILES, HOLDFAST_TEST_STORE=url)
+    said = sdists.run_tests(theirs, "openai_redirect", *FILES, HOLDPROOF_TEST_STORE=url)
     passed = re.search(r"(\d+) passed", said)
     assert passed is not None
     assert int(passed[1]) >= 25, said

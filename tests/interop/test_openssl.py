@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.crypto import attest, dbom, keys
-from holdfast.crypto.attest import Sigma
-from holdfast.crypto.dbom import Dbom, Fields
-from holdfast.crypto.keys import Alg
+from holdproof.crypto import attest, dbom, keys
+from holdproof.crypto.attest import Sigma
+from holdproof.crypto.dbom import Dbom, Fields
+from holdproof.crypto.keys import Alg
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
-from holdfast.crypto import attest, dsse, keys, sigstore
-from holdfast.crypto.dbom import Fields
-from holdfast.crypto.keys import Alg, PublicKey
+from holdproof import sync
+from holdproof.crypto import attest, dsse, keys, sigstore
+from holdproof.crypto.dbom import Fields
+from holdproof.crypto.keys import Alg, PublicKey
 from tests.conformance.places import settled
 from tests.interop.npm import Node
 

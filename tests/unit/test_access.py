@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import ForbiddenError
-from holdfast.ops.catalogue import entries
-from holdfast.server.access import DECIDING, INNER, Caller, Claim, claims, may
+from holdproof.errors import ForbiddenError
+from holdproof.ops.catalogue import entries
+from holdproof.server.access import DECIDING, INNER, Caller, Claim, claims, may
 
 OPERATOR = Caller("operator", "ann")
 AUDITOR = Caller("auditor", "bob")

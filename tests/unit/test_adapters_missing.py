@@ -1,4 +1,4 @@
-"""An adapter whose framework is not installed says what to install, and importing Holdfast needs none of them."""
+"""An adapter whose framework is not installed says what to install, and importing Holdproof needs none of them."""
 
 import importlib
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from holdfast import errors
+from holdproof import errors
 
 ADAPTERS = {
     "openai_agents": ("agents", "openai"),
@@ -19,7 +19,7 @@ ADAPTERS = {
 def forget(monkeypatch: pytest.MonkeyPatch, framework: str) -> None:
     """Let a framework be absent, and everything of ours that has seen it be imported anew."""
     for name in [
-        name for name in sys.modules if name == framework or name.startswith((f"{framework}.", "holdfast.adapters."))
+        name for name in sys.modules if name == framework or name.startswith((f"{framework}.", "holdproof.adapters."))
     ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, framework, None)
@@ -29,26 +29,26 @@ def forget(monkeypatch: pytest.MonkeyPatch, framework: str) -> None:
 def test_a_missing_framework_is_told_with_its_extra(adapter: str, monkeypatch: pytest.MonkeyPatch) -> None:
     framework, extra = ADAPTERS[adapter]
     forget(monkeypatch, framework)
-    with pytest.raises(errors.MissingExtraError, match=rf"pip install 'holdfast\[{extra}\]'"):
-        importlib.import_module(f"holdfast.adapters.{adapter}")
+    with pytest.raises(errors.MissingExtraError, match=rf"pip install 'holdproof\[{extra}\]'"):
+        importlib.import_module(f"holdproof.adapters.{adapter}")
 
 
 def test_decoding_otlp_needs_no_sdk_and_the_rest_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     forget(monkeypatch, "opentelemetry")
-    otel = importlib.import_module("holdfast.adapters.otel")
+    otel = importlib.import_module("holdproof.adapters.otel")
     assert otel.receive(b"{}", content_type="application/json").events == ()
-    with pytest.raises(errors.MissingExtraError, match=r"holdfast\[otel\]"):
-        _ = otel.HoldfastSpanExporter
+    with pytest.raises(errors.MissingExtraError, match=r"holdproof\[otel\]"):
+        _ = otel.HoldproofSpanExporter
     with pytest.raises(AttributeError):
         _ = otel.nothing
 
 
-def test_neither_importing_holdfast_nor_starting_a_server_imports_a_framework() -> None:
+def test_neither_importing_holdproof_nor_starting_a_server_imports_a_framework() -> None:
     frameworks = {"mcp", *dict(ADAPTERS.values())}
     script = (
-        "import sys, holdfast, holdfast.cli\n"
-        "from holdfast.server import create_app, serve\n"
-        "create_app(holdfast.open(url=':memory:'), parts=serve.parts(console=True))\n"
+        "import sys, holdproof, holdproof.cli\n"
+        "from holdproof.server import create_app, serve\n"
+        "create_app(holdproof.open(url=':memory:'), parts=serve.parts(console=True))\n"
         f"print(sorted({{*sys.modules}} & {frameworks!r}))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)

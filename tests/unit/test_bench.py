@@ -14,7 +14,7 @@ from bench.__main__ import main, parser
 from bench.goals import Goal, judge
 from bench.harness import Contestant, Meter, Options, Race, Result, Sample, Spread, compare, rate, run_race
 from bench.workload import SCHEMA, Statements, plain, positional
-from holdfast.runtime import checks
+from holdproof.runtime import checks
 
 
 def result(name: str, *rates: float, callers: int = 1) -> Result:
@@ -165,7 +165,7 @@ def test_the_ceiling_of_a_whole_decision_replays_what_the_runtime_asks() -> None
 
 
 def test_bars_are_as_long_as_their_rates_and_ours_are_told_apart() -> None:
-    drawn = ElementTree.fromstring(plot.bars("a < b", [("peer", 50.0, False), ("holdfast", 100.0, True)]))
+    drawn = ElementTree.fromstring(plot.bars("a < b", [("peer", 50.0, False), ("holdproof", 100.0, True)]))
     _, peer, ours = drawn.iter("{http://www.w3.org/2000/svg}rect")
     assert float(ours.attrib["width"]) == pytest.approx(2 * float(peer.attrib["width"]), rel=0.01)
     assert (peer.attrib["fill"], ours.attrib["fill"]) == (plot.OTHERS, plot.OURS)
@@ -181,10 +181,10 @@ def test_lines_show_every_point_and_name_every_series() -> None:
 
 def _told(race: str, rate: float, got: float | None) -> dict[str, Any]:
     spread = {"median": rate, "low": rate, "high": rate}
-    row = {"race": race, "contestant": "holdfast", "callers": 1, "label": "holdfast @1", "per_second": spread}
-    goal = {"text": f"goal of {race}", "race": race, "contestant": "holdfast @1", "over": "", "kind": "goal"}
+    row = {"race": race, "contestant": "holdproof", "callers": 1, "label": "holdproof @1", "per_second": spread}
+    goal = {"text": f"goal of {race}", "race": race, "contestant": "holdproof @1", "over": "", "kind": "goal"}
     judged = {"required": 2.0, "got": got, "met": None if got is None else got >= 2.0}
-    rows = [] if got is None else [{**row, "cpu_us": 1.0, "ratios": {"holdfast @1": spread}}]
+    rows = [] if got is None else [{**row, "cpu_us": 1.0, "ratios": {"holdproof @1": spread}}]
     return {"results": rows, "goals": [{**goal, **judged}]}
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import BlobKeyError, InvalidInputError
-from holdfast.model.blobs import MOST_KEY_BYTES, MOST_PART_BYTES, can_begin, check_content_type, check_key
-from holdfast.testing.blobs import NAMES, NO_KEYS
+from holdproof.errors import BlobKeyError, InvalidInputError
+from holdproof.model.blobs import MOST_KEY_BYTES, MOST_PART_BYTES, can_begin, check_content_type, check_key
+from holdproof.testing.blobs import NAMES, NO_KEYS
 
 _PARTS = st.lists(st.sampled_from(["..", ".", "", "a", "C:", "nul", "\\", "\0", "b.meta", "~", " "]), max_size=5)
 

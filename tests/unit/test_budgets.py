@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import holdproof
 
-ROOT = Path(holdfast.__file__).parent
+ROOT = Path(holdproof.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 MOST_LINES, MEDIAN_LINES, MOST_FUNCTION_LINES, MOST_NAMES = 500, 180, 60, 30
@@ -143,10 +143,10 @@ def test_no_function_is_over_60_lines() -> None:
 
 
 def test_at_most_30_names_are_public_and_they_are_sorted() -> None:
-    names = holdfast.__all__
+    names = holdproof.__all__
     assert len(names) <= MOST_NAMES
     assert names == sorted(set(names))
-    assert all(hasattr(holdfast, name) for name in names)
+    assert all(hasattr(holdproof, name) for name in names)
 
 
 # --- habits ----------------------------------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 import inspect
 from typing import Any
 
-from holdfast.faces import Noun, Verb
-from holdfast.ops import Nouns
-from holdfast.ops.catalogue import entries
+from holdproof.faces import Noun, Verb
+from holdproof.ops import Nouns
+from holdproof.ops.catalogue import entries
 
 STAYS = {
     "archive.export_car",

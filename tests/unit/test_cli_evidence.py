@@ -1,4 +1,4 @@
-"""`holdfast battles`, `dbom`, `keys` and `import`, through typer's runner; always a real store."""
+"""`holdproof battles`, `dbom`, `keys` and `import`, through typer's runner; always a real store."""
 
 import json
 import os
@@ -11,17 +11,17 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.app import app
+from holdproof.cli.app import app
 from tests.fixtures import fixture
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("HOLDFAST_", "XDG_"))]:
-        if name != "HOLDFAST_FIXTURES":
+    for name in [name for name in os.environ if name.startswith(("HOLDPROOF_", "XDG_"))]:
+        if name != "HOLDPROOF_FIXTURES":
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     (tmp_path / "result.json").write_text('{"task": "Rate Limiter", "passed": 9}')
     (tmp_path / "vector.json").write_text("[0.5, 0.25, 1]")
     return tmp_path / "home"
@@ -107,7 +107,7 @@ def test_keys_are_rotated_and_revoked_with_a_root_at_hand(home: Path, tmp_path: 
     assert json.loads(run("keys", "statement", "--readmit", first).stdout)["predicate"]["action"] == "readmit"
     assert parsed("dbom", "verify", str(home / "dboms" / "dbom_b-1.json"), code=12)["verdict"] == "REVOKED_KEY"
     run("keys", "trust", "--out", "trust.json")
-    assert json.loads((tmp_path / "trust.json").read_text())["payloadType"] == "application/vnd.holdfast.trust+json"
+    assert json.loads((tmp_path / "trust.json").read_text())["payloadType"] == "application/vnd.holdproof.trust+json"
     run("keys", "rotate", "nobody", code=2)
     run("keys", "revoke", "ffffffff", code=3)
 
@@ -122,7 +122,7 @@ def test_a_rotated_key_is_shown_with_the_index_of_its_leaf() -> None:
 
 def test_the_example_of_log_prove_names_a_whole_leaf_and_such_a_one_is_proven() -> None:
     leaf_id = submit()["leaf_id"]
-    example = run("log", "prove", "--help").stdout.split("Example: holdfast log prove ")[1].split()[0]
+    example = run("log", "prove", "--help").stdout.split("Example: holdproof log prove ")[1].split()[0]
     assert len(example) == len(leaf_id)
     assert leaf_id in parsed("log", "prove", leaf_id)["leaf"]
 
@@ -182,4 +182,4 @@ def test_dirs_database_is_imported_and_what_was_kept_is_listed(tmp_path: Path) -
 def test_every_command_shows_an_example(noun: str) -> None:
     group: Any = get_command(app)
     for name in group.commands[noun].commands:
-        assert f"Example: holdfast {noun} {name}" in run(noun, name, "--help").stdout
+        assert f"Example: holdproof {noun} {name}" in run(noun, name, "--help").stdout

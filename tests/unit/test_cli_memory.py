@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.app import app
+from holdproof.cli.app import app
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("HOLDFAST", "XDG_"))]:
+    for name in [name for name in os.environ if name.startswith(("HOLDPROOF", "XDG_"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     return tmp_path
 
 

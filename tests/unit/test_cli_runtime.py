@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from holdfast import sync
-from holdfast.cli import draw
-from holdfast.cli.app import app
+from holdproof import sync
+from holdproof.cli import draw
+from holdproof.cli.app import app
 from tests.unit.test_cli_evidence import home, parsed, run
 
 __all__ = ["home"]  # every test has a home of its own
 
 
 @pytest.fixture
-def store(home: Path) -> Iterator[sync.Holdfast]:
+def store(home: Path) -> Iterator[sync.Holdproof]:
     """The same store, as a program has it open."""
     with sync.open(home) as store:
         store.agents.register("trader", version="1.0.0")
         yield store
 
 
-def running(store: sync.Holdfast, **options: Any) -> str:
+def running(store: sync.Holdproof, **options: Any) -> str:
     dfid = store.flows.start("trader", **options).dfid
     store.flows.transition(dfid, "RUNNING")
     return dfid
@@ -54,7 +54,7 @@ def test_what_the_kernel_refuses_has_its_exit_code() -> None:
         assert parsed(*words, code=3)["error"]["code"] == "not_found"
 
 
-def test_flows_are_listed_by_filter_and_page_by_page(store: sync.Holdfast) -> None:
+def test_flows_are_listed_by_filter_and_page_by_page(store: sync.Holdproof) -> None:
     first, second = running(store, flow_type="trade"), running(store, flow_type="check")
     store.flows.transition(second, "COMPLETED")
     assert [flow["dfid"] for flow in parsed("flows", "list", "--type", "trade")["flows"]] == [first]
@@ -68,7 +68,7 @@ def test_flows_are_listed_by_filter_and_page_by_page(store: sync.Holdfast) -> No
     run("flows", "list", "--since", "yesterday", code=2)
 
 
-def test_what_a_list_says_of_its_next_page_leads_there(store: sync.Holdfast) -> None:
+def test_what_a_list_says_of_its_next_page_leads_there(store: sync.Holdproof) -> None:
     for n, dfid in enumerate((running(store), running(store))):
         store.sagas.mark_dirty(dfid, "pay")
         store.escalations.request(dfid, reason="may I?")
@@ -82,7 +82,7 @@ def test_what_a_list_says_of_its_next_page_leads_there(store: sync.Holdfast) -> 
         assert further.partition("more: ")[0] not in {first, "none\n"}, said
 
 
-def _told(store: sync.Holdfast) -> str:
+def _told(store: sync.Holdproof) -> str:
     """A flow with a step, a child with two, and a question."""
     with store.flows.run("trader", flow_type="trade") as flow:
         flow.step("quote", lambda: 7)
@@ -94,7 +94,7 @@ def _told(store: sync.Holdfast) -> str:
         return flow.dfid
 
 
-def test_a_flow_is_shown_as_a_tree_with_its_steps_and_a_timeline(store: sync.Holdfast) -> None:
+def test_a_flow_is_shown_as_a_tree_with_its_steps_and_a_timeline(store: sync.Holdproof) -> None:
     dfid = _told(store)
     tree, _, happened = run("flows", "show", dfid).stdout.partition("\n\n")
     lines = tree.splitlines()
@@ -110,7 +110,7 @@ def test_a_flow_is_shown_as_a_tree_with_its_steps_and_a_timeline(store: sync.Hol
     assert happened.splitlines()[-1].split()[-2:] == ["transition", "COMPLETED"]
 
 
-def test_a_timeline_goes_on_where_the_page_before_ended(store: sync.Holdfast) -> None:
+def test_a_timeline_goes_on_where_the_page_before_ended(store: sync.Holdproof) -> None:
     dfid = _told(store)
     whole = parsed("flows", "show", dfid)
     page = parsed("flows", "show", dfid, "--limit", "5")
@@ -132,7 +132,7 @@ def test_trees_are_drawn_in_ascii_where_the_terminal_has_no_more(monkeypatch: py
     assert [line.split("  RUNNING")[0] for line in drawn[:4]] == ["root", "|- left", "|  `- leaf", "`- right"]
 
 
-def test_steps_and_orphans_are_listed(store: sync.Holdfast) -> None:
+def test_steps_and_orphans_are_listed(store: sync.Holdproof) -> None:
     dfid = _told(store)
     assert [(step["name"], step["result"]) for step in parsed("flows", "steps", dfid)["steps"]] == [("quote", 7)]
     assert "quote" in run("flows", "steps", dfid).stdout
@@ -153,7 +153,7 @@ not_a_function = 1
 """
 
 
-def test_what_a_dead_worker_left_is_run_again_by_its_function(store: sync.Holdfast, tmp_path: Path) -> None:
+def test_what_a_dead_worker_left_is_run_again_by_its_function(store: sync.Holdproof, tmp_path: Path) -> None:
     (tmp_path / "my_agents.py").write_text(_AGENTS)
 
     @store.decision(flow_type="trade", agent="trader", lease_s=0.001)
@@ -172,14 +172,14 @@ def test_what_a_dead_worker_left_is_run_again_by_its_function(store: sync.Holdfa
         run("flows", "recover", "--register", wrong, code=2)
 
 
-def test_a_flow_is_moved_by_hand_along_legal_edges_only(store: sync.Holdfast) -> None:
+def test_a_flow_is_moved_by_hand_along_legal_edges_only(store: sync.Holdproof) -> None:
     dfid = running(store)
     assert parsed("flows", "transition", dfid, "CANCELLED", "--reason", "stuck")["status"] == "CANCELLED"
     assert store.flows.transitions(dfid)[-1].reason == "stuck"
     assert parsed("flows", "transition", dfid, "RUNNING", code=4)["error"]["code"] == "flow.illegal_transition"
 
 
-def test_locks_are_listed_and_released(store: sync.Holdfast) -> None:
+def test_locks_are_listed_and_released(store: sync.Holdproof) -> None:
     dfid = running(store)
     store.locks.try_acquire(dfid, {"usd": 3, "eur": 1}, capacity=10)
     assert [lock["resource_id"] for lock in parsed("locks", "list", "--dfid", dfid)["locks"]] == ["eur", "usd"]
@@ -188,7 +188,7 @@ def test_locks_are_listed_and_released(store: sync.Holdfast) -> None:
     assert parsed("locks", "release", dfid, "usd", code=3) == {"released": False}
 
 
-def test_a_question_is_listed_shown_and_answered_once(store: sync.Holdfast) -> None:
+def test_a_question_is_listed_shown_and_answered_once(store: sync.Holdproof) -> None:
     dfid = running(store)
     asked = store.escalations.request(dfid, reason="over limit", proposal={"buy": 9}, impact="HIGH_IMPACT")
     assert "over limit" in run("escalations", "list", "--agent", "trader").stdout
@@ -205,14 +205,14 @@ def test_a_question_is_listed_shown_and_answered_once(store: sync.Holdfast) -> N
 @pytest.mark.parametrize(
     ("answer", "status", "onward"), [("reject", "REJECTED", "FAILED"), ("cancel", "CANCELLED", "CANCELLED")]
 )
-def test_an_answer_moves_its_flow_on(store: sync.Holdfast, answer: str, status: str, onward: str) -> None:
+def test_an_answer_moves_its_flow_on(store: sync.Holdproof, answer: str, status: str, onward: str) -> None:
     dfid = running(store)
     asked = store.escalations.request(dfid, reason="?")
     assert parsed("escalations", "resolve", str(asked.id), answer, "--by", "ann")["status"] == status
     assert store.flows.get(dfid).status == onward
 
 
-def test_another_proposal_is_approved_only(store: sync.Holdfast, tmp_path: Path) -> None:
+def test_another_proposal_is_approved_only(store: sync.Holdproof, tmp_path: Path) -> None:
     asked = store.escalations.request(running(store), reason="?", proposal={"buy": 9})
     (tmp_path / "less.json").write_text('{"buy": 1}')
     run("escalations", "resolve", str(asked.id), "reject", "--by", "ann", "--proposal", "less.json", code=2)
@@ -220,7 +220,7 @@ def test_another_proposal_is_approved_only(store: sync.Holdfast, tmp_path: Path)
     assert (made["human_decision"], made["answer"], made["proposal"]) == ("MODIFY", {"buy": 1}, {"buy": 9})
 
 
-def test_events_are_listed_searched_and_shown(store: sync.Holdfast) -> None:
+def test_events_are_listed_searched_and_shown(store: sync.Holdproof) -> None:
     dfid, other = running(store), running(store)
     first = store.audit.record(dfid, "LOOKED", detail={"a": 1})
     second = store.audit.record(other, "FAILED", severity="ERROR")
@@ -233,7 +233,7 @@ def test_events_are_listed_searched_and_shown(store: sync.Holdfast) -> None:
     run("audit", "search", "--severity", "LOUD", code=2)
 
 
-def test_dirty_flows_are_listed_shown_and_cleared(store: sync.Holdfast) -> None:
+def test_dirty_flows_are_listed_shown_and_cleared(store: sync.Holdproof) -> None:
     dfid = running(store)
     store.sagas.mark_dirty(dfid, "pay", {"order": 1})
     assert [each["dfid"] for each in parsed("sagas", "list")["dirty"]] == [dfid]
@@ -243,12 +243,12 @@ def test_dirty_flows_are_listed_shown_and_cleared(store: sync.Holdfast) -> None:
     assert parsed("sagas", "clear", dfid, "--by", "ann", code=3) == {"cleared": False}
 
 
-def test_a_sweep_says_what_it_put_away(store: sync.Holdfast) -> None:
+def test_a_sweep_says_what_it_put_away(store: sync.Holdproof) -> None:
     store.locks.try_acquire(running(store), {"usd": 1}, ttl_s=0.001)
     assert parsed("sweep", "run")["locks"] == 1
 
 
-def test_what_has_had_its_time_is_counted_then_removed(store: sync.Holdfast) -> None:
+def test_what_has_had_its_time_is_counted_then_removed(store: sync.Holdproof) -> None:
     dfid = _told(store)
     words = ("retention", "prune", "flows", "--older-than-days", "0", "--who", "ann")
     assert parsed(*words, "--dry-run")["count"] == 1
@@ -265,7 +265,7 @@ def test_what_has_had_its_time_is_counted_then_removed(store: sync.Holdfast) -> 
     assert parsed("verify", "--full")["verdict"] == "VALID"
 
 
-def test_no_command_looks_into_another_namespace(store: sync.Holdfast) -> None:
+def test_no_command_looks_into_another_namespace(store: sync.Holdproof) -> None:
     dfid = running(store)
     store.audit.record(dfid, "LOOKED")
     store.locks.try_acquire(dfid, {"usd": 1})
@@ -311,7 +311,7 @@ _CODES = {
 }
 
 
-def test_json_and_people_are_told_the_same(store: sync.Holdfast) -> None:
+def test_json_and_people_are_told_the_same(store: sync.Holdproof) -> None:
     dfid = _told(store)
     plain = json.dumps(parsed("flows", "show", dfid))
     for row in run("flows", "show", dfid).stdout.partition("\n\n")[2].splitlines()[1:]:

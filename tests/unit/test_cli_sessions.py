@@ -1,13 +1,13 @@
-"""`holdfast sessions`, through typer's runner; always a real store."""
+"""`holdproof sessions`, through typer's runner; always a real store."""
 
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from holdfast import config
-from holdfast.cli import draw
-from holdfast.db import open_database, sql
+from holdproof import config
+from holdproof.cli import draw
+from holdproof.db import open_database, sql
 from tests.unit.test_cli_evidence import home, parsed, run
 
 __all__ = ["home"]  # every test has a home of its own

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli.app import app
+from holdproof.cli.app import app
 from tests.unit.test_cli_evidence import home, parsed, run
 
 __all__ = ["home"]  # every test has a home of its own

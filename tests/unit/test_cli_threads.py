@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import sync
+from holdproof import sync
 from tests.unit.test_cli_memory import answer, run
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith(("HOLDFAST", "XDG_"))]:
+    for name in [name for name in os.environ if name.startswith(("HOLDPROOF", "XDG_"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     with sync.open() as store:
         for number in range(5):
             store.threads.put("chat", {"messages": ["hi"] * number, "n": number}, facts={"user": "ada"}, status="error")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import errors, sync
+from holdproof import errors, sync
 from tests.unit.test_cli_evidence import home, parsed, run
 
 __all__ = ["home"]  # every test has a home of its own

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.db.clock import Ids, system_clock, system_random
-from holdfast.model.times import later, to_micros, to_text
-from holdfast.testing import FrozenClock, SeededRandom
+from holdproof.db.clock import Ids, system_clock, system_random
+from holdproof.model.times import later, to_micros, to_text
+from holdproof.testing import FrozenClock, SeededRandom
 
 _NOW = to_micros("2026-01-01T00:00:00Z")
 _LAST_MICROS = to_micros("9999-12-31T23:59:59.999999Z")

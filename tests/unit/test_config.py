@@ -1,4 +1,4 @@
-"""Folders, settings, projects and redaction: each test is one claim of `holdfast.config`."""
+"""Folders, settings, projects and redaction: each test is one claim of `holdproof.config`."""
 
 import json
 import os
@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast import config
-from holdfast.config import Paths, Settings
-from holdfast.errors import (
+from holdproof import config
+from holdproof.config import Paths, Settings
+from holdproof.errors import (
     AlreadyExistsError,
     ConfigError,
-    HoldfastError,
+    HoldproofError,
     NotFoundError,
     ReadOnlyError,
     UnavailableError,
@@ -51,8 +51,8 @@ def project(tmp_path: Path) -> Write:
     def write(text: str) -> Path:
         inner = tmp_path / "project" / "a" / "b"
         inner.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "project" / ".holdfast").mkdir(exist_ok=True)
-        (tmp_path / "project" / ".holdfast" / "config.yaml").write_text(text)
+        (tmp_path / "project" / ".holdproof").mkdir(exist_ok=True)
+        (tmp_path / "project" / ".holdproof" / "config.yaml").write_text(text)
         return inner
 
     return write
@@ -77,28 +77,28 @@ def test_the_places_on_disk_are_those_of_the_design() -> None:
     paths = Paths.find(env={**env, "XDG_CACHE_HOME": "/k"})
     data = [paths.kernel_db, paths.membrane_db, paths.telemetry_db, paths.blobs, paths.dboms, paths.images]
     names = ["kernel.db", "membrane.db", "telemetry.db", "blobs", "dboms", "images"]
-    assert data == [Path("/d/holdfast", name) for name in names]
-    assert [paths.config_file, paths.keys] == [Path("/c/holdfast/config.yaml"), Path("/c/holdfast/keys")]
-    assert [paths.heads, paths.lockdown] == [Path("/s/holdfast/heads.jsonl"), Path("/s/holdfast/lockdown.json")]
-    assert paths.cache == Path("/k/holdfast")
+    assert data == [Path("/d/holdproof", name) for name in names]
+    assert [paths.config_file, paths.keys] == [Path("/c/holdproof/config.yaml"), Path("/c/holdproof/keys")]
+    assert [paths.heads, paths.lockdown] == [Path("/s/holdproof/heads.jsonl"), Path("/s/holdproof/lockdown.json")]
+    assert paths.cache == Path("/k/holdproof")
 
 
 def test_without_variables_the_xdg_defaults_hold() -> None:
     paths = Paths.find(env={"HOME": "/u"})
-    assert (paths.data, paths.config) == (Path("/u/.local/share/holdfast"), Path("/u/.config/holdfast"))
-    assert (paths.state, paths.cache) == (Path("/u/.local/state/holdfast"), Path("/u/.cache/holdfast"))
+    assert (paths.data, paths.config) == (Path("/u/.local/share/holdproof"), Path("/u/.config/holdproof"))
+    assert (paths.state, paths.cache) == (Path("/u/.local/state/holdproof"), Path("/u/.cache/holdproof"))
 
 
 @pytest.mark.parametrize("value", ["", "data", "./data", "~/data"])
 def test_a_relative_or_empty_xdg_value_counts_as_unset(value: str) -> None:
-    assert Paths.find(env={"HOME": "/u", "XDG_DATA_HOME": value}).data == Path("/u/.local/share/holdfast")
+    assert Paths.find(env={"HOME": "/u", "XDG_DATA_HOME": value}).data == Path("/u/.local/share/holdproof")
 
 
 def test_home_argument_beats_variable_beats_xdg() -> None:
-    env = {"HOME": "/u", "HOLDFAST_HOME": "/h", "XDG_DATA_HOME": "/d"}
+    env = {"HOME": "/u", "HOLDPROOF_HOME": "/h", "XDG_DATA_HOME": "/d"}
     assert Paths.find("/mine", env).data == Path("/mine")
     assert Paths.find(None, env).data == Path("/h")
-    assert Paths.find(None, {**env, "HOLDFAST_HOME": "~/h"}).data == Path("/u/h")
+    assert Paths.find(None, {**env, "HOLDPROOF_HOME": "~/h"}).data == Path("/u/h")
 
 
 def test_under_a_home_everything_lies_inside_it_and_no_two_places_clash(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("home", ["", "  "])
 def test_an_empty_home_is_refused_and_not_taken_for_the_current_folder(home: str) -> None:
     with pytest.raises(ConfigError, match="set but empty"):
-        Paths.find(None, {"HOME": "/u", "HOLDFAST_HOME": home})
+        Paths.find(None, {"HOME": "/u", "HOLDPROOF_HOME": home})
     with pytest.raises(ConfigError, match="set but empty"):
         Paths.find(home, {"HOME": "/u"})
 
@@ -127,12 +127,12 @@ def test_without_any_home_folder_the_error_says_what_to_set(monkeypatch: pytest.
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", homeless)
-    with pytest.raises(ConfigError, match="set HOLDFAST_HOME"):
+    with pytest.raises(ConfigError, match="set HOLDPROOF_HOME"):
         Paths.find(env={})
 
 
 def test_a_home_named_like_a_project_folder_is_no_project(tmp_path: Path) -> None:
-    paths = Paths.find(tmp_path / ".holdfast", {})
+    paths = Paths.find(tmp_path / ".holdproof", {})
     paths.create()
     paths.config_file.write_text("profile: mine\n")
     assert config.find_project(tmp_path) is None
@@ -180,7 +180,7 @@ def test_explicit_url_beats_variable_beats_project_beats_user(paths: Paths, user
     text = "providers: {{relational: {{type: postgres, connection: 'postgresql://{}/db'}}}}"
     user(text.format("user"))
     inner = project(text.format("project"))
-    env = {"HOLDFAST_DATABASE_URL": "postgresql://variable/db"}
+    env = {"HOLDPROOF_DATABASE_URL": "postgresql://variable/db"}
     assert load(paths, env, project=inner, url="postgresql://given/db").database_url == "postgresql://given/db"
     assert load(paths, env, project=inner).database_url == "postgresql://variable/db"
     assert load(paths, project=inner).database_url == "postgresql://project/db"
@@ -188,20 +188,20 @@ def test_explicit_url_beats_variable_beats_project_beats_user(paths: Paths, user
 
 
 def test_an_overriding_url_is_the_relational_provider_too(paths: Paths) -> None:
-    relational = load(paths, {"HOLDFAST_DATABASE_URL": PG}).providers["relational"]
+    relational = load(paths, {"HOLDPROOF_DATABASE_URL": PG}).providers["relational"]
     assert (relational.type, relational.connection) == ("postgres", PG)
     assert load(paths, url=":memory:").providers["relational"].type == "sqlite"
 
 
 def test_the_relational_provider_names_the_url_by_a_variable(paths: Paths, user: Write) -> None:
-    file = user("providers:\n  relational:\n    type: postgres\n    connection: ${HOLDFAST_PG}\n")
-    settings = load(paths, {"HOLDFAST_PG": PG})
+    file = user("providers:\n  relational:\n    type: postgres\n    connection: ${HOLDPROOF_PG}\n")
+    settings = load(paths, {"HOLDPROOF_PG": PG})
     assert (settings.database_url, settings.source) == (PG, file)
 
 
 @pytest.mark.parametrize("value", ["", "  "])
 def test_a_url_set_but_empty_is_an_error(paths: Paths, value: str) -> None:
-    assert "HOLDFAST_DATABASE_URL is set but empty" in refused(paths, {"HOLDFAST_DATABASE_URL": value}).message
+    assert "HOLDPROOF_DATABASE_URL is set but empty" in refused(paths, {"HOLDPROOF_DATABASE_URL": value}).message
     assert "url is set but empty" in refused(paths, url=value).message
 
 
@@ -272,9 +272,9 @@ def test_a_number_may_come_from_a_variable(paths: Paths, user: Write) -> None:
 
 
 def test_a_variable_that_is_set_but_empty_is_refused(paths: Paths, user: Write) -> None:
-    user("providers: {relational: {type: postgres, connection: '${HOLDFAST_PG}'}}")
+    user("providers: {relational: {type: postgres, connection: '${HOLDPROOF_PG}'}}")
     with pytest.raises(ConfigError, match="not empty"):
-        load(paths, {"HOLDFAST_PG": ""})
+        load(paths, {"HOLDPROOF_PG": ""})
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_a_project_overrides_single_settings(paths: Paths, user: Write, project:
     vector = settings.providers["vector"]
     assert (settings.profile, vector.dimensions, vector.path) == ("mine", 768, "/p")
     assert settings.providers["telemetry"].retention == config.Retention(1, 365, 9)
-    assert settings.source == inner.parent.parent / ".holdfast" / "config.yaml"
+    assert settings.source == inner.parent.parent / ".holdproof" / "config.yaml"
 
 
 def test_a_project_naming_another_type_replaces_that_provider(paths: Paths, user: Write, project: Write) -> None:
@@ -416,21 +416,21 @@ def test_a_project_hash_is_8_hex_digits_of_the_resolved_path(tmp_path: Path) -> 
 
 def test_a_new_project_has_a_harmless_template_and_an_empty_catalog(paths: Paths, tmp_path: Path) -> None:
     made = config.init_project(tmp_path)
-    assert made == [tmp_path / ".holdfast" / "config.yaml", tmp_path / ".holdfast" / "catalog.json"]
+    assert made == [tmp_path / ".holdproof" / "config.yaml", tmp_path / ".holdproof" / "catalog.json"]
     assert json.loads(made[1].read_text()) == {"version": "1.0", "entries": []}
     assert load(paths, project=tmp_path).providers == load(paths).providers
-    assert os.listdir(tmp_path) == [".holdfast"]
+    assert os.listdir(tmp_path) == [".holdproof"]
 
 
 def test_the_template_is_valid_once_its_comments_are_removed(paths: Paths, tmp_path: Path) -> None:
     file = config.init_project(tmp_path)[0]
     file.write_text("".join(line.removeprefix("# ") for line in file.read_text().splitlines(keepends=True)[1:]))
-    assert load(paths, {"HOLDFAST_PG": PG}, project=tmp_path).database_url == PG
+    assert load(paths, {"HOLDPROOF_PG": PG}, project=tmp_path).database_url == PG
 
 
 @pytest.mark.parametrize("kind", ["project", "file", "dangling link", "empty folder", "half"])
 def test_an_existing_project_is_refused_and_left_as_it_is(tmp_path: Path, kind: str) -> None:
-    place = tmp_path / ".holdfast"
+    place = tmp_path / ".holdproof"
     if kind == "file":
         place.write_text("mine")
     elif kind == "dangling link":
@@ -440,7 +440,7 @@ def test_an_existing_project_is_refused_and_left_as_it_is(tmp_path: Path, kind: 
         for name in {"project": ("config.yaml", "catalog.json"), "half": ("catalog.json",)}.get(kind, ()):
             (place / name).write_text("mine")
     before = {file: file.lstat().st_mtime_ns for file in tmp_path.rglob("*")}
-    with pytest.raises(AlreadyExistsError, match=r"\.holdfast"):
+    with pytest.raises(AlreadyExistsError, match=r"\.holdproof"):
         config.init_project(tmp_path)
     assert {file: file.lstat().st_mtime_ns for file in tmp_path.rglob("*")} == before
 
@@ -456,9 +456,9 @@ def test_of_two_racing_inits_one_wins_and_nothing_is_mixed(tmp_path: Path, monke
     monkeypatch.setattr(Path, "rename", late)
     with pytest.raises(AlreadyExistsError):
         config.init_project(tmp_path)
-    assert os.listdir(tmp_path) == [".holdfast"]
-    assert os.listdir(tmp_path / ".holdfast") == ["config.yaml"]
-    assert (tmp_path / ".holdfast" / "config.yaml").read_text() == "the winner's"
+    assert os.listdir(tmp_path) == [".holdproof"]
+    assert os.listdir(tmp_path / ".holdproof") == ["config.yaml"]
+    assert (tmp_path / ".holdproof" / "config.yaml").read_text() == "the winner's"
 
 
 def test_a_project_in_a_missing_folder_is_not_found(tmp_path: Path) -> None:
@@ -471,7 +471,7 @@ def test_a_full_disk_leaves_no_half_project(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(config, "open", full, raising=False)
-    with pytest.raises(HoldfastError) as caught:
+    with pytest.raises(HoldproofError) as caught:
         config.init_project(tmp_path)
     assert caught.value.code == "database.disk_full"
     assert os.listdir(tmp_path) == []

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config import Paths, load
-from holdfast.errors import ConfigError
+from holdproof.config import Paths, load
+from holdproof.errors import ConfigError
 
 
 def test_a_settings_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = tmp_path / "shared" / ".holdfast"
+    project = tmp_path / "shared" / ".holdproof"
     project.mkdir(parents=True)
     (project / "config.yaml").write_text("profile: planted\n")
     paths = Paths.find(tmp_path / "home", env={})

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import errors
-from holdfast.adapters.otel.receiver import receive
-from holdfast.model.progress import Progress
-from holdfast.model.storage import TelemetryEvent
-from holdfast.server.console import charts, diffs, shown
-from holdfast.server.console.telemetry import spans
-from holdfast.server.jobs import KEPT, MOST, Jobs
-from holdfast.server.metrics import Metrics
-from holdfast.server.samples import MOST as MOST_SAMPLES
-from holdfast.server.samples import Sample, Samples
+from holdproof import errors
+from holdproof.adapters.otel.receiver import receive
+from holdproof.model.progress import Progress
+from holdproof.model.storage import TelemetryEvent
+from holdproof.server.console import charts, diffs, shown
+from holdproof.server.console.telemetry import spans
+from holdproof.server.jobs import KEPT, MOST, Jobs
+from holdproof.server.metrics import Metrics
+from holdproof.server.samples import MOST as MOST_SAMPLES
+from holdproof.server.samples import Sample, Samples
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(),

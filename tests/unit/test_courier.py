@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.upkeep import courier, notify
-from holdfast.upkeep.courier import Courier
-from holdfast.upkeep.notify import Poster
+from holdproof.upkeep import courier, notify
+from holdproof.upkeep.courier import Courier
+from holdproof.upkeep.notify import Poster
 from tests.receiver import Receiver
 
 FAST = Poster(timeout_s=0.3, attempts=1, pause_s=0.01)
@@ -19,7 +19,7 @@ SECRET = "s3cret-t0ken"
 
 
 def head(size: int) -> str:
-    return f"holdfast/store-1\n{size}\nAAAA\n\n— holdfast/store-1 c2lnbmF0dXJl\n"
+    return f"holdproof/store-1\n{size}\nAAAA\n\n— holdproof/store-1 c2lnbmF0dXJl\n"
 
 
 def until(true: Callable[[], Any], seconds: float = 5.0) -> None:
@@ -42,7 +42,7 @@ def test_a_head_arrives_as_the_signed_note_it_is_and_signed_once_more(serve: Cal
     [(path, headers, body)] = server.requests
     assert path == "/heads"
     assert headers[notify.SIGNATURE.lower()] == notify.sign(SECRET, body)
-    assert json.loads(body) == {"type": "holdfast.head", "origin": "holdfast/store-1", "size": 7, "head": head(7)}
+    assert json.loads(body) == {"type": "holdproof.head", "origin": "holdproof/store-1", "size": 7, "head": head(7)}
     assert carrying.problem == ""
 
 
@@ -127,7 +127,7 @@ def test_no_secret_reaches_logs_problems_or_reprs(
 def test_the_environment_describes_it_and_a_half_is_told() -> None:
     assert courier.configured({}) is None
     assert courier.warnings(None, {}) == []
-    half = {"HOLDFAST_HEADS_WEBHOOK_SECRET": SECRET}
+    half = {"HOLDPROOF_HEADS_WEBHOOK_SECRET": SECRET}
     assert courier.configured(half) is None
-    assert courier.warnings(None, half) == ["heads go to no webhook: HOLDFAST_HEADS_WEBHOOK_URL is not set"]
-    assert courier.configured({"HOLDFAST_HEADS_WEBHOOK_URL": "https://a/heads"}) is not None
+    assert courier.warnings(None, half) == ["heads go to no webhook: HOLDPROOF_HEADS_WEBHOOK_URL is not set"]
+    assert courier.configured({"HOLDPROOF_HEADS_WEBHOOK_URL": "https://a/heads"}) is not None

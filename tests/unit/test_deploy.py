@@ -15,13 +15,13 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from holdfast.cli.app import app
+from holdproof.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-UNIT = (DEPLOY / "holdfast.service").read_text()
+UNIT = (DEPLOY / "holdproof.service").read_text()
 
 
 def copied() -> list[str]:
@@ -46,7 +46,7 @@ def test_what_an_image_is_built_from_builds_and_nothing_is_left_behind(tmp_path:
         shutil.copytree(place, source / name) if place.is_dir() else shutil.copy(place, source / name)
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path / "made")]
     subprocess.run(build, check=True, cwd=source, capture_output=True)
-    [wheel] = (tmp_path / "made").glob("holdfast-*.whl")
+    [wheel] = (tmp_path / "made").glob("holdproof-*.whl")
     files = (each for each in (ROOT / "src").rglob("*") if each.is_file() and "__pycache__" not in each.parts)
     assert {str(each.relative_to(ROOT / "src")) for each in files} <= {*zipfile.ZipFile(wheel).namelist()}
 
@@ -55,13 +55,13 @@ def test_an_image_installs_extras_that_there_are() -> None:
     [extras] = re.findall(r"'\.\[([a-z,]+)\]'", DOCKERFILE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(extras.split(",")) <= project["optional-dependencies"].keys()
-    assert project["scripts"]["holdfast"]
+    assert project["scripts"]["holdproof"]
 
 
 def test_an_image_begins_with_words_that_the_command_line_knows() -> None:
     [words] = re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
     said(json.loads(words))
-    said(COMPOSE["services"]["holdfast"]["command"])
+    said(COMPOSE["services"]["holdproof"]["command"])
     [begun] = re.findall(r"^ExecStart=\S+ (.*)$", UNIT, re.MULTILINE)
     said(shlex.split(begun))
 
@@ -72,20 +72,20 @@ def test_compose_is_told_all_that_it_asks_for() -> None:
     for name, required in re.findall(r"\$\{([A-Z_]+):(\?)?", text):
         assert not required or re.search(rf"^{name}=", example, re.MULTILINE), f"{name} is not in .env.example"
     services = COMPOSE["services"]
-    build = services["holdfast"]["build"]
+    build = services["holdproof"]["build"]
     assert (DEPLOY / build["context"] / build["dockerfile"]).samefile(DEPLOY / "Dockerfile")
-    assert services["holdfast"]["depends_on"].keys() <= services.keys()
+    assert services["holdproof"]["depends_on"].keys() <= services.keys()
     named = {each.split(":")[0] for service in services.values() for each in service["volumes"]}
     assert named == COMPOSE["volumes"].keys()
-    assert all(each.startswith("127.0.0.1:") for each in services["holdfast"]["ports"]), "for this machine only"
+    assert all(each.startswith("127.0.0.1:") for each in services["holdproof"]["ports"]), "for this machine only"
 
 
 def test_the_unit_of_systemd_is_one(tmp_path: Path) -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("no systemd-analyze on this machine")
-    unit = tmp_path / "holdfast.service"
+    unit = tmp_path / "holdproof.service"
     unit.write_text(re.sub(r"^ExecStart=\S+", f"ExecStart={sys.executable}", UNIT, flags=re.MULTILINE))
     checked = subprocess.run([program, "verify", str(unit)], capture_output=True, text=True, check=False)
-    about = [line for line in checked.stderr.splitlines() if "holdfast.service" in line and "User" not in line]
+    about = [line for line in checked.stderr.splitlines() if "holdproof.service" in line and "User" not in line]
     assert about == []

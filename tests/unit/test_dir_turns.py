@@ -1,7 +1,7 @@
 """What a thread was told by a storage of DIR."""
 
-from holdfast.adapters.dir import turns
-from holdfast.adapters.dir.turns import Seen
+from holdproof.adapters.dir import turns
+from holdproof.adapters.dir.turns import Seen
 
 
 def test_what_is_told_is_believed_once() -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import errors
-from holdfast.cli.storage import filed
-from holdfast.content import disk
-from holdfast.evidence import trust
-from holdfast.evidence.lockdown import write_flag
-from holdfast.model.verify import Locked
+from holdproof import errors
+from holdproof.cli.storage import filed
+from holdproof.content import disk
+from holdproof.evidence import trust
+from holdproof.evidence.lockdown import write_flag
+from holdproof.model.verify import Locked
 
 LOCKED = Locked("id", "TAMPERED", "a reason", "2026-01-01T00:00:00Z")
 

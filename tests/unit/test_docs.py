@@ -1,6 +1,6 @@
 """The documentation tells the truth: its code runs, its commands work, its links lead somewhere, its tables are new.
 
-`HOLDFAST_UPDATE_DOCS=1` writes docs/reference/errors.md anew instead of comparing it.
+`HOLDPROOF_UPDATE_DOCS=1` writes docs/reference/errors.md anew instead of comparing it.
 """
 
 import importlib
@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import config, errors
-from holdfast.cli.app import app
-from holdfast.db import migrate
-from holdfast.errors import HoldfastError
-from holdfast.model.verdicts import Verdict
+from holdproof import config, errors
+from holdproof.cli.app import app
+from holdproof.db import migrate
+from holdproof.errors import HoldproofError
+from holdproof.model.verdicts import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("changelog.d/*.md")])
@@ -56,12 +56,12 @@ def prose(page: Path) -> str:
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, a home of its own, and nothing else in the environment."""
-    for variable in [each for each in os.environ if each.startswith(("HOLDFAST_", "XDG_", "PG"))]:
-        if variable != "HOLDFAST_UPDATE_DOCS":
+    for variable in [each for each in os.environ if each.startswith(("HOLDPROOF_", "XDG_", "PG"))]:
+        if variable != "HOLDPROOF_UPDATE_DOCS":
             monkeypatch.delenv(variable)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     return tmp_path
 
 
@@ -82,14 +82,14 @@ def test_every_python_block_runs(page: Path, place: Path) -> None:
 
 
 @pytest.mark.parametrize("page", having("console", "sh"), ids=name)
-def test_every_holdfast_command_succeeds(page: Path) -> None:
+def test_every_holdproof_command_succeeds(page: Path) -> None:
     """`$ echo TEXT > FILE` makes a file; `# exits with N` says which exit code is success."""
     for _, text in blocks(page, "console", "sh"):
         for line in text.splitlines():
             words = shlex.split(line, comments=True) if line.startswith("$ ") else []
             if words[1:2] == ["echo"]:
                 Path(words[-1]).write_text(" ".join(words[2:-2]) + "\n", encoding="utf-8")
-            elif words[1:2] == ["holdfast"]:
+            elif words[1:2] == ["holdproof"]:
                 done = CliRunner().invoke(app, words[2:])
                 wanted = re.search(r"# exits with (\d+)", line)
                 assert done.exit_code == int(wanted[1] if wanted else 0), f"{name(page)}: {line}\n{done.output}"
@@ -142,7 +142,7 @@ def test_every_dependency_is_explained() -> None:
     explained = (ROOT / "docs" / "adr" / "0002-dependencies.md").read_text(encoding="utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = [project["dependencies"], *project["optional-dependencies"].values()]
-    packages = {re.split(r"[^\w-]", one)[0] for group in declared for one in group} - {"holdfast"}
+    packages = {re.split(r"[^\w-]", one)[0] for group in declared for one in group} - {"holdproof"}
     assert not {package for package in packages if f"`{package}" not in explained}
 
 
@@ -162,9 +162,9 @@ def error_page() -> str:
     lines = [
         "# Errors",
         "",
-        "Made from `holdfast/errors/`; `HOLDFAST_UPDATE_DOCS=1 make docs` writes it anew.",
+        "Made from `holdproof/errors/`; `HOLDPROOF_UPDATE_DOCS=1 make docs` writes it anew.",
         "",
-        "Every error is a `HoldfastError`. It carries a stable `code`, an HTTP `status`, an `exit_code`, the facts of",
+        "Every error is a `HoldproofError`. It carries a stable `code`, an HTTP `status`, an `exit_code`, the facts of",
         "the case in `fields`, and what you can do about it in `remedy`. `to_dict()` gives code, message, remedy and",
         "facts, as the command line prints them with `--json`.",
     ]
@@ -182,32 +182,32 @@ def _pages() -> str:
     first = ["root", "ground", "evidence", "decisions"]
     names = [each.name for each in pkgutil.iter_modules(errors.__path__)]
     order = first + sorted(set(names) - set(first))
-    return "".join(inspect.getsource(importlib.import_module(f"holdfast.errors.{name}")) for name in order)
+    return "".join(inspect.getsource(importlib.import_module(f"holdproof.errors.{name}")) for name in order)
 
 
 def _row(child: str, parent: str) -> str:
-    kind: type[errors.HoldfastError] = getattr(errors, child)
+    kind: type[errors.HoldproofError] = getattr(errors, child)
     remedy = kind("").remedy.replace("|", r"\|")
-    above = "" if parent in {"Exception", "HoldfastError"} else f", a kind of `{parent}`"
+    above = "" if parent in {"Exception", "HoldproofError"} else f", a kind of `{parent}`"
     return f"| `{child}`{above} | `{kind.code}` | {kind.status} | {kind.exit_code} | {remedy} |"
 
 
 def test_the_page_of_errors_is_current() -> None:
-    if os.environ.get("HOLDFAST_UPDATE_DOCS") == "1":
+    if os.environ.get("HOLDPROOF_UPDATE_DOCS") == "1":
         ERRORS.write_text(error_page(), encoding="utf-8")
-    assert ERRORS.read_text(encoding="utf-8") == error_page(), "write it anew: HOLDFAST_UPDATE_DOCS=1 make docs"
+    assert ERRORS.read_text(encoding="utf-8") == error_page(), "write it anew: HOLDPROOF_UPDATE_DOCS=1 make docs"
 
 
 def test_no_two_errors_share_a_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
-    codes = [kind.code for kind in kinds if issubclass(kind, errors.HoldfastError)]
+    codes = [kind.code for kind in kinds if issubclass(kind, errors.HoldproofError)]
     assert sorted(set(codes)) == sorted(codes)
 
 
 def test_every_exit_code_is_explained() -> None:
     table = (ROOT / "docs" / "guide" / "cli.md").read_text(encoding="utf-8").partition("## Exit codes")[2]
     told = {int(number) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for number in row.split(",")}
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HoldfastError)]
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HoldproofError)]
     assert {kind.exit_code for kind in kinds} <= told
     assert {verdict.exit_code for verdict in Verdict} <= told
     assert {70, 74, 130, 141} <= told, "what the command line adds"

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast import errors
-from holdfast.errors import HoldfastError
+from holdproof import errors
+from holdproof.errors import HoldproofError
 
 
-def _tree(root: type[HoldfastError] = HoldfastError) -> Iterator[type[HoldfastError]]:
+def _tree(root: type[HoldproofError] = HoldproofError) -> Iterator[type[HoldproofError]]:
     yield root
     for child in root.__subclasses__():
-        if child.__module__.startswith("holdfast.errors."):
+        if child.__module__.startswith("holdproof.errors."):
             yield from _tree(child)
 
 
@@ -30,7 +30,7 @@ def test_every_code_is_unique() -> None:
 
 
 @each
-def test_a_class_says_what_the_user_can_do(kind: type[HoldfastError]) -> None:
+def test_a_class_says_what_the_user_can_do(kind: type[HoldproofError]) -> None:
     assert "__doc__" in vars(kind)
     remedy = kind("it failed").remedy
     assert remedy.endswith((".", "`"))
@@ -38,7 +38,7 @@ def test_a_class_says_what_the_user_can_do(kind: type[HoldfastError]) -> None:
 
 
 @each
-def test_a_class_has_a_code_a_status_and_an_exit_code(kind: type[HoldfastError]) -> None:
+def test_a_class_has_a_code_a_status_and_an_exit_code(kind: type[HoldproofError]) -> None:
     assert "code" in vars(kind), "a code of its own, not its parent's"
     assert kind.code == kind.code.lower().strip()
     assert kind.code.replace(".", "").replace("_", "").isalnum()
@@ -49,12 +49,12 @@ def test_a_class_has_a_code_a_status_and_an_exit_code(kind: type[HoldfastError])
 
 
 @each
-def test_a_class_is_named_an_error(kind: type[HoldfastError]) -> None:
+def test_a_class_is_named_an_error(kind: type[HoldproofError]) -> None:
     assert kind.__name__.endswith("Error")
 
 
 @each
-def test_an_error_as_a_dict_holds_code_message_remedy_and_fields(kind: type[HoldfastError]) -> None:
+def test_an_error_as_a_dict_holds_code_message_remedy_and_fields(kind: type[HoldproofError]) -> None:
     error = kind("it failed", resource="r", holder=3)
     assert error.to_dict() == {
         "code": kind.code,
@@ -68,12 +68,12 @@ def test_an_error_as_a_dict_holds_code_message_remedy_and_fields(kind: type[Hold
 
 def test_a_field_cannot_take_the_place_of_the_code_or_the_message() -> None:
     fields = {"code": "else", "message": "else", "remedy": "else"}
-    facts = HoldfastError("it failed", **fields).to_dict()
+    facts = HoldproofError("it failed", **fields).to_dict()
     assert (facts["code"], facts["message"]) == ("error", "it failed")
 
 
 @each
-def test_an_error_survives_a_trip_to_another_process(kind: type[HoldfastError]) -> None:
+def test_an_error_survives_a_trip_to_another_process(kind: type[HoldproofError]) -> None:
     again = pickle.loads(pickle.dumps(kind("it failed", resource="r")))
     assert type(again) is kind
     assert again.to_dict() == kind("it failed", resource="r").to_dict()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import config, folders
+from holdproof import config, folders
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.db import groups
-from holdfast.db.groups import GroupWriter, Hooks
-from holdfast.db.pump import FUTURES, Job
-from holdfast.db.sqlite.tx import SqliteTx
-from holdfast.db.tx import Refused, Tx
-from holdfast.errors import ConflictError, OutcomeUnknownError, SerializationError, UnavailableError
-from holdfast.testing import FrozenClock, SeededRandom
+from holdproof.db import groups
+from holdproof.db.groups import GroupWriter, Hooks
+from holdproof.db.pump import FUTURES, Job
+from holdproof.db.sqlite.tx import SqliteTx
+from holdproof.db.tx import Refused, Tx
+from holdproof.errors import ConflictError, OutcomeUnknownError, SerializationError, UnavailableError
+from holdproof.testing import FrozenClock, SeededRandom
 
 
 class _Connection:

@@ -8,8 +8,8 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from holdfast.content.kubo import Kubo
-from holdfast.errors import UnreachableError
+from holdproof.content.kubo import Kubo
+from holdproof.errors import UnreachableError
 
 CID = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"
 IDLE_S = 0.5

@@ -11,8 +11,8 @@ pytest.importorskip("langgraph.checkpoint.base", reason="langgraph is not instal
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from holdfast.adapters.langgraph.memo import Line
-from holdfast.adapters.langgraph.templates import Templates
+from holdproof.adapters.langgraph.memo import Line
+from holdproof.adapters.langgraph.templates import Templates
 
 
 def hashed(line: Line, elements: list[Any]) -> tuple[tuple[bytes, ...], list[Any]]:

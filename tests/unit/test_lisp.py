@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import FormatError, InvalidInputError, LispError
-from holdfast.memory.lisp import floats, reader, writer
-from holdfast.memory.lisp.reader import MOST_DEPTH, MOST_DIGITS, MOST_NAME
-from holdfast.model.lisp import KEYWORD, Bits, Char, Complex, Dotted, Float, Lisp, Pathname, Struct, Symbol, Vector
+from holdproof.errors import FormatError, InvalidInputError, LispError
+from holdproof.memory.lisp import floats, reader, writer
+from holdproof.memory.lisp.reader import MOST_DEPTH, MOST_DIGITS, MOST_NAME
+from holdproof.model.lisp import KEYWORD, Bits, Char, Complex, Dotted, Float, Lisp, Pathname, Struct, Symbol, Vector
 from proof.mutate import LISP_MARKS, mutants
 from tests.fixtures import fixture
 
 fixed = settings(derandomize=True, deadline=None)
 
-MUTATIONS = int(os.environ.get("HOLDFAST_MUTATIONS", "20000"))
+MUTATIONS = int(os.environ.get("HOLDPROOF_MUTATIONS", "20000"))
 
 
 def read(text: str | bytes) -> Lisp:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.memory import lispobjects, records, sexpr
-from holdfast.model.lisp import KEYWORD, Float, ForeignObject, Lisp, Symbol, Vector
-from holdfast.model.memory import Object, Tagged
+from holdproof.crypto import cid as cids
+from holdproof.memory import lispobjects, records, sexpr
+from holdproof.model.lisp import KEYWORD, Float, ForeignObject, Lisp, Symbol, Vector
+from holdproof.model.memory import Object, Tagged
 from tests.fixtures import fixture
 from tests.unit.test_lisp import values
 from tests.unit.test_sexpr import fixed, names

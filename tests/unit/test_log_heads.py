@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.crypto import checkpoint, keys
-from holdfast.crypto.checkpoint import Checkpoint
-from holdfast.errors import BadKeyError, UnavailableError
-from holdfast.evidence import heads
-from holdfast.evidence.heads import HighWater
-from holdfast.evidence.log import Log
+from holdproof.crypto import checkpoint, keys
+from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.errors import BadKeyError, UnavailableError
+from holdproof.evidence import heads
+from holdproof.evidence.heads import HighWater
+from holdproof.evidence.log import Log
 
 KEY = keys.from_seed(b"\x01" * 32)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import canonical
-from holdfast.errors import InvalidInputError
-from holdfast.evidence.leaves import Projection
+from holdproof.crypto import canonical
+from holdproof.errors import InvalidInputError
+from holdproof.evidence.leaves import Projection
 
 VALUES = (
     st.none()

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.crypto import frontier, merkle
-from holdfast.evidence import digests
-from holdfast.evidence.digests import digest
-from holdfast.evidence.hashers import Hashers
-from holdfast.evidence.replay import Replay, Sealed, roots_of
+from holdproof.crypto import frontier, merkle
+from holdproof.evidence import digests
+from holdproof.evidence.digests import digest
+from holdproof.evidence.hashers import Hashers
+from holdproof.evidence.replay import Replay, Sealed, roots_of
 
 
 def leaves(count: int) -> list[bytes]:
@@ -96,4 +96,4 @@ def test_without_helpers_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_helper_imports_nothing_but_the_standard_library() -> None:
     text = Path(digests.__file__).read_text(encoding="utf-8")
-    assert "holdfast" not in "".join(line for line in text.splitlines() if "import" in line)
+    assert "holdproof" not in "".join(line for line in text.splitlines() if "import" in line)

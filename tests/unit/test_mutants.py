@@ -81,10 +81,10 @@ def test_every_target_and_its_tests_are_there() -> None:
 
 
 def test_only_what_does_not_depend_on_a_changed_file_is_loaded_beforehand() -> None:
-    beside = warm.independent(["holdfast.evidence.tree"])
-    assert {"holdfast.errors", "holdfast.crypto.merkle", "holdfast.evidence.leaves", "holdfast.db"} <= {*beside}
-    assert not {"holdfast", "holdfast.sync", "holdfast.evidence.tree", "holdfast.evidence.log"} & {*beside}
-    assert "holdfast.db.sql" not in warm.independent(["holdfast.db"]), "what lies in a package imports it"
+    beside = warm.independent(["holdproof.evidence.tree"])
+    assert {"holdproof.errors", "holdproof.crypto.merkle", "holdproof.evidence.leaves", "holdproof.db"} <= {*beside}
+    assert not {"holdproof", "holdproof.sync", "holdproof.evidence.tree", "holdproof.evidence.log"} & {*beside}
+    assert "holdproof.db.sql" not in warm.independent(["holdproof.db"]), "what lies in a package imports it"
 
 
 def test_what_is_explained_says_why_and_still_exists() -> None:

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from holdfast.upkeep import notify
-from holdfast.upkeep.notify import Alert, LogNotifier, Notifier, Poster, Signal, Telegram, Webhook
+from holdproof.upkeep import notify
+from holdproof.upkeep.notify import Alert, LogNotifier, Notifier, Poster, Signal, Telegram, Webhook
 from tests.receiver import Receiver
 
 ALERT = Alert("store-1", "lock-1", "TAMPERED", "table battles row 3: edited", "2026-01-31T12:00:00.000000Z", 2)
@@ -27,7 +27,7 @@ def test_a_webhook_carries_the_alert_signed_over_its_body(serve: Callable[..., R
     assert outcome(Webhook(server.url + "/hook", SECRET, FAST)) == "delivered"
     [(path, headers, body)] = server.requests
     facts = json.loads(body)
-    assert (path, facts["type"], facts["reason"]) == ("/hook", "holdfast.lockdown", ALERT.reason)
+    assert (path, facts["type"], facts["reason"]) == ("/hook", "holdproof.lockdown", ALERT.reason)
     assert headers[notify.SIGNATURE.lower()] == notify.sign(SECRET, body)
     assert headers[notify.SIGNATURE.lower()] != notify.sign("another", body)
     assert SECRET.encode() not in body
@@ -147,16 +147,16 @@ def test_no_secret_reaches_logs_outcomes_or_reprs(
 
 def test_the_environment_describes_notifiers_and_halves_are_told() -> None:
     env = {
-        "HOLDFAST_NOTIFY_WEBHOOK_URL": "https://a/hook",
-        "HOLDFAST_NOTIFY_WEBHOOK_SECRET": SECRET,
-        "HOLDFAST_NOTIFY_TELEGRAM_TOKEN": SECRET,
-        "HOLDFAST_NOTIFY_SIGNAL_URL": "http://s",
-        "HOLDFAST_NOTIFY_SIGNAL_FROM": "+1",
-        "HOLDFAST_NOTIFY_SIGNAL_TO": "+2, +3",
+        "HOLDPROOF_NOTIFY_WEBHOOK_URL": "https://a/hook",
+        "HOLDPROOF_NOTIFY_WEBHOOK_SECRET": SECRET,
+        "HOLDPROOF_NOTIFY_TELEGRAM_TOKEN": SECRET,
+        "HOLDPROOF_NOTIFY_SIGNAL_URL": "http://s",
+        "HOLDPROOF_NOTIFY_SIGNAL_FROM": "+1",
+        "HOLDPROOF_NOTIFY_SIGNAL_TO": "+2, +3",
     }
     made, problems = notify.configured(env)
     assert [each.name for each in made] == ["log", "webhook", "signal"]
-    assert problems == ["no telegram alerts: HOLDFAST_NOTIFY_TELEGRAM_CHAT is not set"]
+    assert problems == ["no telegram alerts: HOLDPROOF_NOTIFY_TELEGRAM_CHAT is not set"]
     assert made[1] == Webhook("https://a/hook", SECRET)
     assert made[2] == Signal("http://s", "+1", ("+2", "+3"))
     assert notify.configured({}) == ([LogNotifier()], [])

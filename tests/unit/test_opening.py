@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast import errors, sync
-from holdfast.config import Paths
-from holdfast.db.sqlite import copying
-from holdfast.upkeep import swap
+from holdproof import errors, sync
+from holdproof.config import Paths
+from holdproof.db.sqlite import copying
+from holdproof.upkeep import swap
 from tests.places import submit
 
 
@@ -20,7 +20,7 @@ def test_an_opening_that_fails_at_its_last_step_leaves_nothing_open(
     def fail(_: object) -> None:
         raise errors.UnavailableError("no disk")
 
-    monkeypatch.setattr("holdfast.upkeep.erase.at_opening", fail)
+    monkeypatch.setattr("holdproof.upkeep.erase.at_opening", fail)
     before = set(threading.enumerate())
     with pytest.raises(errors.UnavailableError):
         sync.open(tmp_path)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import errors
-from holdfast.adapters.otel import receive
-from holdfast.adapters.otel.receiver import JSON, PROTOBUF
-from holdfast.storage import chunks
+from holdproof import errors
+from holdproof.adapters.otel import receive
+from holdproof.adapters.otel.receiver import JSON, PROTOBUF
+from holdproof.storage import chunks
 
 TRACE, SPAN, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
 START = 1_767_225_600_123_456_789

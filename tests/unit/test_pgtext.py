@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("psycopg", reason="the postgres extra is not installed")
 
-from holdfast.db.postgres.text import dump, loader
-from holdfast.errors import InvalidInputError
-from holdfast.model.times import to_micros, to_text
+from holdproof.db.postgres.text import dump, loader
+from holdproof.errors import InvalidInputError
+from holdproof.model.times import to_micros, to_text
 
 BOOL, BYTEA, INT8, TEXT, FLOAT8, TIMESTAMPTZ, NUMERIC, JSONB = 16, 17, 20, 25, 701, 1184, 1700, 3802
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.db import MEMORY, Tx, open_database
-from holdfast.db.pump import FUTURES, Job, Pump, deliver
-from holdfast.errors import ClosedError, HoldfastError, WriterDeadError
-from holdfast.faces import AsyncFace
-from holdfast.testing.schema import MIGRATIONS, add
+from holdproof.db import MEMORY, Tx, open_database
+from holdproof.db.pump import FUTURES, Job, Pump, deliver
+from holdproof.errors import ClosedError, HoldproofError, WriterDeadError
+from holdproof.faces import AsyncFace
+from holdproof.testing.schema import MIGRATIONS, add
 
 
 class Doer:
@@ -155,7 +155,7 @@ def _race(pump: Pump, box: Box, seed: int) -> set[int]:
             ticket = thread * 1000 + number
             try:
                 pump.submit(Job(_giving(ticket), box, ticket))
-            except HoldfastError:
+            except HoldproofError:
                 continue
             taken.append(ticket)
             if chance.random() < 0.2:

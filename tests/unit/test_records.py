@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import errors
-from holdfast.crypto import cid as cids
-from holdfast.crypto import dagcbor
-from holdfast.crypto.mst_node import check_key
-from holdfast.memory import commits, records
-from holdfast.memory.commits import Note
-from holdfast.memory.records import Record, Sealed
-from holdfast.model.memory import Tagged
+from holdproof import errors
+from holdproof.crypto import cid as cids
+from holdproof.crypto import dagcbor
+from holdproof.crypto.mst_node import check_key
+from holdproof.memory import commits, records
+from holdproof.memory.commits import Note
+from holdproof.memory.records import Record, Sealed
+from holdproof.model.memory import Tagged
 from tests.unit.crypto.blocks import mutants
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -1,6 +1,6 @@
 """docs/reference/verbs.md says of every noun and verb what its code says.
 
-`HOLDFAST_UPDATE_DOCS=1` writes it anew instead of comparing it.
+`HOLDPROOF_UPDATE_DOCS=1` writes it anew instead of comparing it.
 """
 
 import inspect
@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from holdfast.faces import Noun, StreamsWith, Verb
-from holdfast.ops import Nouns
-from holdfast.ops.catalogue import entries
+from holdproof.faces import Noun, StreamsWith, Verb
+from holdproof.ops import Nouns
+from holdproof.ops.catalogue import entries
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "verbs.md"
 _HEAD = """# Nouns and verbs
 
-Made from the code; `HOLDFAST_UPDATE_DOCS=1 make docs` writes it anew.
+Made from the code; `HOLDPROOF_UPDATE_DOCS=1 make docs` writes it anew.
 
-`store.<noun>.<verb>` on both faces: with `await` on a store from `holdfast.open` or `holdfast.connect`, without on one
-from `holdfast.sync`. Over HTTP the same verb is `/v1/<noun>/<verb>`; one marked *here* needs the process that has the
-store open. One marked *reads* changes nothing; one marked *many* answers bit by bit.
+`store.<noun>.<verb>` on both clients: with `await` on a store from `holdproof.open` or `holdproof.connect`, without on
+one from `holdproof.sync`. Over HTTP the same verb is `/v1/<noun>/<verb>`; one marked *here* needs the process that has
+the store open. One marked *reads* changes nothing; one marked *many* answers bit by bit.
 """
 
 
@@ -73,9 +73,9 @@ def _first(of: Any) -> str:
 
 
 def test_the_page_of_verbs_is_current() -> None:
-    if os.environ.get("HOLDFAST_UPDATE_DOCS") == "1":
+    if os.environ.get("HOLDPROOF_UPDATE_DOCS") == "1":
         PAGE.write_text(_page(), encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == _page(), "write it anew: HOLDFAST_UPDATE_DOCS=1 make docs"
+    assert PAGE.read_text(encoding="utf-8") == _page(), "write it anew: HOLDPROOF_UPDATE_DOCS=1 make docs"
 
 
 def test_every_noun_and_verb_says_what_it_is() -> None:

@@ -5,12 +5,12 @@ from contextlib import closing
 
 import pytest
 
-from holdfast import errors
-from holdfast.db import MEMORY, Database, Tx, open_database, sql
-from holdfast.db.migrate import shipped
-from holdfast.evidence.leaves import TYPES
-from holdfast.runtime.rows import RECORDS
-from holdfast.runtime.rows import dump as dump_json
+from holdproof import errors
+from holdproof.db import MEMORY, Database, Tx, open_database, sql
+from holdproof.db.migrate import shipped
+from holdproof.evidence.leaves import TYPES
+from holdproof.runtime.rows import RECORDS
+from holdproof.runtime.rows import dump as dump_json
 
 SEED = {
     "agent_registry": "agent_id contract priority status agent_version session_token suspension_reason registered_at"

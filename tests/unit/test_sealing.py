@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import errors, sql, sync
-from holdfast.content import sealing
-from holdfast.db import MEMORY, Database, open_database
-from holdfast.testing.clocks import FrozenClock, SeededRandom
+from holdproof import errors, sql, sync
+from holdproof.content import sealing
+from holdproof.db import MEMORY, Database, open_database
+from holdproof.testing.clocks import FrozenClock, SeededRandom
 
 _FACTS = sql("SELECT value FROM store_facts")
 _SUBJECTS = sql("SELECT * FROM subjects")

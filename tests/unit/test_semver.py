@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast import errors
-from holdfast.model.semver import accepts
+from holdproof import errors
+from holdproof.model.semver import accepts
 
 
 @pytest.mark.parametrize(

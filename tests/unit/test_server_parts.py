@@ -6,17 +6,17 @@ from typing import Any, cast
 
 import pytest
 
-import holdfast
-from holdfast.client import Holdfast
-from holdfast.errors import RequestError, UnavailableError
-from holdfast.model.access import AccessEvent
-from holdfast.server import doorbook, pages
-from holdfast.server.access import Caller
-from holdfast.server.doorbook import Doorbook
-from holdfast.server.metrics import Gauge, Metrics
-from holdfast.server.rates import Buckets
-from holdfast.server.serve import Place
-from holdfast.server.state import Faces
+import holdproof
+from holdproof.client import Holdproof
+from holdproof.errors import RequestError, UnavailableError
+from holdproof.model.access import AccessEvent
+from holdproof.server import doorbook, pages
+from holdproof.server.access import Caller
+from holdproof.server.doorbook import Doorbook
+from holdproof.server.metrics import Gauge, Metrics
+from holdproof.server.rates import Buckets
+from holdproof.server.serve import Place
+from holdproof.server.state import Faces
 
 EVENT = AccessEvent(0, "denied", 401, "c", "", "1.2.3.4", "GET", "/x", "no", 1, "")
 
@@ -52,7 +52,7 @@ class Book:
 
 def made(clock: Clock) -> tuple[Book, Doorbook]:
     book = Book()
-    return book, Doorbook(cast("Holdfast", book), lambda: "now", clock)
+    return book, Doorbook(cast("Holdproof", book), lambda: "now", clock)
 
 
 def test_a_bucket_lets_a_burst_pass_and_then_its_rate() -> None:
@@ -140,10 +140,10 @@ def test_metrics_are_what_prometheus_reads() -> None:
     metrics.seen("GET", '/a"b\\c\n', 200, 99.0)
     lines = metrics.text([Gauge("up", "Up.", 12345678), Gauge("size", "Size.", 2.5, {"part": "wal"})]).splitlines()
     route = r'route="/a\"b\\c\n"'
-    assert f'holdfast_http_requests_total{{method="GET",{route},status="200"}} 2' in lines
-    assert f'holdfast_http_request_seconds_bucket{{method="GET",{route},le="0.0025"}} 1' in lines
-    assert f'holdfast_http_request_seconds_bucket{{method="GET",{route},le="+Inf"}} 2' in lines
-    assert f'holdfast_http_request_seconds_count{{method="GET",{route}}} 2' in lines
+    assert f'holdproof_http_requests_total{{method="GET",{route},status="200"}} 2' in lines
+    assert f'holdproof_http_request_seconds_bucket{{method="GET",{route},le="0.0025"}} 1' in lines
+    assert f'holdproof_http_request_seconds_bucket{{method="GET",{route},le="+Inf"}} 2' in lines
+    assert f'holdproof_http_request_seconds_count{{method="GET",{route}}} 2' in lines
     assert lines[-4:] == ["up 12345678", "# HELP size Size.", "# TYPE size gauge", 'size{part="wal"} 2.5']
 
 
@@ -177,7 +177,7 @@ def test_a_form_keeps_empty_fields_and_their_order() -> None:
 
 def test_a_caller_sees_a_store_for_its_namespace_and_the_whole_for_nouns_that_know_none(tmp_path: Path) -> None:
     async def main() -> None:
-        async with holdfast.open(tmp_path / "home") as store:
+        async with holdproof.open(tmp_path / "home") as store:
             faces, bound = Faces(store), Caller("agent", "bot", "far", "bot", frozenset({"relational"}))
             assert faces.of(Caller("operator", "ann")) is store
             assert faces.of(bound, "relational") is store

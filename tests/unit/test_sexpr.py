@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import FormatError, InvalidInputError, LispError
-from holdfast.memory import foreign, sexpr
-from holdfast.model.lisp import KEYWORD, Char, Float, ForeignMemory, ForeignObject, HashVerdict, Lisp, Symbol, Vector
+from holdproof.errors import FormatError, InvalidInputError, LispError
+from holdproof.memory import foreign, sexpr
+from holdproof.model.lisp import KEYWORD, Char, Float, ForeignMemory, ForeignObject, HashVerdict, Lisp, Symbol, Vector
 from proof.mutate import LISP_MARKS, mutants
 from tests.fixtures import fixture
 
 fixed = settings(derandomize=True, deadline=None)
 
-MUTATIONS = int(os.environ.get("HOLDFAST_MUTATIONS", "20000"))
+MUTATIONS = int(os.environ.get("HOLDPROOF_MUTATIONS", "20000"))
 
 HEADLINE = Symbol("HEADLINE", KEYWORD)
 IMAGE = """(in-package :org-agent)

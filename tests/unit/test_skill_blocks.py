@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidInputError
-from holdfast.memory.skillblocks import MOST_TOLD, compare, divide, parts, root_of, rules_of
+from holdproof.errors import InvalidInputError
+from holdproof.memory.skillblocks import MOST_TOLD, compare, divide, parts, root_of, rules_of
 
 fixed = settings(derandomize=True, deadline=None)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import InvalidInputError, NotFoundError, UnavailableError
-from holdfast.memory import skillfiles
-from holdfast.memory.skillfiles import NotAFileError
+from holdproof.errors import InvalidInputError, NotFoundError, UnavailableError
+from holdproof.memory import skillfiles
+from holdproof.memory.skillfiles import NotAFileError
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.spread import cosine, measure
+from holdproof.model.spread import cosine, measure
 
 _VECTORS = st.lists(st.lists(st.floats(-1, 1), min_size=3, max_size=3), max_size=12)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.db.sql import QUERIES, Kind, Query, binder, kind_of, numbered, sql, sql_postgres, statements
+from holdproof.db.sql import QUERIES, Kind, Query, binder, kind_of, numbered, sql, sql_postgres, statements
 
 # What looks like a parameter or an end, and is neither.
 UNTOUCHED = {

@@ -6,14 +6,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast import errors
-from holdfast.config import Paths
-from holdfast.db import open_database
-from holdfast.db.sql import may_ask
-from holdfast.db.sqlite.guard import allows
-from holdfast.model.storage import STORAGE_POLYNOMIAL, StorageOp, StorageState
-from holdfast.storage import degraded
-from holdfast.storage.doings import Doings
+from holdproof import errors
+from holdproof.config import Paths
+from holdproof.db import open_database
+from holdproof.db.sql import may_ask
+from holdproof.db.sqlite.guard import allows
+from holdproof.model.storage import STORAGE_POLYNOMIAL, StorageOp, StorageState
+from holdproof.storage import degraded
+from holdproof.storage.doings import Doings
 
 EDGES = {
     (StorageState.IDLE, StorageOp.READ): StorageState.READING,

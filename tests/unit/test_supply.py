@@ -75,10 +75,10 @@ def test_the_lock_pins_all_that_development_needs_with_hashes() -> None:
     assert "://" not in text
     project = tomllib.loads((audit.ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    waiting, seen = [Requirement("holdfast[dev]"), *map(Requirement, project["dependencies"])], set[str]()
+    waiting, seen = [Requirement("holdproof[dev]"), *map(Requirement, project["dependencies"])], set[str]()
     while waiting:
         asked = waiting.pop()
-        if asked.name == "holdfast":
+        if asked.name == "holdproof":
             waiting += [Requirement(each) for extra in asked.extras for each in extras[extra]]
         else:
             seen.add(canonicalize_name(asked.name))
@@ -86,7 +86,7 @@ def test_the_lock_pins_all_that_development_needs_with_hashes() -> None:
     versions = {name: version for name, version, marker in PINNED.findall(text)}
     for line in extras["dev"]:
         wanted = Requirement(line)
-        if wanted.name != "holdfast":
+        if wanted.name != "holdproof":
             assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True), line
 
 
@@ -117,5 +117,5 @@ def test_a_wheel_built_elsewhere_and_at_another_time_is_the_same_wheel(tmp_path:
     [wheel] = (trees[0] / "out").glob("*.whl")
     with ZipFile(wheel) as found:
         names = found.namelist()
-    assert not [name for name in names if not name.startswith("holdfast")]
+    assert not [name for name in names if not name.startswith("holdproof")]
     assert not [name for name in names if "__pycache__" in name or name.endswith((".pyc", ".env", ".pem"))]

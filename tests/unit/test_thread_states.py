@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import dagcbor
-from holdfast.errors import FormatError
-from holdfast.memory import threadstates
-from holdfast.memory.threadstates import State
-from holdfast.memory.threadvalues import Block, InPlace, Listed, Ref
+from holdproof.crypto import dagcbor
+from holdproof.errors import FormatError
+from holdproof.memory import threadstates
+from holdproof.memory.threadstates import State
+from holdproof.memory.threadvalues import Block, InPlace, Listed, Ref
 
 _HASH = st.binary(min_size=32, max_size=32)
 _TAG = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=100)

@@ -2,7 +2,7 @@
 
 import threading
 
-from holdfast.db.topics import Topics
+from holdproof.db.topics import Topics
 
 
 def test_a_signal_after_the_look_answers_at_once() -> None:

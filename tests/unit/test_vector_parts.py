@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import errors
-from holdfast.db import MEMORY, open_database
-from holdfast.faces import SyncFace
-from holdfast.storage.vectors import codecs, open_vectors, scan, signs
-from holdfast.storage.vectors.matrix import Matrix, unit_rows
+from holdproof import errors
+from holdproof.db import MEMORY, open_database
+from holdproof.faces import SyncFace
+from holdproof.storage.vectors import codecs, open_vectors, scan, signs
+from holdproof.storage.vectors.matrix import Matrix, unit_rows
 
 KINDS = [codecs.Plain, codecs.Int8]
 number = st.floats(-1, 1, width=32)
@@ -116,10 +116,10 @@ def test_a_kind_that_does_not_go_here_is_refused(kind: str) -> None:
 _WITHOUT = """
 import json, sys
 sys.modules[{part!r}] = None
-from holdfast import errors
-from holdfast.db import MEMORY, open_database
-from holdfast.faces import SyncFace
-from holdfast.storage.vectors import open_vectors
+from holdproof import errors
+from holdproof.db import MEMORY, open_database
+from holdproof.faces import SyncFace
+from holdproof.storage.vectors import open_vectors
 face = SyncFace(open_database(MEMORY, space="membrane"))
 try:
     store = face.run(open_vectors(face, {kind!r}, dimensions=2))
@@ -132,7 +132,7 @@ except errors.MissingExtraError as error:
 
 @pytest.mark.parametrize(
     ("part", "kind", "said"),
-    [("numpy", "numpy", "holdfast[vectors]"), ("usearch.index", "hnsw", "holdfast[hnsw]")],
+    [("numpy", "numpy", "holdproof[vectors]"), ("usearch.index", "hnsw", "holdproof[hnsw]")],
 )
 def test_a_missing_part_is_named(part: str, kind: str, said: str) -> None:
     script = _WITHOUT.format(part=part, kind=kind)

@@ -7,9 +7,9 @@ from typing import assert_type
 
 import pytest
 
-from holdfast.db import MEMORY, Give, Refused, Stream, Tx, Work, Write, ask, call, open_database
-from holdfast.errors import ConflictError
-from holdfast.faces import AsyncFace, Face, Noun, Reads, Runs, StreamsWith, SyncFace, Writes
+from holdproof.db import MEMORY, Give, Refused, Stream, Tx, Work, Write, ask, call, open_database
+from holdproof.errors import ConflictError
+from holdproof.faces import AsyncFace, Face, Noun, Reads, Runs, StreamsWith, SyncFace, Writes
 
 
 def double(tx: Tx, number: int, *, times: int = 1) -> int:

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from holdfast.crypto import keys
-from holdfast.errors import FormatError, InvalidInputError, ProofError
-from holdfast.evidence import covered
-from holdfast.evidence.leaves import Projection
-from holdfast.evidence.opening import KEYRING
-from holdfast.model.verdicts import Verdict
-from holdfast.model.verify import Finding, Locked, Report
-from holdfast.upkeep import findings, lockdown, schema, unlock
-from holdfast.upkeep.findings import Findings
-from holdfast.upkeep.rows import judge
+from holdproof.crypto import keys
+from holdproof.errors import FormatError, InvalidInputError, ProofError
+from holdproof.evidence import covered
+from holdproof.evidence.leaves import Projection
+from holdproof.evidence.opening import KEYRING
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Finding, Locked, Report
+from holdproof.upkeep import findings, lockdown, schema, unlock
+from holdproof.upkeep.findings import Findings
+from holdproof.upkeep.rows import judge
 
 TABLE = covered.COVERED["keyring"]
 ROW = {

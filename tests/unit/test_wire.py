@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import errors
-from holdfast.crypto import cid as cids
-from holdfast.errors import HoldfastError, InvalidInputError
-from holdfast.faces import problems, wire
-from holdfast.model.flows import Flow, FlowTree
-from holdfast.model.verdicts import Verdict
-from holdfast.model.verify import Finding, Report
-from holdfast.server.exchange import Exchanges
+from holdproof import errors
+from holdproof.crypto import cid as cids
+from holdproof.errors import HoldproofError, InvalidInputError
+from holdproof.faces import problems, wire
+from holdproof.model.flows import Flow, FlowTree
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Finding, Report
+from holdproof.server.exchange import Exchanges
 
 _TEXT = st.text(max_size=8)
 _JSON: Any = st.recursive(
@@ -145,7 +145,7 @@ def test_a_schema_names_what_it_refers_to_and_ends_where_a_type_holds_itself() -
 
 @pytest.mark.parametrize("name", errors.__all__)
 def test_an_error_comes_back_as_the_class_that_was_raised(name: str) -> None:
-    kind: type[HoldfastError] = getattr(errors, name)
+    kind: type[HoldproofError] = getattr(errors, name)
     raised = kind("it failed", resource="r", at=b"x", odd={1j})
     back = problems.error(json.loads(json.dumps(problems.problem(raised))))
     assert type(back) is kind
@@ -156,11 +156,11 @@ def test_an_error_comes_back_as_the_class_that_was_raised(name: str) -> None:
 
 def test_a_problem_of_a_newer_server_is_still_an_error() -> None:
     back = problems.error({"code": "conflict.of_tomorrow", "title": "Conflict", "fields": None})
-    assert (type(back), back.message) == (HoldfastError, "Conflict")
+    assert (type(back), back.message) == (HoldproofError, "Conflict")
 
 
 def test_what_went_wrong_inside_is_told_only_to_those_who_may_know_it() -> None:
-    defect, refusal = HoldfastError("disk /srv/x failed", path="/srv/x"), InvalidInputError("no such day", day="x")
+    defect, refusal = HoldproofError("disk /srv/x failed", path="/srv/x"), InvalidInputError("no such day", day="x")
     assert problems.problem(defect)["detail"] == "disk /srv/x failed"
     hidden = problems.problem(defect, "r7", inside=False)
     assert "/srv/x" not in json.dumps(hidden)
@@ -170,12 +170,12 @@ def test_what_went_wrong_inside_is_told_only_to_those_who_may_know_it() -> None:
 
 def test_a_stream_tells_an_agent_nothing_of_the_inside() -> None:
     async def failing() -> None:
-        raise HoldfastError("disk /srv/x failed")
+        raise HoldproofError("disk /srv/x failed")
 
     async def said() -> list[Any]:
         exchange = Exchanges().begin("agent:a", partial(problems.problem, inside=False))
         return [json.loads(line) async for line in exchange.lines(failing())]
 
     lines = asyncio.run(said())
-    assert [line["failed"]["code"] for line in lines] == [HoldfastError.code]
+    assert [line["failed"]["code"] for line in lines] == [HoldproofError.code]
     assert "/srv/x" not in json.dumps(lines)

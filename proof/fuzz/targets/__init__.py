@@ -1,4 +1,4 @@
-"""What is fuzzed, by name; a target's module is loaded when it is asked for, since some need half of Holdfast."""
+"""What is fuzzed, by name; a target's module is loaded when it is asked for, since some need half of Holdproof."""
 
 from collections.abc import Mapping
 from importlib import import_module

@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import holdfast
-from holdfast import config, sync
-from holdfast.db import MEMORY
-from holdfast.server import serve
-from holdfast.server.app import create_app
-from holdfast.server.settings import Settings
+import holdproof
+from holdproof import config, sync
+from holdproof.db import MEMORY
+from holdproof.server import serve
+from holdproof.server.app import create_app
+from holdproof.server.settings import Settings
 from proof.fuzz.targets.target import Target
 from proof.mutate import JSON_MARKS
 
@@ -60,8 +60,8 @@ class _Served:
         self.runner.run(self._open())
 
     async def _open(self) -> None:
-        folder = tempfile.mkdtemp(prefix="holdfast-fuzz-")
-        self.store = await holdfast.open(Path(folder) / "home")
+        folder = tempfile.mkdtemp(prefix="holdproof-fuzz-")
+        self.store = await holdproof.open(Path(folder) / "home")
         await self.store.agents.register("trader", version="1.0.0")
         await self.store.flows.start("trader", dfid="flow")
         self.token = (await self.store.tokens.create("fuzz")).secret
@@ -130,7 +130,7 @@ def _http_seeds() -> Sequence[bytes]:
 
 
 @cache
-def _store() -> sync.Holdfast:
+def _store() -> sync.Holdproof:
     store = sync.open(url=MEMORY)
     store.agents.register("trader", version="1.0.0")
     store.flows.start("trader", dfid="flow")
@@ -193,7 +193,7 @@ _YAML_MARKS: Final = (
 
 @cache
 def _place() -> Path:
-    return Path(tempfile.mkdtemp(prefix="holdfast-fuzz-")) / "config.yaml"
+    return Path(tempfile.mkdtemp(prefix="holdproof-fuzz-")) / "config.yaml"
 
 
 def _config(data: bytes) -> None:
@@ -204,7 +204,7 @@ def _config(data: bytes) -> None:
     text = data[:200].decode("utf-8", "replace").replace("\0", "")
     for strict in (False, True):
         config.load(paths=paths, given=path, env={"PGUSER": "u"}, strict=strict)
-        config.load(paths=paths, given={}, env={"HOLDFAST_DATABASE_URL": text}, strict=strict)
+        config.load(paths=paths, given={}, env={"HOLDPROOF_DATABASE_URL": text}, strict=strict)
     config.redact(text)
 
 

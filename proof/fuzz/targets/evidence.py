@@ -6,23 +6,23 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from holdfast import sync
-from holdfast.crypto import attest, checkpoint, dbom, dsse, frontier, merkle, note, statement, tiles, tlog_proof, vkey
-from holdfast.crypto import witness as witnesses
-from holdfast.crypto.checkpoint import Checkpoint
-from holdfast.crypto.dbom import Fields
-from holdfast.crypto.tlog_proof import TlogProof
-from holdfast.crypto.vkey import ED25519, VerifierKey
-from holdfast.crypto.witness import AddCheckpoint
-from holdfast.evidence import battles
-from holdfast.memory import imagefiles
-from holdfast.upkeep import manifest, offline
-from holdfast.upkeep.bundle import pack
+from holdproof import sync
+from holdproof.crypto import attest, checkpoint, dbom, dsse, frontier, merkle, note, statement, tiles, tlog_proof, vkey
+from holdproof.crypto import witness as witnesses
+from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.dbom import Fields
+from holdproof.crypto.tlog_proof import TlogProof
+from holdproof.crypto.vkey import ED25519, VerifierKey
+from holdproof.crypto.witness import AddCheckpoint
+from holdproof.evidence import battles
+from holdproof.memory import imagefiles
+from holdproof.upkeep import manifest, offline
+from holdproof.upkeep.bundle import pack
 from proof.fuzz.targets.formats import KEY
 from proof.fuzz.targets.target import Target
 from proof.mutate import JSON_MARKS
 
-_ORIGIN: Final = "holdfast/fuzz"
+_ORIGIN: Final = "holdproof/fuzz"
 _LEAVES: Final = [merkle.leaf_hash(b"%d" % at) for at in range(70)]
 _HEAD: Final = checkpoint.sign(Checkpoint(_ORIGIN, 70, merkle.root(_LEAVES)), KEY)
 _LINES: Final = (b"\n", b"\xe2\x80\x94 ", b"=\n", b"0\n", b"18446744073709551616\n", b"c2sp.org/", b"index ", b"old ")

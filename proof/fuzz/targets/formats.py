@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
-from holdfast.crypto import car, commit, dagcbor, dagcbor_fast, didkey, keys, mlist, mst, mst_whole, tid
-from holdfast.crypto import cid as cids
-from holdfast.crypto.cid import CID
-from holdfast.crypto.commit import Commit
-from holdfast.errors import HoldfastError, ProofError
+from holdproof.crypto import car, commit, dagcbor, dagcbor_fast, didkey, keys, mlist, mst, mst_whole, tid
+from holdproof.crypto import cid as cids
+from holdproof.crypto.cid import CID
+from holdproof.crypto.commit import Commit
+from holdproof.errors import HoldproofError, ProofError
 from proof.fuzz.targets.target import Target
 
 KEY: Final = keys.from_seed(bytes(range(32)))
@@ -29,7 +29,7 @@ def _dagcbor(data: bytes) -> None:
     """The careful decoder and the fast one agree, and each value has one encoding."""
     try:
         value = dagcbor.decode(data)
-    except HoldfastError as error:
+    except HoldproofError as error:
         if dagcbor_fast.is_available():
             _refused_too(data, error)
         raise
@@ -37,7 +37,7 @@ def _dagcbor(data: bytes) -> None:
     assert repr(dagcbor_fast.decode(data)) == repr(value), "two decoders, two values"
 
 
-def _refused_too(data: bytes, error: HoldfastError) -> None:
+def _refused_too(data: bytes, error: HoldproofError) -> None:
     try:
         dagcbor_fast.decode(data)
     except type(error):

@@ -15,17 +15,17 @@ from uuid import UUID
 from langchain_core.messages import HumanMessage
 from langgraph.types import Send
 
-from holdfast.adapters.langgraph.envelope import CLEAR, Envelopes
-from holdfast.adapters.langgraph.safety import SafeSerializer
-from holdfast.adapters.otel import receiver
-from holdfast.crypto import cid as cids
-from holdfast.errors import FormatError
-from holdfast.memory import foreign, records, sexpr, skillblocks, threadstates
-from holdfast.memory.lisp import reader, writer
-from holdfast.memory.records import Record, Sealed
-from holdfast.memory.threadstates import State
-from holdfast.memory.threadvalues import Block, InPlace, Listed, Ref
-from holdfast.model.memory import Tagged
+from holdproof.adapters.langgraph.envelope import CLEAR, Envelopes
+from holdproof.adapters.langgraph.safety import SafeSerializer
+from holdproof.adapters.otel import receiver
+from holdproof.crypto import cid as cids
+from holdproof.errors import FormatError
+from holdproof.memory import foreign, records, sexpr, skillblocks, threadstates
+from holdproof.memory.lisp import reader, writer
+from holdproof.memory.records import Record, Sealed
+from holdproof.memory.threadstates import State
+from holdproof.memory.threadvalues import Block, InPlace, Listed, Ref
+from holdproof.model.memory import Tagged
 from proof.fuzz.targets.target import Target
 from proof.mutate import JSON_MARKS, LISP_MARKS
 

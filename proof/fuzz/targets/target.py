@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Good inputs, and a function that takes any: it returns, or raises a HoldfastError, and nothing else.
+    """Good inputs, and a function that takes any: it returns, or raises a HoldproofError, and nothing else.
 
     What it asserts of an input that it accepts is part of the claim. `ready` is called once before.
     """

@@ -1,6 +1,6 @@
 """Values, mutated bytes and small stores that the tests of content addressing share.
 
-The mutation tests try 10,000 inputs each (the slower ones a part of that), or HOLDFAST_MUTATIONS; `make fuzz` goes on
+The mutation tests try 10,000 inputs each (the slower ones a part of that), or HOLDPROOF_MUTATIONS; `make fuzz` goes on
 for as long as one likes.
 """
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto.cid import CID
-from holdfast.crypto.dagcbor import Value
-from holdfast.errors import FormatError
+from holdproof.crypto import cid as cids
+from holdproof.crypto.cid import CID
+from holdproof.crypto.dagcbor import Value
+from holdproof.errors import FormatError
 from proof import mutate
 
-MUTATIONS = int(os.environ.get("HOLDFAST_MUTATIONS", "10000"))
+MUTATIONS = int(os.environ.get("HOLDPROOF_MUTATIONS", "10000"))
 
 CIDS = st.builds(cids.of, st.binary(max_size=4)) | st.builds(cids.of_raw, st.binary(max_size=4))
 LINK_LIKE = CIDS.map(lambda cid: cid.raw) | st.just(b"\x12\x20" + bytes(32)) | st.just(b"\xd8\x2a\x58\x25\x00")

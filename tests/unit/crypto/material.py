@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import strategies as st
 
-from holdfast.crypto import keys, merkle
-from holdfast.crypto.keys import PrivateKey
-from holdfast.errors import FormatError
+from holdproof.crypto import keys, merkle
+from holdproof.crypto.keys import PrivateKey
+from holdproof.errors import FormatError
 
 LOG = keys.from_seed(bytes(range(32)))
 WITNESS = keys.from_seed(bytes(range(32, 64)))

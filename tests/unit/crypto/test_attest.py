@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import attest, b64, dbom, dsse, statement
-from holdfast.crypto.attest import LegacySigma, Sigma
-from holdfast.crypto.dbom import Dbom, Fields
-from holdfast.crypto.keys import ALGS
-from holdfast.crypto.statement import PAYLOAD_TYPE
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdproof.crypto import attest, b64, dbom, dsse, statement
+from holdproof.crypto.attest import LegacySigma, Sigma
+from holdproof.crypto.dbom import Dbom, Fields
+from holdproof.crypto.keys import ALGS
+from holdproof.crypto.statement import PAYLOAD_TYPE
+from holdproof.errors import FormatError, InvalidInputError, ProofError
 from tests.fixtures import fixture
 
 from .material import JUDGE, LOG, one_of_each, p256

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import b64
-from holdfast.errors import FormatError
+from holdproof.crypto import b64
+from holdproof.errors import FormatError
 
 
 @given(st.binary())

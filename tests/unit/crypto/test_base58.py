@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import base58
-from holdfast.errors import FormatError, InvalidInputError
+from holdproof.crypto import base58
+from holdproof.errors import FormatError, InvalidInputError
 
 
 @pytest.mark.parametrize(  # draft-msporny-base58, section 5

@@ -9,9 +9,9 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import canonical
-from holdfast.crypto.canonical import Json
-from holdfast.errors import FormatError, InvalidInputError
+from holdproof.crypto import canonical
+from holdproof.crypto.canonical import Json
+from holdproof.errors import FormatError, InvalidInputError
 from tests.fixtures import fixture
 
 from .material import refuses

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import car, dagcbor, varint
-from holdfast.crypto import cid as cids
-from holdfast.crypto.car import Block, Limits, Reader
-from holdfast.crypto.cid import CID
-from holdfast.crypto.dagcbor import Value
-from holdfast.errors import FormatError, ProofError
+from holdproof.crypto import car, dagcbor, varint
+from holdproof.crypto import cid as cids
+from holdproof.crypto.car import Block, Limits, Reader
+from holdproof.crypto.cid import CID
+from holdproof.crypto.dagcbor import Value
+from holdproof.errors import FormatError, ProofError
 from tests.fixtures import fixture, load
 
 from .blocks import CIDS, MUTATIONS, mutants

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import checkpoint, note
-from holdfast.crypto.checkpoint import Checkpoint, SignedCheckpoint
-from holdfast.crypto.note import Note
-from holdfast.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdproof.crypto import checkpoint, note
+from holdproof.crypto.checkpoint import Checkpoint, SignedCheckpoint
+from holdproof.crypto.note import Note
+from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
+from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 from .material import DIGESTS, LINES, LOG, NAMES, SIZES, STRANGER, WITNESS, mutations, refuses, rejected
 

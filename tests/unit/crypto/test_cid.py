@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto import varint
-from holdfast.crypto.cid import CID
-from holdfast.errors import FormatError, ProofError
+from holdproof.crypto import cid as cids
+from holdproof.crypto import varint
+from holdproof.crypto.cid import CID
+from holdproof.errors import FormatError, ProofError
 from tests.fixtures import fixture
 
 from .blocks import CIDS, mutants, survives

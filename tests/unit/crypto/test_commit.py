@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto import commit as commits
-from holdfast.crypto import dagcbor, didkey, mst, signatures, tid
-from holdfast.crypto.cid import CID
-from holdfast.crypto.commit import Commit
-from holdfast.crypto.signatures import P256_ORDER
-from holdfast.errors import BadKeyError, FormatError, InvalidInputError, ProofError
+from holdproof.crypto import cid as cids
+from holdproof.crypto import commit as commits
+from holdproof.crypto import dagcbor, didkey, mst, signatures, tid
+from holdproof.crypto.cid import CID
+from holdproof.crypto.commit import Commit
+from holdproof.crypto.signatures import P256_ORDER
+from holdproof.errors import BadKeyError, FormatError, InvalidInputError, ProofError
 
 from .blocks import MUTATIONS, leaf, mutants
 from .material import JUDGE, LOG, p256, rsa

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto import dagcbor
-from holdfast.crypto.dagcbor import Value
-from holdfast.errors import FormatError, InvalidInputError
+from holdproof.crypto import cid as cids
+from holdproof.crypto import dagcbor
+from holdproof.crypto.dagcbor import Value
+from holdproof.errors import FormatError, InvalidInputError
 
 from .blocks import VALUES, mutants, same, survives
 from .material import mutations, refuses

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto import dagcbor, dagcbor_fast
-from holdfast.crypto.dagcbor import Value
-from holdfast.errors import FormatError, HoldfastError, InvalidInputError
+from holdproof.crypto import cid as cids
+from holdproof.crypto import dagcbor, dagcbor_fast
+from holdproof.crypto.dagcbor import Value
+from holdproof.errors import FormatError, HoldproofError, InvalidInputError
 
 from .blocks import LINK_LIKE, VALUES, mutants, same
 from .test_dagcbor import Number, Text, nested
@@ -76,7 +76,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def outcome(function: Callable[[Any], Any], argument: Any) -> tuple[Any, str]:
     try:
         return function(argument), ""
-    except HoldfastError as error:
+    except HoldproofError as error:
         return None, f"{type(error).__name__}: {error}"
 
 

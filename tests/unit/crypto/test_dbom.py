@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import dbom
-from holdfast.crypto.dbom import Dbom, Fields
-from holdfast.errors import InvalidInputError
+from holdproof.crypto import dbom
+from holdproof.crypto.dbom import Dbom, Fields
+from holdproof.errors import InvalidInputError
 from tests.fixtures import fixture
 
 from .material import refuses, rejected

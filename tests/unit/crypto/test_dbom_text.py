@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import dbom
-from holdfast.crypto.dbom import Dbom, Fields
+from holdproof.crypto import dbom
+from holdproof.crypto.dbom import Dbom, Fields
 
 _NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 _TEXT = st.text() | st.sampled_from(['"v_intent": [\n    0.0\n  ]', '\\"v_intent\\"'])

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import base58, didkey, keys, signatures
-from holdfast.crypto.b64 import decode
-from holdfast.errors import BadKeyError, FormatError, ProofError
+from holdproof.crypto import base58, didkey, keys, signatures
+from holdproof.crypto.b64 import decode
+from holdproof.errors import BadKeyError, FormatError, ProofError
 from tests.fixtures import load
 
 from .blocks import MUTATIONS, mutants

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import b64, dsse, signatures
-from holdfast.crypto.dsse import Envelope, Signature
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdproof.crypto import b64, dsse, signatures
+from holdproof.crypto.dsse import Envelope, Signature
+from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 from .material import JUDGE, LOG, STRANGER, WITNESS, one_of_each, p256, refuses, rejected
 

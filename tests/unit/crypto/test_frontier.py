@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.crypto import edge, frontier, merkle, tiles
-from holdfast.crypto.edge import Edge
-from holdfast.crypto.frontier import Frontier, Stem
-from holdfast.errors import FormatError, InvalidInputError
+from holdproof.crypto import edge, frontier, merkle, tiles
+from holdproof.crypto.edge import Edge
+from holdproof.crypto.frontier import Frontier, Stem
+from holdproof.errors import FormatError, InvalidInputError
 
 from .material import batches, hashes, refuses
 

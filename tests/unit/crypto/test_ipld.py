@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.crypto import b64, dagcbor, dagcbor_fast
-from holdfast.crypto import cid as cids
-from holdfast.crypto.dagcbor import Value
-from holdfast.errors import FormatError
+from holdproof.crypto import b64, dagcbor, dagcbor_fast
+from holdproof.crypto import cid as cids
+from holdproof.crypto.dagcbor import Value
+from holdproof.errors import FormatError
 from tests.fixtures import fixture, load
 
 from .blocks import same

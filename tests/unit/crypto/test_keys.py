@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa, x25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.crypto import keys, signatures
-from holdfast.crypto.keys import Alg, PrivateKey, PublicKey, Signer
-from holdfast.errors import BadKeyError, InvalidInputError, ProofError
+from holdproof.crypto import keys, signatures
+from holdproof.crypto.keys import Alg, PrivateKey, PublicKey, Signer
+from holdproof.errors import BadKeyError, InvalidInputError, ProofError
 from tests.fixtures import load
 
 from . import material

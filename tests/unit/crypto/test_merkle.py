@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import merkle
-from holdfast.errors import InvalidInputError, ProofError
+from holdproof.crypto import merkle
+from holdproof.errors import InvalidInputError, ProofError
 from tests.fixtures import fixture, load
 
 from .material import DIGESTS, hashes, plain_lookup

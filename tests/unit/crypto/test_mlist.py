@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto import dagcbor, mlist
-from holdfast.crypto.cid import CID
-from holdfast.crypto.dagcbor import Value
-from holdfast.crypto.mlist import FAN_OUT, LEAF_BYTES, LEAF_ITEMS
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdproof.crypto import cid as cids
+from holdproof.crypto import dagcbor, mlist
+from holdproof.crypto.cid import CID
+from holdproof.crypto.dagcbor import Value
+from holdproof.crypto.mlist import FAN_OUT, LEAF_BYTES, LEAF_ITEMS
+from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 from .blocks import MUTATIONS, VALUES, leaf, mutants, same
 from .test_dagcbor import nested

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto import mst, mst_node
-from holdfast.crypto.cid import CID
-from holdfast.crypto.mst import Nodes
-from holdfast.crypto.mst_node import Node
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdproof.crypto import cid as cids
+from holdproof.crypto import mst, mst_node
+from holdproof.crypto.cid import CID
+from holdproof.crypto.mst import Nodes
+from holdproof.crypto.mst_node import Node
+from holdproof.errors import FormatError, InvalidInputError, ProofError
 from tests.fixtures import fixture, load
 
 from .blocks import ITEMS, MUTATIONS, TREE_KEYS, leaf, mutants

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import mst, mst_edit
-from holdfast.crypto.cid import CID
-from holdfast.crypto.mst_diff import Change, diff, fresh, steps
+from holdproof.crypto import mst, mst_edit
+from holdproof.crypto.cid import CID
+from holdproof.crypto.mst_diff import Change, diff, fresh, steps
 from tests.fixtures import load
 
 from .blocks import CIDS, ITEMS, TREE_KEYS, leaf

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto import mst, mst_edit, mst_node
-from holdfast.crypto.cid import CID
-from holdfast.crypto.mst import Nodes, Tree
-from holdfast.errors import InvalidInputError, NotFoundError, ProofError
+from holdproof.crypto import cid as cids
+from holdproof.crypto import mst, mst_edit, mst_node
+from holdproof.crypto.cid import CID
+from holdproof.crypto.mst import Nodes, Tree
+from holdproof.errors import InvalidInputError, NotFoundError, ProofError
 from tests.fixtures import load
 
 from .blocks import CIDS, ITEMS, TREE_KEYS, leaf

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto import dagcbor, mst, mst_node
-from holdfast.crypto.cid import CID
-from holdfast.crypto.dagcbor import Value
-from holdfast.crypto.mst_node import EMPTY, Node
-from holdfast.errors import FormatError, InvalidInputError
+from holdproof.crypto import cid as cids
+from holdproof.crypto import dagcbor, mst, mst_node
+from holdproof.crypto.cid import CID
+from holdproof.crypto.dagcbor import Value
+from holdproof.crypto.mst_node import EMPTY, Node
+from holdproof.errors import FormatError, InvalidInputError
 from tests.fixtures import fixture, load
 
 from .blocks import CIDS, NAMES, TREE_KEYS, leaf, mutants, survives

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto import mst, mst_edit, mst_proof
-from holdfast.crypto.cid import CID
-from holdfast.crypto.mst_node import Node
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdproof.crypto import cid as cids
+from holdproof.crypto import mst, mst_edit, mst_proof
+from holdproof.crypto.cid import CID
+from holdproof.crypto.mst_node import Node
+from holdproof.errors import FormatError, InvalidInputError, ProofError
 from tests.fixtures import load
 
 from .blocks import CIDS, ITEMS, TREE_KEYS, leaf

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 
-from holdfast.crypto import cid as cids
-from holdfast.crypto import mst, mst_whole
-from holdfast.crypto.cid import CID
-from holdfast.crypto.mst_node import EMPTY, Node
-from holdfast.errors import FormatError, ProofError
+from holdproof.crypto import cid as cids
+from holdproof.crypto import mst, mst_whole
+from holdproof.crypto.cid import CID
+from holdproof.crypto.mst_node import EMPTY, Node
+from holdproof.errors import FormatError, ProofError
 
 from .blocks import ITEMS, MUTATIONS, mutants
 from .test_mst import HOLLOW_CID, LOW, LOW_CID, VALUE, build, forged

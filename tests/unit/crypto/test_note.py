@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import keys, note, vkey
-from holdfast.crypto.note import Note, NoteSignature
-from holdfast.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdproof.crypto import keys, note, vkey
+from holdproof.crypto.note import Note, NoteSignature
+from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
+from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 from .material import LINES, LOG, NAMES, SIZES, STRANGER, WITNESS, mutations, refuses, rejected
 from .test_vkey import ENOCH, PETER

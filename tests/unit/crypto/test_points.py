@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import keys, points
-from holdfast.crypto.points import D, P, check_ed25519
-from holdfast.errors import BadKeyError
+from holdproof.crypto import keys, points
+from holdproof.crypto.points import D, P, check_ed25519
+from holdproof.errors import BadKeyError
 
 Point = tuple[int, int]
 ROOT_OF_MINUS_ONE = pow(2, (P - 1) // 4, P)

@@ -5,8 +5,8 @@ import hashlib
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from holdfast.crypto import sealed
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdproof.crypto import sealed
+from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 RANDOM = bytes(range(sealed.RANDOM))
 
@@ -22,7 +22,7 @@ def test_what_was_sealed_opens_with_its_passphrase_alone() -> None:
 def test_the_bytes_are_those_the_format_prescribes() -> None:
     salt, nonce = RANDOM[:16], RANDOM[16:]
     key = hashlib.scrypt("päss".encode(), salt=salt, n=32768, r=8, p=1, maxmem=2**26, dklen=32)
-    head = b"holdfast-sealed/1\n" + salt + nonce
+    head = b"holdproof-sealed/1\n" + salt + nonce
     assert (len(salt), len(nonce)) == (16, 12)
     assert sealed.seal(b"secret", "päss", RANDOM) == head + AESGCM(key).encrypt(nonce, b"secret", head)
 

@@ -5,9 +5,9 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import signatures
-from holdfast.crypto.signatures import P256_ORDER
-from holdfast.errors import FormatError, ProofError
+from holdproof.crypto import signatures
+from holdproof.crypto.signatures import P256_ORDER
+from holdproof.errors import FormatError, ProofError
 from tests.fixtures import load
 
 from .material import JUDGE, refuses

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from holdfast.crypto import attest, dsse, sigstore
-from holdfast.crypto.dbom import Fields
-from holdfast.crypto.dsse import Envelope
-from holdfast.errors import InvalidInputError
+from holdproof.crypto import attest, dsse, sigstore
+from holdproof.crypto.dbom import Fields
+from holdproof.crypto.dsse import Envelope
+from holdproof.errors import InvalidInputError
 
 from .material import JUDGE, LOG
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import statement
-from holdfast.crypto.statement import Statement, Subject
+from holdproof.crypto import statement
+from holdproof.crypto.statement import Statement, Subject
 
 from .material import refuses, rejected
 

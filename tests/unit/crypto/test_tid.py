@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import tid
-from holdfast.errors import FormatError, InvalidInputError
+from holdproof.crypto import tid
+from holdproof.errors import FormatError, InvalidInputError
 
 MICROS = st.integers(0, tid.MAX_MICROS)
 CLOCKS = st.integers(0, tid.MAX_CLOCK)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import frontier, merkle, tiles
-from holdfast.crypto.tiles import Bundle, Tile
-from holdfast.errors import FormatError, InvalidInputError
+from holdproof.crypto import frontier, merkle, tiles
+from holdproof.crypto.tiles import Bundle, Tile
+from holdproof.errors import FormatError, InvalidInputError
 
 from .material import hashes, refuses
 

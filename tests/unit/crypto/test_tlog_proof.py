@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import checkpoint, merkle, tlog_proof
-from holdfast.crypto.checkpoint import Checkpoint
-from holdfast.crypto.tlog_proof import TlogProof
-from holdfast.errors import FormatError, InvalidInputError, ProofError
+from holdproof.crypto import checkpoint, merkle, tlog_proof
+from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.tlog_proof import TlogProof
+from holdproof.errors import FormatError, InvalidInputError, ProofError
 
 from .material import DIGESTS, LOG, SIZES, hashes, mutations, plain_lookup, refuses, rejected
 from .test_checkpoint import LOG_KEY, ORIGIN, WITNESS_KEY, cosigned, signed

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import varint
-from holdfast.errors import FormatError, InvalidInputError
+from holdproof.crypto import varint
+from holdproof.errors import FormatError, InvalidInputError
 
 
 @pytest.mark.parametrize(  # the table of multiformats/unsigned-varint

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import b64, keys, vkey
-from holdfast.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
-from holdfast.errors import BadKeyError, FormatError, InvalidInputError, ProofError
+from holdproof.crypto import b64, keys, vkey
+from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
+from holdproof.errors import BadKeyError, FormatError, InvalidInputError, ProofError
 
 from .material import JUDGE, LOG, NAMES
 

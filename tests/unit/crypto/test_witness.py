@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.crypto import checkpoint, merkle, note, witness
-from holdfast.crypto.checkpoint import Checkpoint, SignedCheckpoint
-from holdfast.crypto.keys import PrivateKey
-from holdfast.crypto.vkey import COSIGNATURE_V1, VerifierKey
-from holdfast.crypto.witness import AddCheckpoint, KnownLog
-from holdfast.errors import FormatError, ProofError
+from holdproof.crypto import checkpoint, merkle, note, witness
+from holdproof.crypto.checkpoint import Checkpoint, SignedCheckpoint
+from holdproof.crypto.keys import PrivateKey
+from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
+from holdproof.crypto.witness import AddCheckpoint, KnownLog
+from holdproof.errors import FormatError, ProofError
 
 from .material import DIGESTS, LOG, SIZES, STRANGER, WITNESS, hashes, mutations, plain_lookup, refuses, rejected
 from .test_checkpoint import LOG_KEY, ORIGIN, WITNESS_KEY, signed

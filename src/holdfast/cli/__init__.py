@@ -1,5 +1,0 @@
-"""The command line: parses, calls one operation, prints. Errors are mapped once, in `app.Root`."""
-
-from holdfast.cli.app import main
-
-__all__ = ["main"]

@@ -1,9 +1,0 @@
-"""A store on a server, with the face of an embedded one: `holdfast.connect(url, token)`.
-
-What crosses the wire is made from the catalogue of nouns and verbs (ops/catalogue.py); functions of the caller stay
-here, and the server calls them back.
-"""
-
-from holdfast.remote.store import Remote, SyncRemote, connect, connect_sync
-
-__all__ = ["Remote", "SyncRemote", "connect", "connect_sync"]

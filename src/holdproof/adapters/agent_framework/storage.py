@@ -1,0 +1,118 @@
+"""The `CheckpointStorage` of the Microsoft Agent Framework: items of one transcript, by their id.
+
+Rules:
+- A checkpoint is durable when `save` returns its id; saved again under the same id, the later one counts, whole.
+- The latest of a workflow is the one that was saved last, whatever a clock said.
+- Decoding builds nothing but values, the framework's own types, and types that the user has allowed, always; what
+  could not be read back is refused when it is saved. The framework's format has pickles in it, and its own words hold
+  here too: whoever can write to the database must be trusted.
+- A row that cannot be read is an error, and never passed over.
+"""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Final
+
+from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
+from agent_framework._workflows import _checkpoint_encoding as encoding
+
+from holdproof.adapters.places import Place, Where, settled
+from holdproof.errors import InvalidInputError
+from holdproof.model.transcripts import Item
+
+PREFIX: Final = "agent-framework/"
+
+
+class HoldproofCheckpointStorage:
+    """Checkpoints on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says."""
+
+    def __init__(
+        self,
+        where: Where = None,
+        *,
+        allowed_checkpoint_types: Iterable[str] = (),
+        name: str = "checkpoints",
+        ns: str | None = None,
+    ) -> None:
+        self._place = Place(where, ns=ns)
+        self._name = PREFIX + name
+        self._allowed = frozenset(allowed_checkpoint_types)
+
+    async def save(self, checkpoint: WorkflowCheckpoint) -> str:
+        """Keep a checkpoint; its id."""
+        given = self._encoded(checkpoint)
+        store = await self._place.store()
+        put = store.transcripts.put
+        try:
+            await settled(
+                put(
+                    self._name,
+                    checkpoint.checkpoint_id,
+                    given,
+                    tag=checkpoint.workflow_name,
+                    **self._place.within(),
+                )
+            )
+        except InvalidInputError as error:
+            raise WorkflowCheckpointException(str(error)) from error
+        return str(checkpoint.checkpoint_id)
+
+    def _encoded(self, checkpoint: WorkflowCheckpoint) -> Any:
+        """A checkpoint as JSON, tried out: one that could not be loaded again is refused now."""
+        try:
+            given = encoding.encode_checkpoint_value(checkpoint.to_dict())
+            encoding.decode_checkpoint_value(given, allowed_types=self._allowed)
+        except WorkflowCheckpointException:
+            raise
+        except Exception as error:
+            message = f"the checkpoint {checkpoint.checkpoint_id} cannot be encoded: {error}"
+            raise WorkflowCheckpointException(message) from error
+        return given
+
+    async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
+        """The checkpoint with an id; WorkflowCheckpointException where there is none."""
+        store = await self._place.store()
+        found = await store.transcripts.find(self._name, checkpoint_id, **self._place.within())
+        if found is None:
+            raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}")
+        return self._decoded(found)
+
+    async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
+        """The checkpoints of a workflow, in the order in which they were saved."""
+        return [self._decoded(item) for item in await self._items(workflow_name)]
+
+    async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
+        """The ids of the checkpoints of a workflow, in the order in which they were saved."""
+        return [str(item.key) for item in await self._items(workflow_name)]
+
+    async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
+        """The checkpoint of a workflow that was saved last, None where there is none."""
+        found = await self._items(workflow_name, last=1)
+        return self._decoded(found[0]) if found else None
+
+    async def delete(self, checkpoint_id: str) -> bool:
+        """Remove a checkpoint; whether there was one."""
+        store = await self._place.store()
+        return await settled(store.transcripts.drop(self._name, checkpoint_id, **self._place.within()))
+
+    async def _items(self, workflow_name: str, last: int | None = None) -> tuple[Item, ...]:
+        store = await self._place.store()
+        return await store.transcripts.read(self._name, tag=workflow_name, last=last, **self._place.within())
+
+    def _decoded(self, item: Item) -> WorkflowCheckpoint:
+        found = WorkflowCheckpoint.from_dict(encoding.decode_checkpoint_value(item.value, allowed_types=self._allowed))
+        if (found.checkpoint_id, found.workflow_name) != (item.key, item.tag):
+            raise WorkflowCheckpointException(f"the checkpoint {item.key} says that it is {found.checkpoint_id}")
+        return found
+
+    def close(self) -> None:
+        """Let go of the store; may be called twice. One that was given stays open."""
+        self._place.close()
+
+    async def __aenter__(self) -> "HoldproofCheckpointStorage":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,227 @@
+"""DIR's storages for what guards: idempotency, sagas, locks, retries, escalations."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from holdproof import Tx
+from holdproof.adapters.dir.storage import PAGE, Place, Storage, dumps, text
+from holdproof.adapters.dir.turns import Seen, Turns
+from holdproof.errors import ContentionTimeoutError, NotFoundError
+from holdproof.model.guards import Escalation
+from holdproof.model.times import utc
+from holdproof.runtime import (
+    budgets,
+    escalations,
+    flows,
+    idempotency,
+    inbox,
+    locks,
+    questions,
+    retries,
+    sagas,
+    strangers,
+)
+
+_TTL_S: Final = 365 * 86_400.0
+_PATIENCE_S: Final = 0.5
+
+
+class IdempotencyStorage(Storage):
+    """Results by key. Of any number of callers that find nothing, one is to execute; the others wait for its result."""
+
+    def __init__(self, place: Place, *, lease_s: float) -> None:
+        super().__init__(place)
+        self._lease_s = lease_s
+        self._claims: Seen[str] = Seen()
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The result of a key; None tells this caller to execute. A result that was None comes back as `{}`."""
+        mark = self._claims.take(key)
+        if mark is not None and self._is_still_ours(key, mark):  # it tries again
+            self._claims.tell(key, value=mark)
+            return None
+        known = self._place.find(lambda tx: idempotency.get(tx, key, ns=self._ns))
+        if known is None or known.state != "DONE":
+            claim = idempotency.claim(key, ttl_s=_TTL_S, lease_s=self._lease_s, ns=self._ns)
+            found = self._store.run(claim)
+            if isinstance(found, str):
+                self._claims.tell(key, value=found)
+                return None
+            known = found
+        return {} if known.result is None else known.result
+
+    def _is_still_ours(self, key: str, mark: str) -> bool:
+        return self._store.write(lambda tx: idempotency.renew(tx, key, mark, lease_s=self._lease_s, ns=self._ns))
+
+    def set(self, key: str, result: Mapping[str, Any]) -> None:
+        """Keep the result of a key for a year."""
+        given, mark = dumps(result), self._claims.take(key) or ""
+        self._store.write(lambda tx: idempotency.keep(tx, key, given, owner=mark, ttl_s=_TTL_S, ns=self._ns))
+
+
+class SagaStorage(Storage):
+    """Flows with something to undo."""
+
+    def mark_dirty(self, dfid: str, failed_step: str, partial_state_json: str) -> None:
+        """Say that a flow failed at a step, with that much done."""
+        given = text("partial_state_json", partial_state_json)
+
+        def write(tx: Tx) -> None:
+            strangers.flow(tx, dfid, ns=self._ns)
+            sagas.put(tx, dfid, failed_step, given, ns=self._ns)
+
+        self._store.write(write)
+
+    def get_dirty_flows(self) -> list[str]:
+        """The flows that are dirty."""
+
+        def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
+            found = [dirty.dfid for dirty in sagas.list_dirty(tx, ns=self._ns, after=after, limit=PAGE)]
+            return found, found[-1] if len(found) == PAGE else None
+
+        return self._place.every(page, "")
+
+    def get_dirty_state(self, dfid: str) -> dict[str, Any] | None:
+        """What is known of a dirty flow."""
+        found = self._place.find(lambda tx: sagas.get(tx, dfid, ns=self._ns))
+        return None if found is None else {"failed_step": found.failed_step, "partial_state": found.partial_state}
+
+    def clear_dirty(self, dfid: str) -> None:
+        """Say that a flow has nothing more to undo."""
+        with suppress(NotFoundError):
+            self._store.write(lambda tx: sagas.drop(tx, dfid, ns=self._ns))
+
+
+class ResourceLockStorage(Storage):
+    """Amounts of resources in the hands of flows; their capacity is the manager's to know."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._seen: Seen[float] = Seen()
+
+    def get_locked_amount(self, resource_id: str, exclude_dfid: str) -> float:
+        """How much of a resource others hold."""
+        held = self._store.locks.list(resource=resource_id, ns=self._ns)
+        others = sum(lock.amount for lock in held if lock.dfid != exclude_dfid)
+        return self._seen.tell(resource_id, exclude_dfid, value=float(others))
+
+    def acquire_batch(self, dfid: str, resources: Mapping[str, float], timeout_sec: float) -> bool:
+        """Take all these amounts, or none: refused at once if others hold more than this thread was told before."""
+        del timeout_sec  # the manager looks again, which waiting here would only delay
+        seen = {resource: self._seen.take(resource, dfid) or 0.0 for resource in resources}
+
+        def write(tx: Tx) -> None:
+            strangers.flow(tx, dfid, ns=self._ns)
+            locks.reserve(tx, dfid, resources, seen=seen, ns=self._ns)
+
+        try:
+            self._store.write(write)
+        except ContentionTimeoutError:
+            return False
+        return True
+
+    def release(self, dfid: str) -> None:
+        """Let everything go that a flow holds."""
+        self._store.locks.release_all(dfid, ns=self._ns)
+
+
+class IntentRetryStorage(Storage):
+    """How often a flow's intent was rejected."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._seen: Seen[int] = Seen()
+
+    def get_count(self, dfid: str) -> int:
+        """The count of a flow."""
+        found = self._place.find(lambda tx: retries.get(tx, dfid, ns=self._ns))
+        return self._seen.tell(dfid, value=0 if found is None else found.rejection_count)
+
+    def set_count(self, dfid: str, count: int) -> None:
+        """Set the count of a flow; what this thread added to the count it was told is never lost."""
+        seen = self._seen.take(dfid)
+
+        def write(tx: Tx) -> None:
+            strangers.flow(tx, dfid, ns=self._ns)
+            retries.count(tx, dfid, count, seen=seen, ns=self._ns)
+
+        self._store.write(write)
+
+    def delete(self, dfid: str) -> None:
+        """Forget the count of a flow."""
+        self._store.write(lambda tx: retries.forget(tx, dfid, ns=self._ns))
+
+
+class EscalationStorage(Storage):
+    """Questions to people, and what they cost."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._seen: Seen[tuple[str, int]] = Seen()
+        self._turns = Turns(_PATIENCE_S)
+
+    def get_window_count(self, agent_id: str, since_str: str) -> int:
+        """How many escalations an agent has spent since a moment (UTC), that one included."""
+        since = utc(since_str)
+        self._turns.begin(agent_id)
+        count = self._store.read(lambda tx: budgets.spent(tx, agent_id, since=since, ns=self._ns))
+        return self._seen.tell(agent_id, value=(since, count))[1]
+
+    def record_budget_token(self, agent_id: str) -> None:
+        """Spend one; ConflictError if others have spent since this thread was told the count: look again."""
+        told = self._seen.take(agent_id)
+        limit: dict[str, Any] = {} if told is None else {"since": told[0], "seen": told[1]}
+
+        def write(tx: Tx) -> None:
+            strangers.agent(tx, agent_id, ns=self._ns)
+            budgets.spend(tx, agent_id, **limit, ns=self._ns)
+
+        try:
+            self._store.write(write)
+        finally:
+            self._turns.end(agent_id)
+
+    def insert_request(  # noqa: PLR0917 (the signature is DIR's)
+        self, dfid: str, agent_id: str, reason: str, context_json: str, proposal_json: str, impact: str
+    ) -> None:
+        """Ask a person; where the flow goes meanwhile is for its lifecycle to say."""
+        said = {"agent_id": agent_id, "reason": reason, "impact": str(impact)}
+        said |= {"context_json": text("context_json", context_json)}
+        said |= {"proposal_json": text("proposal_json", proposal_json)}
+
+        def write(tx: Tx) -> None:
+            strangers.flow(tx, dfid, agent_id=agent_id, ns=self._ns)
+            flows.hold(tx, dfid, ns=self._ns)  # before its agent, as everybody does
+            strangers.agent(tx, agent_id, ns=self._ns)
+            escalations.ask(tx, dfid, said, ns=self._ns)
+
+        self._store.write(write)
+
+    def resolve_request(self, dfid: str, resolved_at: str, decision: str, proposal_json: str | None) -> None:
+        """Answer every pending question of a flow; another proposal stands beside the one that was shown."""
+        status = "REJECTED" if str(decision).upper() == "ABORT" else "APPROVED"
+        answer: dict[str, Any] = {"status": status, "human_decision": str(decision), "resolved_at": utc(resolved_at)}
+        answer |= {"resolved_by": strangers.KERNEL}
+        answer |= {"answer_json": text("proposal_json", proposal_json) if proposal_json else None}
+
+        def write(tx: Tx) -> None:
+            flows.hold(tx, dfid, ns=self._ns)
+            questions.settle_all(tx, dfid, answer)
+
+        with suppress(NotFoundError):
+            self._store.write(write)
+
+    def get_pending_requests(self) -> list[dict[str, Any]]:
+        """The questions that wait for an answer, oldest first."""
+
+        def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
+            found = inbox.pending(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_request(asked) for asked in found.escalations], found.next
+
+        return self._place.every(page, 0)
+
+
+def _request(asked: Escalation) -> dict[str, Any]:
+    names = ("dfid", "agent_id", "reason", "context", "proposal", "impact")
+    return {name: getattr(asked, name) for name in names}

@@ -1,0 +1,209 @@
+"""DIR's storages for what is recorded: agents, contexts, audit, ledger, transitions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdproof import Tx
+from holdproof.adapters.dir.storage import PAGE, Storage, dumps, named_agent, text
+from holdproof.errors import NotFoundError
+from holdproof.model.records import SEVERITIES, AuditEvent, LedgerEntry
+from holdproof.runtime import agents, audit, contexts, documents, flows, ledger, rows, state, strangers
+
+
+class AgentRegistryStorage(Storage):
+    """Agents, their contracts and their status."""
+
+    def upsert_agent(  # noqa: PLR0917 (the signature is DIR's)
+        self,
+        agent_id: str,
+        contract_json: str,
+        priority: int,
+        status: str,
+        agent_version: str | None,
+        session_token: str | None,
+    ) -> None:
+        """Register an agent, or renew its contract and token; state, budget, history and a suspension stay."""
+        given = {"contract": text("contract_json", contract_json), "priority": priority}
+        given |= {"agent_version": agent_version, "session_token": session_token}
+        self._store.write(lambda tx: strangers.enroll(tx, agent_id, given, status=str(status), ns=self._ns))
+
+    def get_agent(self, agent_id: str) -> dict[str, Any] | None:
+        """An agent with its contract and token."""
+        found = self._place.find(
+            lambda tx: (agents.get(tx, agent_id, ns=self._ns), agents.token(tx, agent_id, ns=self._ns))
+        )
+        if found is None:
+            return None
+        agent, token = found
+        names = ("agent_id", "contract", "priority", "status", "agent_version")
+        return {**{name: getattr(agent, name) for name in names}, "session_token": token}
+
+    def update_status(self, agent_id: str, status: str, suspension_reason: str | None) -> bool:
+        """Change what an agent may do; whether there is one."""
+        try:
+            self._store.agents.set_status(agent_id, str(status), reason=suspension_reason, ns=self._ns)
+        except NotFoundError:
+            return False
+        return True
+
+    def get_status(self, agent_id: str) -> tuple[str, str | None] | None:
+        """Status and reason of an agent."""
+        found = self._place.find(lambda tx: agents.get(tx, agent_id, ns=self._ns))
+        return None if found is None else (found.status, found.suspension_reason)
+
+    def list_active_agents(self) -> list[str]:
+        """The names of all agents that are ACTIVE."""
+
+        def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
+            found = agents.list(tx, status="ACTIVE", ns=self._ns, after=after, limit=PAGE)
+            return [agent.agent_id for agent in found.agents], found.next
+
+        return self._place.every(page, "")
+
+
+class ContextStorage(Storage):
+    """What flows are given and agents keep, as the very text that was given."""
+
+    def get_session(self, dfid: str) -> str | None:
+        """The text of a flow's context; nothing of one that was taken."""
+        row = self._place.find(lambda tx: documents.find(tx, contexts.SHELF, dfid, self._ns))
+        return None if row is None or row[5] is not None else row[0]
+
+    def set_session(self, dfid: str, data_json: str, *, agent_id: str | None = None) -> None:
+        """Give a flow its context."""
+        given = rows.given("data_json", data_json)
+
+        def write(tx: Tx) -> None:
+            strangers.flow(tx, dfid, agent_id=named_agent(agent_id), ns=self._ns)
+            documents.put(tx, contexts.SHELF, dfid, given, expected=None, ns=self._ns, taken_at=None)
+
+        self._store.write(write)
+
+    def get_state(self, agent_id: str) -> str | None:
+        """The text of an agent's state."""
+        row = self._place.find(lambda tx: documents.find(tx, state.SHELF, agent_id, self._ns))
+        return None if row is None else row[0]
+
+    def set_state(self, agent_id: str, data_json: str) -> None:
+        """Keep a state for an agent."""
+        given = rows.given("data_json", data_json)
+
+        def write(tx: Tx) -> None:
+            strangers.agent(tx, agent_id, ns=self._ns)
+            documents.put(tx, state.SHELF, agent_id, given, expected=None, ns=self._ns)
+
+        self._store.write(write)
+
+
+class DecisionAuditStorage(Storage):
+    """What happened in flows."""
+
+    def record(
+        self,
+        dfid: str,
+        event: str,
+        *,
+        step_id: str = "",
+        state: str = "",
+        details: Mapping[str, Any] | None = None,
+        root_dfid: str | None = None,
+        agent_id: str | None = None,
+        severity: str = "INFO",
+    ) -> None:
+        """Add an event; a severity that DIR does not know is INFO."""
+        said = {"event_type": str(event), "severity": severity if severity in SEVERITIES else "INFO"}
+        said |= {"step_id": step_id, "state": state, "detail_json": dumps(details or {})}
+        said |= {"root_dfid": root_dfid} if root_dfid else {}
+
+        def write(tx: Tx) -> None:
+            strangers.flow(tx, dfid, agent_id=named_agent(agent_id, details), root=root_dfid, ns=self._ns)
+            audit.write(tx, dfid, said, ns=self._ns)
+
+        self._store.write(write)
+
+    def events_for_dfid(self, dfid: str) -> list[dict[str, Any]]:
+        """The events of one flow, in the order they came."""
+
+        def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
+            found = audit.for_flow(tx, dfid, ns=self._ns, after=after, limit=PAGE)
+            return [_event(event) for event in found.events], found.next
+
+        return self._place.every(page, 0)
+
+    def all_events_chronological(self) -> list[dict[str, Any]]:
+        """The events of all flows, in the order they came."""
+
+        def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
+            found = audit.search(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_event(event) for event in found.events], found.next
+
+        return self._place.every(page, 0)
+
+
+def _event(event: AuditEvent) -> dict[str, Any]:
+    return {
+        "dfid": event.dfid,
+        "root_dfid": event.root_dfid,
+        "event": event.event_type,
+        "event_type": event.event_type,
+        "timestamp": event.created_at,
+        "created_at": event.created_at,
+        "severity": event.severity,
+        "step_id": event.step_id,
+        "state": event.state,
+        "details": event.detail,
+    }
+
+
+class DecisionLedgerStorage(Storage):
+    """The one verified intent of each flow."""
+
+    def append(self, pci: Any, *, agent_id: str, root_dfid: str | None = None) -> None:
+        """Commit a proof-carrying intent; the first one of a flow stays."""
+        said = {"intent_payload": dumps(pci.intent_payload), "context_ref": pci.context_ref, "agent_id": agent_id}
+        said |= {"evidence_hash": pci.evidence_hash, "signature": pci.signature or ""}
+        said |= {"root_dfid": root_dfid} if root_dfid else {}
+
+        def write(tx: Tx) -> None:
+            strangers.flow(tx, pci.dfid, agent_id=agent_id, root=root_dfid, ns=self._ns)
+            strangers.agent(tx, agent_id, ns=self._ns)
+            ledger.commit(tx, pci.dfid, said, ns=self._ns)
+
+        self._store.write(write)
+
+    def get_by_dfid(self, dfid: str) -> dict[str, Any] | None:
+        """The entry of one flow."""
+        found = self._place.find(lambda tx: ledger.get(tx, dfid, ns=self._ns))
+        return None if found is None else _entry(found)
+
+    def entries_for_dfid(self, dfid: str) -> list[dict[str, Any]]:
+        """The entry of one flow, if there is one, as a list."""
+        found = self.get_by_dfid(dfid)
+        return [] if found is None else [found]
+
+    def all_entries_chronological(self) -> list[dict[str, Any]]:
+        """All entries, in the order they came."""
+
+        def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
+            found = ledger.list(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_entry(entry) for entry in found.entries], found.next
+
+        return self._place.every(page, 0)
+
+
+def _entry(entry: LedgerEntry) -> dict[str, Any]:
+    names = ("dfid", "root_dfid", "agent_id", "context_ref", "evidence_hash", "signature", "committed_at")
+    return {**{name: getattr(entry, name) for name in names}, "intent_payload": entry.intent}
+
+
+class LifecycleStorage(Storage):
+    """Transitions of flows, in DIR's words."""
+
+    def record_transition(self, dfid: str, from_status: str, to_status: str, *, root_dfid: str | None = None) -> None:
+        """Move a flow and record it as given; an illegal move is IllegalTransitionError, and nothing is recorded."""
+
+        def write(tx: Tx) -> None:
+            strangers.flow(tx, dfid, root=root_dfid, ns=self._ns)
+            flows.record(tx, dfid, str(from_status), str(to_status), root=root_dfid, ns=self._ns)
+
+        self._store.write(write)

@@ -1,0 +1,258 @@
+"""The `BaseSessionService` of Google ADK: a transcript for each session, one for the state of an app, one of a user.
+
+Rules:
+- An event and all the state it changes, of session, user and app, are kept as one, or not at all.
+- A session object that another writer has overtaken is refused (StaleSessionError): by its revision, never by a clock.
+- State of an app and of a user is changed key by key: sessions that change other keys at the same time lose nothing.
+- `temp:` is for the running invocation and reaches no disk. Events that are partial are not kept.
+- A value of state that JSON cannot hold is refused, and not turned into some text.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.sessions import BaseSessionService, Session, State
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from holdproof import Tx
+from holdproof.adapters.places import Place, Where, settled
+from holdproof.errors import ConflictError, InvalidInputError, NotFoundError
+from holdproof.memory import transcripts
+from holdproof.model.transcripts import Transcript
+
+_SESSION, _USER, _APP = "adk/session", "adk/user", "adk/app"
+_PAGE: Final = 500
+_STALE: Final = "somebody else has written this session since it was read: get it again"
+
+
+class HoldproofSessionService(BaseSessionService):
+    """Sessions on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says."""
+
+    def __init__(self, where: Where = None, *, ns: str | None = None) -> None:
+        self._place = Place(where, ns=ns)
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
+    ) -> Session:
+        """Begin a session; AlreadyExistsError where there is one with that id."""
+        parts, id = _parted(state or {}), (session_id or "").strip()
+        ns = self._place.ns or "main"
+
+        def write(tx: Tx) -> Session:
+            chosen = id or tx.new_id()
+            name = _name(_SESSION, app_name, user_id, chosen)
+            app, user = self._share(tx, app_name, user_id, parts, ns)
+            try:
+                rev = transcripts.append(tx, name, (), state=parts[""], expected=0, ns=ns)
+            except ConflictError as error:
+                raise AlreadyExistsError(f"Session with id {chosen} already exists.") from error
+            made = Session(
+                id=chosen,
+                app_name=app_name,
+                user_id=user_id,
+                state=_merged(app, user, parts[""]),
+                last_update_time=_seconds(tx.now),
+            )
+            return _marked(made, rev)
+
+        return await settled((await self._place.store()).write(write))
+
+    def _share(
+        self, tx: Tx, app_name: str, user_id: str, parts: Mapping[str, dict[str, Any]], ns: str
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Change what sessions share, always in this order; the state of the app and of the user."""
+        app, user = _name(_APP, app_name), _name(_USER, app_name, user_id)
+        return (
+            transcripts.merge(tx, app, parts["app"], ns=ns) if parts["app"] else _state(tx, app, ns),
+            transcripts.merge(tx, user, parts["user"], ns=ns) if parts["user"] else _state(tx, user, ns),
+        )
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        """A session with its state and its events, or those that `config` asks for; None where there is none."""
+        ns, name = self._place.ns or "main", _name(_SESSION, app_name, user_id, session_id.strip())
+        after = config.after_timestamp if config else None
+        last = config.num_recent_events if config else None
+
+        def read(tx: Tx) -> tuple[Transcript, list[Any], dict[str, Any]] | None:
+            try:
+                found = transcripts.get(tx, name, ns=ns)
+            except NotFoundError:
+                return None
+            items = transcripts.read(tx, name, last=None if after else last, ns=ns)
+            app, user = _state(tx, _name(_APP, app_name), ns), _state(tx, _name(_USER, app_name, user_id), ns)
+            return found, [item.value for item in items], _merged(app, user, found.state)
+
+        known = await (await self._place.store()).read(read)
+        if known is None:
+            return None
+        found, values, state = known
+        if after:
+            values = [value for value in values if value["timestamp"] >= after]
+            values = values if last is None else values[max(0, len(values) - last) :]
+        return _session(found, state, [Event.model_validate(value) for value in values])
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """The sessions of an app or of one of its users, without their events, the one that was written last last."""
+        within = _name(_SESSION, app_name, *([] if user_id is None else [user_id])) + "/"
+        ns = self._place.ns or "main"
+
+        def read(tx: Tx) -> list[tuple[Transcript, dict[str, Any]]]:
+            app, users = _state(tx, _name(_APP, app_name), ns), dict[str, dict[str, Any]]()
+            found: list[tuple[Transcript, dict[str, Any]]] = []
+            after: str | None = ""
+            while after is not None:
+                page = transcripts.list(tx, prefix=within, after=after, limit=_PAGE, ns=ns)
+                for one in page.transcripts:
+                    user = _parts(one)[1]
+                    if user not in users:
+                        users[user] = _state(tx, _name(_USER, app_name, user), ns)
+                    found.append((one, _merged(app, users[user], one.state)))
+                after = page.next
+            return found
+
+        known = await (await self._place.store()).read(read)
+        known.sort(key=lambda each: (each[0].updated_at, each[0].name))
+        return ListSessionsResponse(sessions=[_session(one, state, []) for one, state in known])
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Remove a session with its events; the state of its user and its app stays."""
+        name = _name(_SESSION, app_name, user_id, session_id.strip())
+        store = await self._place.store()
+        await settled(store.transcripts.delete(name, **self._place.within()))
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """What is kept of a user in an app, without the prefix `user:`."""
+        name, ns = _name(_USER, app_name, user_id), self._place.ns or "main"
+        return await (await self._place.store()).read(lambda tx: _state(tx, name, ns))
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Keep an event and what it changes; then the session object has it too."""
+        if event.partial:
+            return event
+        delta = event.actions.state_delta if event.actions else {}
+        parts = _parted(delta or {})
+        body = event.model_dump(mode="json", exclude_none=True)
+        if delta:
+            body["actions"]["state_delta"] = _plain(
+                {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
+            )
+        name, ns = _name(_SESSION, session.app_name, session.user_id, session.id), self._place.ns or "main"
+
+        def write(tx: Tx) -> tuple[int, str]:
+            try:
+                known = transcripts.get(tx, name, ns=ns)
+            except NotFoundError as error:
+                raise SessionNotFoundError(f"Session {session.id} not found.") from error
+            seen = _seen(session, known)
+            self._share(tx, session.app_name, session.user_id, parts, ns)
+            try:
+                rev = transcripts.append(tx, name, [body], changes=parts[""], expected=seen, ns=ns)
+            except ConflictError as error:
+                raise StaleSessionError(_STALE) from error
+            return rev, tx.now
+
+        rev, now = await settled((await self._place.store()).write(write))
+        kept: Event = await super().append_event(session, event)
+        session.last_update_time = _seconds(now)
+        _marked(session, rev)
+        return kept
+
+    async def close(self) -> None:
+        """Let go of the store; may be called twice. One that was given stays open."""
+        self._place.close()
+
+    async def __aenter__(self) -> "HoldproofSessionService":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+# --- names -------------------------------------------------------------------------------------------------------
+
+
+def _name(kind: str, *parts: str) -> str:
+    return "/".join([kind, *(quote(part, safe=" @.:") for part in parts)])
+
+
+def _parts(found: Transcript) -> tuple[str, str, str]:
+    """App, user and id of a session."""
+    app, user, id = found.name.removeprefix(_SESSION + "/").split("/")
+    return unquote(app), unquote(user), unquote(id)
+
+
+# --- state -------------------------------------------------------------------------------------------------------
+
+
+def _parted(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """State by its scope, without prefixes; `temp:` is left out."""
+    parts: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "": {}}
+    for key, value in _plain({k: v for k, v in state.items() if not k.startswith(State.TEMP_PREFIX)}).items():
+        if key.startswith(State.APP_PREFIX):
+            parts["app"][key.removeprefix(State.APP_PREFIX)] = value
+        elif key.startswith(State.USER_PREFIX):
+            parts["user"][key.removeprefix(State.USER_PREFIX)] = value
+        else:
+            parts[""][key] = value
+    return parts
+
+
+def _plain(state: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(to_jsonable_python(state))
+    except (PydanticSerializationError, ValueError) as error:
+        raise InvalidInputError(f"the state holds what JSON cannot: {error}") from error
+
+
+def _merged(app: Mapping[str, Any], user: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    shared = {State.APP_PREFIX + key: value for key, value in app.items()}
+    return {**own, **shared, **{State.USER_PREFIX + key: value for key, value in user.items()}}
+
+
+def _state(tx: Tx, name: str, ns: str) -> dict[str, Any]:
+    try:
+        return dict(transcripts.get(tx, name, ns=ns).state)
+    except NotFoundError:
+        return {}
+
+
+# --- sessions ----------------------------------------------------------------------------------------------------
+
+
+def _session(found: Transcript, state: dict[str, Any], events: list[Event]) -> Session:
+    app, user, id = _parts(found)
+    made = Session(
+        id=id, app_name=app, user_id=user, state=state, events=events, last_update_time=_seconds(found.updated_at)
+    )
+    return _marked(made, found.rev)
+
+
+def _marked(session: Session, rev: int) -> Session:
+    session._storage_update_marker = str(rev)
+    return session
+
+
+def _seen(session: Session, known: Transcript) -> int:
+    """The revision that a session object stands for; one that was made by hand goes by its time."""
+    marker = session._storage_update_marker
+    if marker is not None:
+        return int(marker)
+    if _seconds(known.updated_at) > session.last_update_time:
+        raise StaleSessionError(_STALE)
+    return known.rev
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).astimezone(UTC).timestamp()

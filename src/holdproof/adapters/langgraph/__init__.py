@@ -1,0 +1,18 @@
+"""LangGraph on a store: `HoldproofSaver` keeps checkpoints, `HoldproofStore` long-term memory.
+
+Needs `pip install holdproof[langgraph]`.
+"""
+
+try:
+    import langgraph.checkpoint.base  # noqa: F401
+except ImportError as error:
+    from holdproof.errors import MissingExtraError
+
+    raise MissingExtraError("LangGraph is not installed: pip install 'holdproof[langgraph]'") from error
+
+from holdproof.adapters.langgraph.importing import import_sqlite
+from holdproof.adapters.langgraph.safety import SafeSerializer
+from holdproof.adapters.langgraph.saver import HoldproofSaver
+from holdproof.adapters.langgraph.store import HoldproofStore
+
+__all__ = ["HoldproofSaver", "HoldproofStore", "SafeSerializer", "import_sqlite"]

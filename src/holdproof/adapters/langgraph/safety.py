@@ -1,0 +1,167 @@
+"""A serializer that writes what LangGraph's own does, and reads only what is on a list.
+
+LangGraph's reader imports and calls whatever a stored value names, or hands out the bare data of a type that it blocks.
+This one makes nothing that is not listed, and says so: UnsafeTypeError. Bytes that are no value are a FormatError.
+"""
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any, Final
+
+import ormsgpack
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from holdproof.errors import FormatError, UnsafeTypeError
+
+Named = tuple[str, str]
+
+_MESSAGES: Final = {
+    "ai": "AIMessage AIMessageChunk",
+    "base": "BaseMessage BaseMessageChunk",
+    "chat": "ChatMessage ChatMessageChunk",
+    "function": "FunctionMessage FunctionMessageChunk",
+    "human": "HumanMessage HumanMessageChunk",
+    "modifier": "RemoveMessage",
+    "system": "SystemMessage SystemMessageChunk",
+    "tool": "ToolMessage ToolMessageChunk",
+}
+_OTHERS: Final = {
+    "builtins": "frozenset set",
+    "collections": "deque",
+    "datetime": "date datetime time timedelta timezone",
+    "decimal": "Decimal",
+    "ipaddress": "IPv4Address IPv4Interface IPv4Network IPv6Address IPv6Interface IPv6Network",
+    "langchain_core.documents.base": "Document",
+    "langgraph.store.base": "GetOp Item",
+    "langgraph.types": "Command Interrupt Overwrite PregelTask Send StateSnapshot TimeoutPolicy",
+    "pathlib": "Path PosixPath PurePath PurePosixPath",
+    "pathlib._local": "Path PosixPath PurePath PurePosixPath",
+    "re": "compile",
+    "uuid": "UUID",
+    "zoneinfo": "ZoneInfo",
+}
+ALLOWED: Final[frozenset[Named]] = frozenset(
+    {(f"langchain_core.messages.{module}", name) for module, names in _MESSAGES.items() for name in names.split()}
+    | {(module, name) for module, names in _OTHERS.items() for name in names.split()}
+)
+_METHODS: Final = frozenset({("datetime", "datetime", "fromisoformat")})
+_ONE, _MANY, _NAMED, _METHOD, _PYDANTIC1, _PYDANTIC2, _ARRAY, _DELTA = range(8)
+"""The extension types of LangGraph's MessagePack."""
+
+
+class SafeSerializer:
+    """LangGraph's `SerializerProtocol`; `allow` are types of your own, or their module and name."""
+
+    def __init__(self, allow: Iterable[type | Named] = ()) -> None:
+        self.allow = frozenset(_named(each) for each in allow)
+        self._known = ALLOWED | self.allow
+        self._writer = JsonPlusSerializer()
+        self._makers: dict[tuple[int, str, str, str | None], Callable[[Any], Any]] = {}
+
+    def with_more(self, allow: Iterable[Any]) -> "SafeSerializer":
+        """The same with more types."""
+        return SafeSerializer([*self.allow, *allow])
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """A value as bytes, and how they are to be read."""
+        return self._writer.dumps_typed(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value of bytes; nothing is made that is not listed."""
+        kind, content = data
+        if kind == "msgpack":
+            return self._unpack(content)
+        if kind == "null":
+            return None
+        if kind == "bytes":
+            return bytes(content)
+        if kind == "bytearray":
+            return bytearray(content)
+        raise UnsafeTypeError(f"values written as {kind!r} are not read", kind=str(kind)[:100])
+
+    def _unpack(self, data: bytes) -> Any:
+        """MessagePack; an error of ours passes through, though the parser has one of its own for it."""
+        refused: list[FormatError] = []
+
+        def hook(code: int, inner: bytes) -> Any:
+            try:
+                return self._make(code, inner)
+            except FormatError as error:
+                refused.append(error)
+                raise
+
+        try:
+            return ormsgpack.unpackb(data, ext_hook=hook, option=ormsgpack.OPT_NON_STR_KEYS)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise (refused[0] if refused else FormatError(f"no value of LangGraph: {error}")) from error
+        except FormatError as error:
+            raise refused[0] from error
+
+    def _make(self, code: int, data: bytes) -> Any:
+        """What an extension stands for."""
+        found = self._unpack(data)
+        if code == _DELTA:
+            return _DeltaSnapshot(found)
+        if not isinstance(found, list | tuple) or len(found) < 3:
+            raise FormatError("no value of LangGraph: an extension without its parts", code=code)
+        if code == _ARRAY:
+            return _array(found)
+        make = self._maker(code, found)
+        try:
+            return make(found[2])
+        except Exception as error:
+            raise FormatError(f"{found[0]}.{found[1]} cannot be made of what is stored: {error}") from error
+
+    def _maker(self, code: int, found: Any) -> Callable[[Any], Any]:
+        """How the type that a value names is made, if it may be."""
+        module, name = str(found[0]), str(found[1])
+        method = str(found[3]) if code == _METHOD and len(found) > 3 else None
+        if (known := self._makers.get((code, module, name, method))) is not None:
+            return known
+        allowed = (module, name) in self._known if method is None else (module, name, method) in _METHODS
+        if not allowed or code > _PYDANTIC2:
+            raise UnsafeTypeError(f"{module}.{name} is not on the list of types that are read", type=f"{module}.{name}")
+        made: Any = import_module(module)
+        for part in name.split("."):
+            made = getattr(made, part)
+        if method is not None:
+            made = getattr(made, method)
+        ways: dict[int, Callable[[Any], Any]] = {
+            _MANY: lambda args: _send(made, args) if name == "Send" else made(*args),
+            _NAMED: lambda kwargs: made(**kwargs),
+            _PYDANTIC1: lambda kwargs: _model(made, "construct", kwargs),
+            _PYDANTIC2: lambda kwargs: _model(made, "model_construct", kwargs),
+        }
+        way: Callable[[Any], Any] = ways.get(code, made)
+        self._makers[code, module, name, method] = way  # as many as the list has types
+        return way
+
+
+def _named(each: type | Named) -> Named:
+    return (each.__module__, each.__name__) if isinstance(each, type) else (str(each[0]), str(each[1]))
+
+
+def _send(made: Any, args: Any) -> Any:
+    return made(*args) if len(args) == 2 else made(args[0], args[1], timeout=args[2])
+
+
+def _model(made: Any, construct: str, kwargs: dict[str, Any]) -> Any:
+    """A model, without validation where what it once gave out would not pass."""
+    try:
+        return made(**kwargs)
+    except Exception:
+        return getattr(made, construct)(**kwargs)
+
+
+def _array(found: Any) -> Any:
+    """An array of numbers; a type of objects would be a way to make anything."""
+    numpy = import_module("numpy")
+    try:
+        kind, shape, order, content = found
+        dtype = numpy.dtype(kind)
+        if dtype.hasobject:
+            raise FormatError("an array of objects is not read")
+        return numpy.frombuffer(content, dtype=dtype).reshape(shape, order=order)
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"no array: {error}") from error

@@ -1,0 +1,375 @@
+"""`HoldproofSaver`: LangGraph's checkpointer on a store.
+
+Rules:
+- Both colours are native: one generator for each operation, driven by the async or the sync face.
+- A checkpoint costs what is new in it, for graphs as they are: lists are compared element by element.
+- `on_conflict="error"` refuses a run whose thread another one has taken over since; "fork" keeps both and logs it.
+- What is read is made only of types on a list; with a key everything is sealed, and nothing in clear is read.
+- Listing reads in pages: one that is paused holds nothing, and nobody waits for it.
+"""
+
+import copy
+import logging
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
+
+from holdproof import client, sync
+from holdproof.adapters.langgraph import values
+from holdproof.adapters.langgraph.envelope import Envelopes, Sealer
+from holdproof.adapters.langgraph.memo import Memo
+from holdproof.adapters.langgraph.opening import Opening
+from holdproof.adapters.langgraph.safety import Named, SafeSerializer
+from holdproof.adapters.langgraph.values import Place
+from holdproof.adapters.places import embedded
+from holdproof.db import Give, Read, Stream, Tx, Work, Write, ask
+from holdproof.errors import InvalidInputError, NotFoundError
+from holdproof.memory import threaddeltas, threadremoval, threads
+from holdproof.memory.edits import MAIN
+from holdproof.model.given import LAST
+from holdproof.model.threads import CheckpointPage, Kept, Part, Run
+
+_PAGE: Final = 20
+_STEPS: Final = ("source", "step", "parents", "run_id", "counters_since_delta_snapshot", "writes")
+_STATUSES: Final = {ERROR: "error", INTERRUPT: "interrupted"}
+_WHO: Final = "langgraph"
+_logger = logging.getLogger("holdproof")
+
+
+class HoldproofSaver(BaseCheckpointSaver[Any]):
+    """Keeps checkpoints of LangGraph in a store: `HoldproofSaver(store)`, of either face.
+
+    `allow` are types of your own in the state. `key` (32 bytes) seals all content and metadata; ids stay readable.
+    """
+
+    def __init__(
+        self,
+        store: client.Holdproof | sync.Holdproof,
+        *,
+        serde: Any = None,
+        allow: Iterable[type | Named] = (),
+        key: bytes | None = None,
+        on_conflict: str = "fork",
+    ) -> None:
+        if on_conflict not in ("error", "fork"):
+            raise InvalidInputError("on_conflict is error or fork", on_conflict=str(on_conflict))
+        super().__init__(serde=serde or SafeSerializer(allow))
+        store = embedded(store)
+        self._ns = store.ns or MAIN
+        self._sync, self._async = sync.Holdproof(store.core, store.ns), client.Holdproof(store.core, store.ns)
+        self._sealer, self._on_conflict = None if key is None else Sealer(key), on_conflict
+        self._memo = Memo()
+
+    @classmethod
+    def from_conn_string(
+        cls, conn_string: str | Path, *, home: str | Path | None = None, **options: Any
+    ) -> Opening["HoldproofSaver"]:
+        """A saver over the store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
+
+        Keys and kept heads of a store on a server lie in `home`: the user's own, or HOLDPROOF_HOME, if it is not said.
+        """
+        return Opening(conn_string, home, partial(cls, **options))
+
+    def with_allowlist(self, extra_allowlist: Collection[Any]) -> "HoldproofSaver":
+        """The same saver with more types that may be read."""
+        if not isinstance(self.serde, SafeSerializer):
+            return self
+        clone = copy.copy(self)
+        clone.serde = self.serde.with_more(extra_allowlist)
+        clone._memo = Memo()  # what one list let through is not for the other
+        return clone
+
+    @property
+    def _envelopes(self) -> Envelopes:
+        return Envelopes(self.serde, self._sealer)
+
+    def encoded(self, value: Any) -> Part | Run:
+        """A value as this saver keeps it."""
+        return values.encoded(self._envelopes, value)
+
+    # --- writing ---
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Keep a checkpoint; the config that names it."""
+        return self._sync.run(self._put(config, checkpoint, metadata, new_versions))
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Keep a checkpoint; the config that names it."""
+        return await self._async.run(self._put(config, checkpoint, metadata, new_versions))
+
+    def _put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new: ChannelVersions
+    ) -> Work[RunnableConfig]:
+        place, known = Place.of(config), get_checkpoint_metadata(config, metadata)
+        try:
+            kept = yield from ask(Write(self._checkpoint(place, checkpoint, known, new)))
+        except NotFoundError:  # what was remembered is not there any more: pruned, or another store
+            self._memo.forget(place.thread_id)
+            kept = yield from ask(Write(self._checkpoint(place, checkpoint, known, new)))
+        line = self._memo.line(place.thread_id, place.checkpoint_ns)
+        line.newest = kept.checkpoint_id, dict(checkpoint["channel_versions"])
+        if kept.forked:
+            told = "thread %s was forked: checkpoint %s is not on top of its newest one"
+            _logger.warning(told, place.thread_id, kept.checkpoint_id)
+        return place.config(kept.checkpoint_id, place.writer)
+
+    def _checkpoint(
+        self, place: Place, checkpoint: Checkpoint, metadata: Mapping[str, Any], new: ChannelVersions
+    ) -> "partial[Kept]":
+        """The operation that keeps a checkpoint: all is encoded before it begins."""
+        envelopes, line = self._envelopes, self._memo.line(place.thread_id, place.checkpoint_ns)
+        given, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+        keep = set()
+        if line.newest is not None and line.newest[0] == place.checkpoint_id:
+            before, same = line.newest[1], given.keys() - new.keys()
+            keep = {name for name in same if name in versions and before.get(name) == versions[name]}
+        channels = {name: values.channel(envelopes, line, name, given[name]) for name in given if name not in keep}
+        state = {name: item for name, item in checkpoint.items() if name not in ("id", "channel_values")}
+        purpose = place.purpose(checkpoint["id"])
+        run_id = metadata.get("run_id")
+        return partial(
+            threads.put,
+            thread_id=place.thread_id,
+            channels=channels,
+            checkpoint_id=checkpoint["id"],
+            parent_id=place.checkpoint_id,
+            checkpoint_ns=place.checkpoint_ns,
+            metadata=envelopes.wrap_facts(metadata, purpose),
+            state=envelopes.wrap(state, purpose),
+            keep=keep,
+            needs=[name for name in metadata.get("counters_since_delta_snapshot") or () if name not in given],
+            run_id=None if run_id is None else self._run(str(run_id)),
+            facts=values.facts(metadata, _STEPS) if self._sealer is None and not place.checkpoint_ns else None,
+            seen=place.writer,
+            on_conflict=self._on_conflict,
+            ns=self._ns,
+        )
+
+    def _run(self, run_id: str) -> str:
+        return run_id if self._sealer is None else self._sealer.name(run_id)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep what a task wrote on top of a checkpoint."""
+        self._sync.write(self._writes(config, writes, task_id, task_path))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep what a task wrote on top of a checkpoint."""
+        await self._async.write(self._writes(config, writes, task_id, task_path))
+
+    def _writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> "partial[None]":
+        place, envelopes = Place.of(config), self._envelopes
+        encoded = [
+            (WRITES_IDX_MAP.get(channel, idx), channel, values.encoded(envelopes, value))
+            for idx, (channel, value) in enumerate(writes)
+        ]
+        special = [channel for channel, _ in writes if channel in WRITES_IDX_MAP]
+        statuses = [_STATUSES[channel] for channel in special if channel in _STATUSES]
+        return partial(
+            threads.put_writes,
+            thread_id=place.thread_id,
+            checkpoint_id=str(config["configurable"]["checkpoint_id"]),
+            task_id=task_id,
+            writes=encoded,
+            checkpoint_ns=place.checkpoint_ns,
+            task_path=task_path,
+            replace=len(special) == len(writes),
+            status=statuses[-1] if statuses else None,
+            ns=self._ns,
+        )
+
+    # --- reading ---
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config names, or the newest of its thread."""
+        return self._sync.run(self._tuple(config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config names, or the newest of its thread."""
+        return await self._async.run(self._tuple(config))
+
+    def _tuple(self, config: RunnableConfig) -> Work[CheckpointTuple | None]:
+        place = Place.of(config)
+        named = {"checkpoint_ns": place.checkpoint_ns, "ns": self._ns}
+        fenced = self._on_conflict == "error"
+
+        def look(tx: Tx) -> tuple[Any, str | None]:
+            found = threads.get(tx, place.thread_id, checkpoint_id=place.checkpoint_id, **named)
+            return found, threads.claim(tx, place.thread_id, **named) if fenced else None
+
+        found, writer = yield from ask(Read(look))
+        if found is None:
+            return None
+        line = self._memo.line(place.thread_id, place.checkpoint_ns)
+        return values.shown(self._envelopes, found, self._memo, line, writer)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, newest first, of a thread or of all."""
+        yield from self._sync.stream(self._list(config, filter, before, limit))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Checkpoints, newest first, of a thread or of all."""
+        async for found in self._async.stream(self._list(config, filter, before, limit)):
+            yield found
+
+    def _list(
+        self,
+        config: RunnableConfig | None,
+        wanted: Mapping[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Stream[CheckpointTuple]:
+        named = {} if config is None else config["configurable"]
+        only = named.get("checkpoint_id")
+        given: dict[str, Any] = {"checkpoint_ns": named.get("checkpoint_ns"), "ns": self._ns}
+        given["before"] = None if before is None else Place.of(before).checkpoint_id
+        thread, envelopes = named.get("thread_id"), self._envelopes
+        left = -1 if limit is None else limit
+        alone = only is not None and thread is not None
+        after: str | None = f"{LAST}.{only}" if alone else ""
+        while after is not None and left:
+            given |= {"thread_id": None if thread is None else str(thread), "after": after, "limit": _PAGE}
+            look = partial(threads.history, **given)
+            page: CheckpointPage = yield from ask(Read(look))
+            for found in page.checkpoints:
+                if only is not None and found.checkpoint_id != only:
+                    if alone:
+                        return
+                    continue
+                made = values.shown(envelopes, found, self._memo)
+                if values.matches(made.metadata, wanted):
+                    yield Give(made)
+                    left -= 1
+                    if not left:
+                        return
+            after = page.next
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What was written to channels since the last checkpoint that holds them, and what that one holds."""
+        return self._sync.run(self._deltas(config, channels))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What was written to channels since the last checkpoint that holds them, and what that one holds."""
+        return await self._async.run(self._deltas(config, channels))
+
+    def _deltas(self, config: RunnableConfig, channels: Sequence[str]) -> Work[Mapping[str, DeltaChannelHistory]]:
+        place, envelopes = Place.of(config), self._envelopes
+        named: dict[str, Any] = {"checkpoint_id": place.checkpoint_id, "checkpoint_ns": place.checkpoint_ns}
+        named |= {"thread_id": place.thread_id, "channels": list(channels), "ns": self._ns}
+        look = partial(threaddeltas.since, **named)
+        known = yield from ask(Read(look))
+        found: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
+        for name, deltas in known.items():
+            writes = [(task, channel, values.decoded(envelopes, value)) for task, channel, value in deltas.writes]
+            found[name]["writes"] = writes
+            if deltas.seeded:
+                found[name]["seed"] = values.decoded(envelopes, deltas.seed)
+        return found
+
+    # --- taking away ---
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove a thread; what a run still writes for it stays out."""
+        self._sync.write(self._delete(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Remove a thread; what a run still writes for it stays out."""
+        await self._async.write(self._delete(thread_id))
+
+    def _delete(self, thread_id: str) -> Any:
+        self._memo.forget(str(thread_id))
+        return partial(threadremoval.delete, thread_id=str(thread_id), who=_WHO, ns=self._ns)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove what some runs wrote."""
+        self._sync.write(self._delete_runs(run_ids))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove what some runs wrote."""
+        await self._async.write(self._delete_runs(run_ids))
+
+    def _delete_runs(self, run_ids: Sequence[str]) -> Any:
+        return partial(
+            threadremoval.delete_runs, run_ids=[self._run(str(each)) for each in run_ids], who=_WHO, ns=self._ns
+        )
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with all its checkpoints and writes."""
+        self._sync.write(self._copy(source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with all its checkpoints and writes."""
+        await self._async.write(self._copy(source_thread_id, target_thread_id))
+
+    def _copy(self, source: str, target: str) -> Any:
+        return partial(threadremoval.copy, thread_id=str(source), to=str(target), ns=self._ns)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove all but the newest checkpoint of each line (`keep_latest`), or all (`delete`)."""
+        self._sync.run(self._prune(thread_ids, strategy))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove all but the newest checkpoint of each line (`keep_latest`), or all (`delete`)."""
+        await self._async.run(self._prune(thread_ids, strategy))
+
+    def _prune(self, thread_ids: Sequence[str], strategy: str) -> Work[None]:
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInputError("a strategy is keep_latest or delete", strategy=str(strategy))
+        for thread_id in dict.fromkeys(map(str, thread_ids)):
+            newest = partial(threadremoval.prune, thread_id=thread_id, keep=1, who=_WHO, ns=self._ns)
+            yield from ask(Write(self._delete(thread_id) if strategy == "delete" else newest))
+
+    def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002
+        """The version after this one: a number; after one of another saver, a text of its form."""
+        if isinstance(current, str):
+            return f"{int(current.split('.')[0]) + 1:032}.0"
+        return 1 if current is None else current + 1

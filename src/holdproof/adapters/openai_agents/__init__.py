@@ -1,0 +1,21 @@
+"""The OpenAI Agents SDK on a store: sessions, and runs that wait for a person.
+
+session = HoldproofSession("customer-42", "./store")          # instead of SQLiteSession("customer-42", "chats.db")
+result = await Runner.run(agent, "Hello", session=session)
+
+pauses = HoldproofApprovals("./store", agent_id="support")
+asked = await pauses.pause(result)                           # result.interruptions are in the inbox
+ended = await pauses.resume(agent, asked.id)                 # once somebody has answered
+"""
+
+from holdproof.errors import MissingExtraError
+
+try:
+    from holdproof.adapters.openai_agents.approvals import HoldproofApprovals
+    from holdproof.adapters.openai_agents.session import HoldproofSession, session_ids
+except ModuleNotFoundError as error:
+    if error.name is not None and error.name.partition(".")[0] == "agents":
+        raise MissingExtraError("the adapter needs openai-agents: pip install 'holdproof[openai]'") from error
+    raise
+
+__all__ = ["HoldproofApprovals", "HoldproofSession", "session_ids"]

@@ -1,0 +1,74 @@
+"""The messages of a conversation with a Pydantic AI agent: a transcript.
+
+Rules:
+- The messages of a run are added as one, once it has ended: a run that fails leaves the history as it was.
+- Two runs at a time on one history both stay, each whole; with `alone=True` the later one is refused (ConflictError).
+- Messages are validated by Pydantic AI when they are read; what is no message is FormatError and never passed over.
+"""
+
+from types import TracebackType
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+from holdproof.adapters.places import Place, Where, settled
+from holdproof.errors import FormatError, NotFoundError
+
+PREFIX: Final = "pydantic-ai/"
+
+
+class HoldproofHistory:
+    """A conversation on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says."""
+
+    def __init__(self, conversation_id: str, where: Where = None, *, ns: str | None = None) -> None:
+        self.conversation_id = conversation_id
+        self._place = Place(where, ns=ns)
+        self._name = PREFIX + conversation_id
+
+    async def messages(self, last: int | None = None) -> list[Any]:
+        """The messages in their order, or the last so many."""
+        store = await self._place.store()
+        found = await store.transcripts.read(self._name, last=last, **self._place.within())
+        try:
+            return list(ModelMessagesTypeAdapter.validate_python([item.value for item in found]))
+        except ValidationError as error:
+            message = f"the history {self.conversation_id} holds what is no message"
+            raise FormatError(message, conversation=self.conversation_id) from error
+
+    async def append(self, messages: list[Any], *, expected: int | None = None) -> None:
+        """Add messages at the end, if nobody wrote since the revision `expected`."""
+        store = await self._place.store()
+        items = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
+        await settled(store.transcripts.append(self._name, items, expected=expected, **self._place.within()))
+
+    async def run(self, agent: Any, prompt: Any = None, *, alone: bool = False, **options: Any) -> Any:
+        """Run an agent with the messages so far, and add the new ones; options are those of `agent.run`."""
+        seen = await self._rev() if alone else None
+        result = await agent.run(prompt, message_history=await self.messages(), **options)
+        await self.append(result.new_messages(), expected=seen)
+        return result
+
+    async def _rev(self) -> int:
+        store = await self._place.store()
+        try:
+            return (await store.transcripts.get(self._name, **self._place.within())).rev
+        except NotFoundError:
+            return 0
+
+    async def clear(self) -> None:
+        """Forget all messages."""
+        store = await self._place.store()
+        await settled(store.transcripts.delete(self._name, **self._place.within()))
+
+    def close(self) -> None:
+        """Let go of the store; may be called twice. One that was given stays open."""
+        self._place.close()
+
+    async def __aenter__(self) -> "HoldproofHistory":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,52 @@
+"""`holdproof audit`: what happened in flows."""
+
+from typing import Annotated
+
+import typer
+
+from holdproof.cli import draw
+from holdproof.cli.call import AfterNumber, Call, Limit, Namespace, Since, command, options
+from holdproof.cli.flows import FlowId
+from holdproof.model.records import AuditEvent, AuditPage
+from holdproof.runtime.rows import BEGINNING
+
+app = typer.Typer(
+    help="Read the events of flows.", epilog="Example: holdproof audit search --severity ERROR", no_args_is_help=True
+)
+app.callback()(options)
+
+_DRAWN = draw.rows("events", "id", "created_at", "severity", "event_type", "dfid", "step_id", "state")
+
+
+@command(app, example="holdproof audit list 0198a7c2-9c1e-7a3b-8d4e-5f6071829304", draw=_DRAWN)
+def list(call: Call, dfid: FlowId, after: AfterNumber = 0, limit: Limit = 100, ns: Namespace = "main") -> AuditPage:
+    """List the events of one flow, oldest first, a page at a time."""
+    with call.open() as store:
+        return store.audit.for_flow(dfid, after=after, limit=limit, ns=ns)
+
+
+@command(app, example="holdproof audit search --severity ERROR --since 2026-01-01T00:00:00Z", draw=_DRAWN)
+def search(
+    call: Call,
+    *,
+    event_type: Annotated[str | None, typer.Option("--type", help="Only events of this type.")] = None,
+    severity: Annotated[str | None, typer.Option("--severity", help="Only events of this severity.")] = None,
+    since: Since = None,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+    ns: Namespace = "main",
+) -> AuditPage:
+    """Search the events of all flows, oldest first, a page at a time."""
+    with call.open() as store:
+        return store.audit.search(
+            event_type=event_type, severity=severity, since=since or BEGINNING, after=after, limit=limit, ns=ns
+        )
+
+
+@command(app, example="holdproof audit show 4711")
+def show(
+    call: Call, id: Annotated[int, typer.Argument(metavar="ID", help="The event's number.")], ns: Namespace = "main"
+) -> AuditEvent:
+    """Show one event with its detail."""
+    with call.open() as store:
+        return store.audit.get(id, ns=ns)

@@ -1,0 +1,83 @@
+"""`holdproof battles`: evaluations and their signed DBOMs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdproof.cli import complete
+from holdproof.cli.call import AfterNumber, Call, Limit, Namespace, Since, command, options
+from holdproof.cli.files import load
+from holdproof.model.battles import Battle, BattlePage
+
+app = typer.Typer(
+    help="Submit and read evaluations.", epilog="Example: holdproof battles list --limit 20", no_args_is_help=True
+)
+app.callback()(options)
+
+BattleId = Annotated[str, typer.Argument(metavar="BATTLE_ID", help="The battle's id.", autocompletion=complete.battles)]
+RowId = Annotated[int | None, typer.Option("--id", help="The row, where a battle has several; else the newest.")]
+
+
+@command(app, example="holdproof battles submit result.json --battle-id b-1 --score 0.87")
+def submit(
+    call: Call,
+    *,
+    result: Annotated[str, typer.Argument(help="A JSON file with the full result, or - for stdin.")],
+    battle_id: Annotated[str, typer.Option("--battle-id", help="The id of this evaluation.")],
+    score: Annotated[float, typer.Option("--score", help="The final score.")],
+    breakdown: Annotated[str | None, typer.Option("--breakdown", help="Why it is this score.")] = None,
+    intent: Annotated[Path | None, typer.Option("--intent", help="A JSON file with the intent vector.")] = None,
+    timestamp: Annotated[str | None, typer.Option("--timestamp", help="When it was; now by default.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Whom it is about; seals the result.")] = None,
+    ns: Namespace = "main",
+) -> Battle:
+    """Record an evaluation: sign its DBOM, write row and log leaf at once, then the DBOM file."""
+    value, vector = load(result), None if intent is None else load(str(intent))
+    with call.open() as store:
+        return store.battles.submit(
+            value,
+            battle_id=battle_id,
+            score=score,
+            breakdown=breakdown,
+            intent=vector,
+            timestamp=timestamp,
+            subject=subject,
+            ns=ns,
+        )
+
+
+@command(app, example="holdproof battles list --since 2026-01-01 --min-score 0.5 --json")
+def list(
+    call: Call,
+    *,
+    battle_id: Annotated[str | None, typer.Option("--battle-id", help="Only this battle.")] = None,
+    since: Since = None,
+    until: Annotated[str | None, typer.Option("--until", help="Before this time.")] = None,
+    min_score: Annotated[float | None, typer.Option("--min-score", help="This score or more.")] = None,
+    max_score: Annotated[float | None, typer.Option("--max-score", help="This score or less.")] = None,
+    imported: Annotated[bool | None, typer.Option("--imported/--own", help="Only imported ones, or only ours.")] = None,
+    after: AfterNumber = 0,
+    limit: Limit = 100,
+    ns: Namespace = "main",
+) -> BattlePage:
+    """List evaluations in the order they came, a page at a time."""
+    with call.open() as store:
+        return store.battles.list(
+            battle_id=battle_id,
+            since=since,
+            until=until,
+            min_score=min_score,
+            max_score=max_score,
+            imported=imported,
+            after=after,
+            limit=limit,
+            ns=ns,
+        )
+
+
+@command(app, example="holdproof battles show b-1")
+def show(call: Call, battle_id: BattleId, row: RowId = None, ns: Namespace = "main") -> Battle:
+    """Show one evaluation with everything that is stored of it."""
+    with call.open() as store:
+        return store.battles.get(battle_id, id=row, ns=ns)

@@ -1,0 +1,62 @@
+"""Completing ids on the command line: out of the file of the store, read and never opened.
+
+Rules:
+- A look costs one query of a few rows, and changes nothing: no store is made, none is migrated.
+- A store on a server is not asked: a shell that waits for a network at every Tab is worse than none.
+- Whatever goes wrong, nothing is offered.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import typer
+
+from holdproof.cli.render import visible
+from holdproof.config import Paths, load
+from holdproof.db import Query, sql
+from holdproof.db.sqlite import copying
+from holdproof.errors import HoldproofError
+
+_MOST: Final = 20
+
+_FLOWS = sql("SELECT dfid, status FROM decision_flows WHERE dfid LIKE :like ORDER BY dfid DESC LIMIT :most")
+_AGENTS = sql("SELECT agent_id, status FROM agent_registry WHERE agent_id LIKE :like ORDER BY agent_id LIMIT :most")
+_ESCALATIONS = sql(
+    "SELECT CAST(id AS TEXT), reason FROM escalation_requests WHERE status = 'PENDING' AND CAST(id AS TEXT) LIKE :like"
+    " ORDER BY id LIMIT :most"
+)
+_BATTLES = sql("SELECT battle_id, timestamp FROM battles WHERE battle_id LIKE :like ORDER BY id DESC LIMIT :most")
+
+Completed = list[tuple[str, str]]
+
+
+def _offering(query: Query) -> Callable[[typer.Context, str], Completed]:
+    def offer(ctx: typer.Context, incomplete: str) -> Completed:
+        try:
+            home, url = _given(ctx, "home"), _given(ctx, "url")
+            paths = Paths.find(home)
+            if load(paths=paths, url=url).database_url is not None or not paths.kernel_db.exists():
+                return []
+            plain = "".join(letter for letter in incomplete if letter not in "%_")
+            with copying.view(paths.kernel_db) as tx:
+                found = tx.all(query, like=f"{plain}%", most=_MOST)
+        except (HoldproofError, OSError):
+            return []
+        return [(str(name), visible(str(note)).partition("\n")[0]) for name, note in found]
+
+    return offer
+
+
+def _given(ctx: Any, name: str) -> str | None:
+    """An option wherever it stands; the one nearest to the end counts."""
+    while ctx is not None:
+        if (found := ctx.params.get(name)) is not None:
+            return str(found)
+        ctx = ctx.parent
+    return None
+
+
+flows = _offering(_FLOWS)
+agents = _offering(_AGENTS)
+escalations = _offering(_ESCALATIONS)
+battles = _offering(_BATTLES)

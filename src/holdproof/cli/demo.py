@@ -1,0 +1,77 @@
+"""`holdproof demo`: a story told on a real store."""
+
+import logging
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from holdproof.cli import render
+from holdproof.cli.call import Call, command
+from holdproof.cli.draw import Facts
+from holdproof.demo import ACTS, Played, Told, play
+
+app = typer.Typer()
+
+
+def _checks(value: Facts) -> Text:
+    """What the reader can do now."""
+    lines = Text("\nCheck it yourself; everything lies in ", style="bold").append(f"{value['home']}\n")
+    for what, words in value["checks"].items():
+        lines.append(f"\n  # {what}\n", style="dim").append(f"  {render.visible(words)}\n")
+    return lines
+
+
+@command(app, example="holdproof demo --keep ./demo", draw=_checks)
+def demo(
+    call: Call,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="DIR", help="Where its store goes; else a new temporary folder.")
+    ] = None,
+) -> Played:
+    """Tell in a few seconds what a store does: decide, ask, survive kill -9, sign, remember, find a forgery, prove."""
+    home = Path(tempfile.mkdtemp(prefix="holdproof-demo-")) if keep is None else keep
+    with quiet():
+        return play(home, None if call.as_json else Teller(), program=_program())
+
+
+def _program() -> str:
+    """How this program is called from where the reader is."""
+    if shutil.which("holdproof") is not None:
+        return "holdproof"
+    return sys.argv[0] if Path(sys.argv[0]).name == "holdproof" else f"{sys.executable} -m holdproof.cli"
+
+
+class Teller:
+    """Tells what happens as it happens, act by act."""
+
+    def __init__(self) -> None:
+        self._acts = {act.__name__: " ".join((act.__doc__ or "").split()) for act in ACTS}
+        self._last = ""
+
+    def __call__(self, told: Told) -> None:
+        """Tell one thing."""
+        line = Text()
+        if told.act != self._last:
+            number = list(self._acts).index(told.act) + 1
+            line.append(f"\n{number}. {told.act.capitalize()}\n", style="bold cyan")
+            line.append(f"   {self._acts[told.act]}\n", style="dim")
+            self._last = told.act
+        render.say(line.append(f"   - {render.visible(told.text)}\n"))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The story tells of its lockdown itself."""
+    logger, handler = logging.getLogger("holdproof"), logging.NullHandler()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

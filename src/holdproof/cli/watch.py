@@ -1,0 +1,44 @@
+"""`holdproof watch`: a store as it lives."""
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from holdproof.cli.call import Call, Namespace, command
+from holdproof.cli.draw_watch import frame
+from holdproof.model.watch import Frame
+
+app = typer.Typer()
+
+
+@command(app, example="holdproof watch --every 2", draw=frame)
+def watch(
+    call: Call,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Show the store as it is now, and end.")] = False,
+    every: Annotated[float, typer.Option("--every", help="How many seconds between two looks.")] = 1.0,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Stop after so many looks.")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="How many of each, at most.")] = 20,
+    ns: Namespace = "main",
+) -> Frame | Iterator[Frame]:
+    """Watch flows, questions, the log and what is wrong, until Ctrl-C; with --json one line for each change."""
+    if once:
+        with call.open() as store:
+            return store.watch.look(limit=limit, ns=ns)
+    return _frames(call, every_s=every, rounds=rounds, limit=limit, ns=ns)
+
+
+def _frames(call: Call, *, every_s: float, rounds: int | None, limit: int, ns: str) -> Iterator[Frame]:
+    """Each frame; on a terminal it is drawn over the one before, and nothing is left to print."""
+    with call.open() as store:
+        frames = store.watch.follow(every_s=every_s, rounds=rounds, limit=limit, ns=ns)
+        if call.as_json or not sys.stdout.isatty():
+            yield from frames
+            return
+        with Live(console=Console(), auto_refresh=False) as live:
+            for each in frames:
+                live.update(frame(each.to_dict()), refresh=True)

@@ -1,0 +1,429 @@
+"""Where data lives and which backends serve it. Reads the named files and the given environment only.
+
+1. Folders: `home` > `HOLDPROOF_HOME` > XDG variables > XDG defaults; a relative XDG value counts as unset.
+2. Database: `url` > `HOLDPROOF_DATABASE_URL` > project file > user file > none (the embedded default).
+3. Strict (the kernel): what cannot be understood is a `ConfigError` that names the place; nothing is guessed.
+4. Not strict (the storage provider): the setting concerned is ignored, each time with a warning.
+5. A file is text of bounded size and says everything once; a key without a value says nothing.
+6. A project file overrides single settings; naming another `type` replaces that provider as a whole.
+7. A file counts only if it belongs to this user or to root: others could move the store elsewhere.
+8. Secrets never appear in messages, warnings or `repr`.
+"""
+
+import errno
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import yaml
+
+from holdproof import errors, folders
+from holdproof.errors import ConfigError
+
+_URL_VARIABLE = "HOLDPROOF_DATABASE_URL"
+_POSTGRES = ("postgresql://", "postgres://")
+_MAX_BYTES = 256 * 1024
+_XDG = {
+    "XDG_DATA_HOME": ".local/share",
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_STATE_HOME": ".local/state",
+    "XDG_CACHE_HOME": ".cache",
+}
+# The first type of each kind is its default.
+_TYPES = {
+    "relational": ("sqlite", "postgres", "memory"),
+    "vector": ("numpy", "numpy-cosine", "quantised", "hnsw", "pgvector", "memory"),
+    "blob": ("filesystem", "s3", "ipfs", "memory"),
+    "telemetry": ("sqlite", "postgres", "memory"),
+}
+_TEMPLATE = """\
+# Settings of this project, over those in $XDG_CONFIG_HOME/holdproof/config.yaml; ${VAR} is a variable.
+# profile: default
+# providers:
+#   relational: {type: postgres, connection: "${HOLDPROOF_PG}"}
+#   vector: {type: numpy, dimensions: 384}
+#   blob: {type: filesystem}
+#   telemetry: {type: sqlite, retention: {hot_days: 30, warm_days: 365}}
+# images: {every_s: 300, keep: 3}
+"""
+
+
+class _Under:
+    """A place inside one of the four folders."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self.folder, self.name = folder, name
+
+    def __get__(self, paths: "Paths", _: object = None) -> Path:
+        return Path(getattr(paths, self.folder), self.name)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Every place Holdproof uses on disk.
+
+    Under XDG, four folders called `holdproof`. Under a home, data lies in it directly and the rest one level
+    down: `home/config`, `home/state`, `home/cache`. (Were it `home/config.yaml`, a home named `.holdproof`
+    would pass for a project.) `keys` is made with the first key.
+    """
+
+    data: Path
+    config: Path
+    state: Path
+    cache: Path
+
+    kernel_db = _Under("data", "kernel.db")
+    membrane_db = _Under("data", "membrane.db")
+    telemetry_db = _Under("data", "telemetry.db")
+    blobs = _Under("data", "blobs")
+    dboms = _Under("data", "dboms")
+    images = _Under("data", "images")
+    config_file = _Under("config", "config.yaml")
+    keys = _Under("config", "keys")
+    heads = _Under("state", "heads.jsonl")
+    lockdown = _Under("state", "lockdown.json")
+    degraded = _Under("state", "degraded.json")
+
+    @classmethod
+    def find(cls, home: str | os.PathLike[str] | None = None, env: Mapping[str, str] = os.environ) -> "Paths":
+        """The places for this home and environment; nothing is created."""
+        chosen = env.get("HOLDPROOF_HOME") if home is None else os.fspath(home)
+        if chosen is None:
+            return cls(*(_xdg(name, env) / "holdproof" for name in _XDG))
+        if not chosen.strip() or "\0" in chosen:
+            raise ConfigError("HOLDPROOF_HOME (or the home given) is set but empty", variable="HOLDPROOF_HOME")
+        if chosen.split("/")[0] == "~":  # unit files and env files do not expand it
+            chosen = f"{_user_home(env)}{chosen[1:]}"
+        root = Path(os.path.abspath(chosen))
+        return cls(root, root / "config", root / "state", root / "cache")
+
+    def create(self) -> None:
+        """Make missing folders, parents too (as XDG wants), for the owner only; others stay as they are."""
+        for folder in (self.data, self.blobs, self.dboms, self.images, self.config, self.state, self.cache):
+            try:
+                folders.make(folder)
+            except OSError as error:
+                _raise_disk(error, folder)
+
+
+def _raise_disk(error: OSError, path: Path) -> NoReturn:
+    full, closed = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
+    kind = errors.ReadOnlyError if error.errno in closed else errors.UnavailableError
+    kind = errors.DiskFullError if error.errno in full else kind
+    raise kind(f"{path}: {error.strerror or error}", path=str(path)) from error
+
+
+def _user_home(env: Mapping[str, str]) -> Path:
+    try:
+        return Path(env.get("HOME") or Path.home()).absolute()
+    except RuntimeError as error:
+        raise ConfigError("no home folder is known: set HOLDPROOF_HOME", variable="HOME") from error
+
+
+def _xdg(name: str, env: Mapping[str, str]) -> Path:
+    value = env.get(name, "")
+    return Path(value) if os.path.isabs(value) else _user_home(env) / _XDG[name]
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How many days telemetry stays hot, warm and cold; None is for ever."""
+
+    hot_days: int = 30
+    warm_days: int = 365
+    cold_days: int | None = None
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One backend of the storage provider.
+
+    `fallback` names the types to try next, in order; none named (None) is memory, an empty list is nothing.
+    """
+
+    type: str
+    connection: str | None = field(default=None, repr=False)
+    path: str | None = None
+    dimensions: int = 384
+    fallback: tuple[str, ...] | None = None
+    threshold: int | None = None
+    retention: Retention = Retention()
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images that heartbeats write: at most so often (0: none), and how many are kept."""
+
+    every_s: int = 300
+    keep: int = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What files and environment say: `database_url` None is the embedded default, `source` the last file."""
+
+    profile: str
+    providers: Mapping[str, Provider]
+    database_url: str | None = field(repr=False)
+    source: Path | None
+    warnings: tuple[str, ...]
+    images: Images = Images()
+
+
+def load(
+    *,
+    paths: Paths,
+    url: str | None = None,
+    project: Path | None = None,
+    env: Mapping[str, str] = os.environ,
+    strict: bool = True,
+    given: Path | Mapping[str, Any] | None = None,
+) -> Settings:
+    """Read the settings; `project` is where the walk up to a project begins, None leaves projects out.
+
+    `given` takes the place of all files: another file, which must be there, or the settings themselves.
+    """
+    reading = _Reading(env, strict)
+    root = find_project(project) if project else None
+    files = [paths.config_file, *([root / ".holdproof" / "config.yaml"] if root else [])]
+    found = [given] if isinstance(given, Path) else [file for file in files if os.path.lexists(file) and given is None]
+    trees = [reading.file(file) for file in found]
+    if isinstance(given, Mapping):
+        trees = [reading.clean(given, _SCHEMA, Path("settings"))]
+    providers = {kind: _provider(kind, [tree.get("providers", {}).get(kind, {}) for tree in trees]) for kind in _TYPES}
+    database_url, providers["relational"] = reading.database(url, providers["relational"])
+    profile = next((tree["profile"] for tree in reversed(trees) if "profile" in tree), "default")
+    source = found[-1] if found else None
+    images = Images(**{name: value for tree in trees for name, value in tree.get("images", {}).items()})
+    return Settings(profile, MappingProxyType(providers), database_url, source, tuple(reading.warnings), images)
+
+
+def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
+    merged: dict[str, Any] = {"type": _TYPES[kind][0]}
+    retention: dict[str, int] = {}
+    for tree in trees:
+        # A connection or path meant for one type would be wrong for another.
+        same = tree.get("type", merged["type"]) == merged["type"]
+        merged = {**(merged if same else {}), **tree}
+        retention = {**(retention if same else {}), **tree.get("retention", {})}
+    if "fallback" in merged:
+        chain = merged["fallback"]
+        merged["fallback"] = (chain,) if isinstance(chain, str) else tuple(chain)
+    return Provider(**{**merged, "retention": Retention(**retention)})
+
+
+class _Reading:
+    """One reading of files and environment: raises in strict mode, else collects warnings."""
+
+    def __init__(self, env: Mapping[str, str], strict: bool) -> None:
+        self.env, self.strict = env, strict
+        self.warnings: list[str] = []
+
+    def refuse(self, message: str, **fields: Any) -> None:
+        if self.strict:
+            raise ConfigError(message, **fields)
+        self.warnings.append(f"{message}; ignored")
+
+    def database(self, url: str | None, relational: Provider) -> tuple[str | None, Provider]:
+        for name, value in (("url", url), (_URL_VARIABLE, self.env.get(_URL_VARIABLE))):
+            if value is None:
+                continue
+            if value == ":memory:":
+                return value, relational
+            if value.startswith(_POSTGRES):
+                return value, replace(relational, type="postgres", connection=value)
+            problem = "is no URL like postgresql://…" if value.strip() else "is set but empty"
+            self.refuse(f"{name} {problem}", variable=name)
+        ours = (relational.connection or "").startswith(_POSTGRES)
+        if ours != (relational.type == "postgres"):
+            # Either way the kernel would end up in a new, empty SQLite file that nobody asked for.
+            key = "providers.relational.connection"
+            self.refuse(f"{key} must be a URL like postgresql://… for the type postgres, and only for it", key=key)
+            return None, Provider(_TYPES["relational"][0])
+        return relational.connection if ours else None, relational
+
+    def file(self, file: Path) -> dict[str, Any]:
+        try:
+            tree = _parse(file)
+        except ConfigError as error:
+            self.refuse(error.message, **error.fields)
+            return {}
+        return self.clean(tree, _SCHEMA, file)
+
+    def clean(self, tree: Any, schema: dict[str, Any], file: Path, prefix: str = "") -> dict[str, Any]:
+        known: dict[str, Any] = {}
+        for name, value in tree.items():
+            key, rule = f"{prefix}{name}", schema.get(name)
+            if isinstance(rule, dict) and isinstance(value, dict):
+                known[name] = self.clean(value, rule, file, f"{key}.")
+            elif rule is None or value is not None:
+                try:
+                    known[name] = self.leaf(value, rule)
+                except ConfigError as error:
+                    self.refuse(f"{file}: {key}: {error.message}", file=str(file), key=key, **error.fields)
+        return known
+
+    def leaf(self, value: Any, rule: Any) -> Any:
+        if rule is None:
+            raise ConfigError("unknown key")
+        if isinstance(rule, dict):
+            raise ConfigError("must hold keys and values")
+        fits, wanted = rule
+        if isinstance(value, list):
+            value = [expand(item, self.env) if isinstance(item, str) else item for item in value]
+        elif isinstance(value, str) and "${" in value:
+            value = expand(value, self.env)
+            if not fits(value) and re.fullmatch("[0-9]{1,9}", value):  # variables know no numbers
+                value = int(value)
+        if not fits(value):
+            raise ConfigError(f"must be {wanted}")
+        return value
+
+
+_TEXT = (lambda value: isinstance(value, str) and value.strip() != "", "text that is not empty")
+_DAYS = (lambda value: type(value) is int and value >= 0, "a whole number, 0 or more")  # a bool is an int too
+_SIZE = (lambda value: type(value) is int and value > 0, "a whole number, 1 or more")
+
+
+def _schema(names: tuple[str, ...]) -> dict[str, Any]:
+    def chain(value: Any) -> bool:
+        return value in names or (isinstance(value, list) and all(item in names for item in value))
+
+    return {
+        "type": (lambda value: value in names, f"one of {', '.join(names)}"),
+        "connection": _TEXT,
+        "path": _TEXT,
+        "dimensions": _SIZE,
+        "fallback": (chain, f"one or a list of {', '.join(names)}"),
+        "threshold": _DAYS,
+        "retention": {"hot_days": _DAYS, "warm_days": _DAYS, "cold_days": _DAYS},
+    }
+
+
+_SCHEMA = {
+    "profile": _TEXT,
+    "providers": {kind: _schema(names) for kind, names in _TYPES.items()},
+    "images": {"every_s": _DAYS, "keep": _SIZE},
+}
+
+
+def expand(text: str, env: Mapping[str, str] = os.environ) -> str:
+    """Replace `${VAR}` and `${env:VAR}` once; only XDG variables have defaults, others are refused."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match["name"]
+        if not name or not match["end"]:
+            raise ConfigError("a variable is written ${VAR} or ${env:VAR}")
+        if name in _XDG:
+            return str(_xdg(name, env))
+        if name not in env:
+            raise ConfigError(f"the environment variable {name} is not set", variable=name)
+        return env[name]
+
+    return re.sub(r"\$\{(?:env:)?(?P<name>[A-Za-z_]\w*)?(?P<end>\}?)", value, text, flags=re.ASCII)
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that refuses a key said twice, and whose every error has a line."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} occurs twice", problem_mark=key.start_mark)
+            seen.add(str(key.value))
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
+            # PyYAML lets these out for a date like 2024-99-99 or a forced tag.
+            raise yaml.MarkedYAMLError(problem="not a valid value", problem_mark=node.start_mark) from error
+
+
+def _parse(file: Path) -> dict[Any, Any]:
+    place: dict[str, int] = {}
+    try:
+        if not file.is_file():  # a pipe would block, a dangling link is broken and not absent
+            raise ConfigError(f"{file}: not a file that can be read", file=str(file))
+        with file.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_uid not in {os.geteuid(), 0}:  # it could move the store elsewhere
+                raise ConfigError(f"{file}: belongs to another user; make it yours if you trust it", file=str(file))
+            raw = stream.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise ConfigError(f"{file}: larger than {_MAX_BYTES} bytes", file=str(file))
+        tree = _Loader(raw.decode()).get_single_data()
+        if isinstance(tree, dict | None):
+            return tree or {}
+        problem = "must hold keys and values"
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = {"line": mark.line + 1, "column": mark.column + 1} if mark else {}
+        problem = error.problem or "not valid YAML"
+    except (UnicodeDecodeError, yaml.reader.ReaderError) as error:
+        start = error.start if isinstance(error, UnicodeDecodeError) else len(raw.decode()[: error.position].encode())
+        place = {"line": raw[:start].count(b"\n") + 1, "column": start - raw.rfind(b"\n", 0, start)}
+        problem = "not plain UTF-8 text"
+    except RecursionError:
+        problem = "nested too deeply"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    where = ", ".join([str(file), *(f"{name} {number}" for name, number in place.items())])
+    raise ConfigError(f"{where}: {problem}", file=str(file), **place)
+
+
+def redact(url: str) -> str:
+    """The URL or connection string with every password hidden, even where it is malformed."""
+    if "://" not in url:
+        return re.sub(r"(?is)(password\s*=\s*)('(?:\\.|[^'\\])*'?|(?:\\.|[^\s\\])+)", r"\1***", url)
+    # Up to the last @: an unescaped / ? # or @ inside a password must not end the search early.
+    url = re.sub(r"(?s)^([^:/@]*://[^:@/]*):.*@", r"\1:***@", url)
+    url = re.sub(r"^([^:/@]*://[^:@/\[]*):(?!\*\*\*@|\d+(?:[,/?]|$))[^/?]*", r"\1:***", url)
+    return re.sub(r"(?is)(password=)[^&]*", r"\1***", url)
+
+
+def find_project(start: Path) -> Path | None:
+    """The nearest folder at or above `start` that holds `.holdproof/config.yaml`."""
+    folder = Path(os.path.realpath(start))
+    return next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".holdproof" / "config.yaml")), None)
+
+
+def project_hash(path: Path) -> str:
+    """What rows carry to name a project: the first 8 hex digits of SHA-256 of the resolved path."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:8]
+
+
+def init_project(folder: Path) -> list[Path]:
+    """Create `.holdproof/config.yaml` and `catalog.json`, both or neither; an existing one stays as it is."""
+    target = Path(os.path.realpath(folder), ".holdproof")
+    if not target.parent.is_dir():
+        raise errors.NotFoundError(f"{target.parent}: no such folder", path=str(target.parent))
+    if os.path.lexists(target):
+        raise errors.AlreadyExistsError(f"{target}: exists already", path=str(target))
+    try:
+        # Filled aside, then moved: a rename onto a folder with content fails, so a race has one winner.
+        with tempfile.TemporaryDirectory(prefix=".holdproof-", dir=target.parent) as aside:
+            staged = Path(aside, "new")
+            staged.mkdir(mode=0o700)
+            _write(staged / "config.yaml", _TEMPLATE)
+            _write(staged / "catalog.json", '{"version": "1.0", "entries": []}\n')
+            staged.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise errors.AlreadyExistsError(f"{target}: exists already", path=str(target)) from error
+        _raise_disk(error, target)
+    return [target / "config.yaml", target / "catalog.json"]
+
+
+def _write(path: Path, text: str) -> None:
+    """A new file for the owner only: it may come to hold a password."""
+    with open(path, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)

@@ -1,0 +1,201 @@
+"""A small client of the Kubo RPC, the HTTP interface of an IPFS node.
+
+Rules:
+- Every call ends: 2 s to connect, `idle_s` without a byte, `budget_s` altogether if there is one; then, and for an
+  answer that is none or has no end, a typed error.
+- What an answer depends on (CID version, leaves, chunker, hash) is always said, never left to the node.
+- A name and a password in its URL open it, and are in no message.
+- What the node gives is not trusted: callers compare it with a hash they know.
+"""
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import IO, Any, Final
+
+import httpx
+
+from holdproof.content.addresses import apart
+from holdproof.errors import UnreachableError
+
+_CONNECT_S: Final = 2.0
+_MOST_ANSWER: Final = 1 << 24
+_SHAPE: Final = {
+    "cid-version": 1,
+    "cid-base": "base32",
+    "raw-leaves": "true",
+    "chunker": "size-262144",
+    "hash": "sha2-256",
+    "wrap-with-directory": "false",
+}
+_GONE: Final = ("not found", "could not find", "no link named")
+_UNPINNED: Final = "not pinned"
+
+
+class Kubo:
+    """One node; may be shared by threads."""
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:5001",
+        *,
+        token: str | None = None,
+        idle_s: float = 30.0,
+        budget_s: float | None = None,
+    ) -> None:
+        bare, opens = apart(url)
+        self.url, self._budget_s = bare.rstrip("/"), budget_s
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        patience = httpx.Timeout(idle_s, connect=_CONNECT_S)
+        with self._translated():
+            self._client = httpx.Client(base_url=f"{self.url}/api/v0/", headers=headers, auth=opens, timeout=patience)
+
+    def version(self) -> str:
+        """The version the node says it has."""
+        return self._told("version", "Version")
+
+    def add(self, content: bytes | IO[bytes], *, pin: bool) -> str:
+        """Give the node a file; its CID. Unless pinned, the node may forget it."""
+        return self._told("add", "Hash", files={"file": ("blob", content)}, pin=_word(pin), **_SHAPE)
+
+    def dag_import(self, content: bytes | IO[bytes]) -> list[str]:
+        """Give the node the blocks of a CAR; the roots it says it took. Nothing is pinned by that."""
+        asked = {"pin-roots": "false", "silent": "false", "stats": "false", "allow-big-block": "false"}
+        roots: list[str] = []
+        for line in self._lines("dag/import", files={"path": ("archive.car", content)}, **asked):
+            told = line.get("Root")
+            if isinstance(told, dict):
+                if told.get("PinErrorMsg"):  # under status 200
+                    raise UnreachableError(f"{self.url}: {str(told['PinErrorMsg'])[:200]}", url=self.url)
+                named = told.get("Cid")
+                roots.append(str(named.get("/") if isinstance(named, dict) else named))
+        return roots
+
+    def dag_export(self, cid: str) -> "Cat":
+        """All blocks below a CID as a CAR, as they come; FileNotFoundError where the node knows that there are none."""
+        return self._stream("dag/export", cid)
+
+    def cat(self, cid: str) -> "Cat":
+        """The bytes of a file, as they come; FileNotFoundError where the node knows that there is none."""
+        return self._stream("cat", cid)
+
+    def _stream(self, call: str, cid: str) -> "Cat":
+        until = self._until()
+        with self._translated():
+            request = self._client.build_request("POST", call, params={"arg": cid})
+            answer = self._client.send(request, stream=True)
+            if answer.status_code != httpx.codes.OK:
+                with closing(answer):
+                    self._refuse(answer.status_code, self._whole(answer, until))
+        return Cat(self, answer, until)
+
+    def pin(self, cid: str) -> None:
+        """Let the node never forget it."""
+        self._ask("pin/add", arg=cid)
+
+    def unpin(self, cid: str) -> None:
+        """Let the node forget it; nothing happens where it is not pinned."""
+        try:
+            self._ask("pin/rm", arg=cid)
+        except UnreachableError as error:
+            if _UNPINNED not in error.message:
+                raise
+
+    def close(self) -> None:
+        """Close the connections; may be called twice."""
+        self._client.close()
+
+    def _told(self, call: str, member: str, **asked: Any) -> str:
+        """One member of an answer."""
+        answer = self._ask(call, **asked)
+        if not isinstance(answer.get(member), str):
+            raise UnreachableError(f"{self.url}: {call} gave no {member}", url=self.url)
+        return str(answer[member])
+
+    def _ask(self, call: str, *, files: Any = None, **params: Any) -> dict[str, Any]:
+        """One call; its answer is the last of its lines."""
+        told = self._lines(call, files=files, **params)
+        if not told:
+            raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url)
+        return told[-1]
+
+    def _lines(self, call: str, *, files: Any = None, **params: Any) -> list[dict[str, Any]]:
+        """One call, and every line of its answer."""
+        until = self._until()
+        with self._translated(), self._client.stream("POST", call, params=params, files=files) as answer:
+            data = self._whole(answer, until)
+            if answer.status_code != httpx.codes.OK:
+                self._refuse(answer.status_code, data)
+        try:
+            told = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+        except ValueError as error:
+            raise UnreachableError(f"{self.url}: {call} gave no JSON", url=self.url) from error
+        if not all(isinstance(line, dict) for line in told):
+            raise UnreachableError(f"{self.url}: {call} gave no object", url=self.url)
+        return told
+
+    def _until(self) -> float:
+        return math.inf if self._budget_s is None else time.monotonic() + self._budget_s
+
+    def check(self, until: float) -> None:
+        """Return if there is time left."""
+        if time.monotonic() > until:
+            raise UnreachableError(f"{self.url}: took longer than {self._budget_s:g} s", url=self.url)
+
+    def _whole(self, answer: httpx.Response, until: float) -> bytes:
+        """An answer of bounded length, in bounded time."""
+        data = bytearray()
+        for piece in answer.iter_bytes():
+            data += piece
+            self.check(until)
+            if len(data) > _MOST_ANSWER:
+                raise UnreachableError(f"{self.url}: an answer that is too long", url=self.url)
+        return bytes(data)
+
+    def _refuse(self, status: int, data: bytes) -> None:
+        try:
+            message = str(json.loads(data)["Message"])
+        except (ValueError, KeyError, TypeError):
+            message = data[:200].decode(errors="replace") or f"status {status}"
+        if any(word in message for word in _GONE):
+            raise FileNotFoundError(message)
+        raise UnreachableError(f"{self.url}: {message}", url=self.url, status=status)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise UnreachableError(f"{self.url}: {str(error) or type(error).__name__}", url=self.url) from error
+
+
+class Cat:
+    """A file of a node, read as it comes."""
+
+    def __init__(self, kubo: Kubo, answer: httpx.Response, until: float) -> None:
+        self._kubo, self._answer, self._until = kubo, answer, until
+        self._pieces = answer.iter_bytes()
+        self._rest = b""
+
+    def read(self, size: int, /) -> bytes:
+        """At most that many further bytes; none at the end."""
+        gathered = [self._rest]
+        length = len(self._rest)
+        with self._kubo._translated():
+            while length < size and (piece := next(self._pieces, b"")):
+                gathered.append(piece)
+                length += len(piece)
+                self._kubo.check(self._until)
+        data = b"".join(gathered)
+        self._rest = data[size:]
+        return data[:size]
+
+    def close(self) -> None:
+        """Let go of it; may be called twice."""
+        self._answer.close()
+
+
+def _word(truth: bool) -> str:
+    return "true" if truth else "false"

@@ -1,0 +1,252 @@
+"""Sealing: what belongs to a person is encrypted under a key of that person, so that destroying the key erases it.
+
+The envelope: `HFS` ‖ version 0x01 ‖ handle (16) ‖ nonce (12) ‖ AES-256-GCM ciphertext ‖ tag (16); magic, version and
+handle are bound as associated data.
+
+Rules:
+- A subject has one random handle and one random key; the handle is all that envelopes, labels and leaves show.
+- The name is kept only as HMAC-SHA-256 under a secret of the store (`store_facts`), enough to find the subject again.
+- Erasing destroys key and hash and leaves a tombstone; what was sealed answers ErasedError from then on, everywhere.
+- The same name seen again after its erasure is a new subject.
+- Keys stand in no leaf, and backups leave keys and secret out unless asked for (`forget_keys`): then destroying a key
+  here erases what it sealed in every backup as well.
+- A changed, cut or foreign envelope is refused, never opened in part.
+"""
+
+import hmac
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from holdproof.db import Row, Tx, sql
+from holdproof.errors import ErasedError, FormatError, InvalidInputError, NotFoundError
+
+MAGIC: Final = b"HFS\x01"
+_HANDLE, _NONCE, _TAG, _KEY = 16, 12, 16, 32
+_HEAD = len(MAGIC) + _HANDLE
+SECRET: Final = "subject_secret"  # noqa: S105 (the name of a fact)
+TOPIC: Final = "subject"
+
+
+class Subject(NamedTuple):
+    """A person as the store knows one: no name."""
+
+    handle: str
+    created_at: str
+    erased_at: str | None
+
+
+def seal(tx: Tx, subject: str, plaintext: bytes, *, ns: str = "main") -> bytes:
+    """Encrypt content under the key of the named subject, who is made known at first sight."""
+    return seal_for(tx, label(tx, subject, ns=ns), plaintext)
+
+
+def seal_for(tx: Tx, handle: str, plaintext: bytes) -> bytes:
+    """Encrypt content under the key of a subject known by its handle."""
+    head, nonce = MAGIC + bytes.fromhex(handle), tx.random(_NONCE)
+    return head + nonce + AESGCM(_key(tx, handle)).encrypt(nonce, plaintext, head)
+
+
+def open(tx: Tx, sealed: bytes) -> bytes:
+    """The content of an envelope; ErasedError once its key is destroyed."""
+    handle = subject_of(sealed)
+    head, nonce = sealed[:_HEAD], sealed[_HEAD : _HEAD + _NONCE]
+    try:
+        return AESGCM(_key(tx, handle)).decrypt(nonce, sealed[_HEAD + _NONCE :], head)
+    except InvalidTag as error:
+        raise FormatError("the sealed content was changed", subject=handle) from error
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether bytes are an envelope of ours."""
+    return data.startswith(MAGIC) and len(data) >= _HEAD + _NONCE + _TAG
+
+
+def subject_of(sealed: bytes) -> str:
+    """The handle of the subject that an envelope belongs to."""
+    if not is_sealed(sealed):
+        raise FormatError("not sealed content, or of an unknown version", length=len(sealed))
+    return sealed[len(MAGIC) : _HEAD].hex()
+
+
+# FOR SHARE: an erasure under way is waited for, and waits for whoever labels or seals right now.
+_FIND = sql(
+    "SELECT handle FROM subjects WHERE ns = :ns AND name_hash = :hash",
+    postgres="SELECT handle FROM subjects WHERE ns = :ns AND name_hash = :hash FOR SHARE",
+)
+
+
+def find(tx: Tx, subject: str, *, ns: str = "main") -> str | None:
+    """The handle of a subject, None for one that is not known (or was erased)."""
+    row = tx.one(_FIND_READING, ns=ns, hash=_hash(_secret(tx), subject))
+    return row[0] if row else None
+
+
+_FIND_READING = sql("SELECT handle FROM subjects WHERE ns = :ns AND name_hash = :hash")
+_ADD = sql(
+    "INSERT INTO subjects (handle, ns, name_hash, key, created_at) VALUES (:handle, :ns, :hash, :key, :now)"
+    " ON CONFLICT (ns, name_hash) DO NOTHING"
+)
+
+
+def label(tx: Tx, subject: str, *, ns: str = "main") -> str:
+    """The handle that rows of a subject carry; a new subject gets its key here and its leaf at the commit."""
+    digest = _hash(_make_secret(tx), subject)
+    row = tx.one(_FIND, ns=ns, hash=digest)
+    if row is None:
+        handle = tx.random(_HANDLE).hex()
+        if tx.count(_ADD, handle=handle, ns=ns, hash=digest, key=tx.random(_KEY), now=tx.now):
+            tx.note(TOPIC, handle)
+            return handle
+        row = tx.one(_FIND, ns=ns, hash=digest)
+    assert row is not None, "somebody was faster"
+    return str(row[0])
+
+
+_KEY_OF = sql("SELECT key, erased_at FROM subjects WHERE handle = :handle")
+
+
+def _key(tx: Tx, handle: str) -> bytes:
+    row = tx.one(_KEY_OF, handle=handle)
+    if row is None:
+        raise NotFoundError("the subject of this content is not known here", subject=handle)
+    key, erased_at = row
+    if erased_at is not None:
+        raise ErasedError("the content was erased with its subject", subject=handle, erased_at=erased_at)
+    if key is None:
+        raise NotFoundError("the subject's key was left out of the backup this store comes from", subject=handle)
+    return bytes(key)
+
+
+_DESTROY = sql(
+    "UPDATE subjects SET key = NULL, name_hash = NULL, erased_at = :now WHERE handle = :handle AND erased_at IS NULL"
+)
+_GET = sql("SELECT handle, created_at, erased_at FROM subjects WHERE handle = :handle")
+
+
+def destroy(tx: Tx, handle: str) -> bool:
+    """Destroy a subject's key and hash; False if that was done before or there is no such subject."""
+    return tx.count(_DESTROY, handle=handle, now=tx.now) == 1
+
+
+def get(tx: Tx, handle: str) -> Subject:
+    """What is known of a subject."""
+    row = tx.one(_GET, handle=handle)
+    if row is None:
+        raise NotFoundError("no such subject", subject=handle)
+    return Subject(*row)
+
+
+_LIVES = sql(
+    "SELECT erased_at FROM subjects WHERE handle = :handle",
+    postgres="SELECT erased_at FROM subjects WHERE handle = :handle FOR SHARE",
+)
+
+
+def check_alive(tx: Tx, handle: str) -> None:
+    """ErasedError if the subject was erased since it was labelled: nothing new may carry its handle."""
+    row = tx.one(_LIVES, handle=handle)
+    if row is None:
+        raise NotFoundError("the subject of this content is not known here", subject=handle)
+    if row[0] is not None:
+        raise ErasedError("the subject was erased meanwhile", subject=handle)
+
+
+# --- what is sealed ------------------------------------------------------------------------------------------------
+
+_MARK = sql(
+    "INSERT INTO sealed_blocks (subject, cid, what) VALUES (:subject, :cid, :what)"
+    " ON CONFLICT (subject, cid) DO NOTHING"
+)
+_MARKED = sql("SELECT what, count(*) FROM sealed_blocks WHERE subject = :subject GROUP BY what ORDER BY what")
+
+
+def mark(tx: Tx, handle: str, cid: str, what: str) -> None:
+    """Say that a block is sealed for a subject, so that its erasure can tell what became unreadable."""
+    tx.execute(_MARK, subject=handle, cid=cid, what=what)
+
+
+def marked(tx: Tx, handle: str) -> dict[str, int]:
+    """How much is sealed for a subject, by what it is."""
+    return {what: int(count) for what, count in tx.all(_MARKED, subject=handle)}
+
+
+# --- keys on their way into and out of backups -------------------------------------------------------------------
+
+_FORGET_KEYS = sql("UPDATE subjects SET key = NULL, name_hash = NULL WHERE key IS NOT NULL OR name_hash IS NOT NULL")
+_FORGET_SECRET = sql("DELETE FROM store_facts WHERE key = :key")
+
+
+def forget_keys(tx: Tx) -> int:
+    """Blank every key, hash and the secret, in the copy a backup is made of; how many subjects that concerns."""
+    tx.execute(_FORGET_SECRET, key=SECRET)
+    return tx.count(_FORGET_KEYS)
+
+
+class Keys(NamedTuple):
+    """Every living key of a store, as a restore takes it over."""
+
+    secret: str | None
+    rows: list[Row]
+
+
+_LIVING = sql("SELECT handle, name_hash, key FROM subjects WHERE key IS NOT NULL")
+
+
+def keys(tx: Tx) -> Keys:
+    """Every living key."""
+    found = _secret(tx)
+    return Keys(found.hex() or None, tx.all(_LIVING))
+
+
+_TAKE = sql(
+    "UPDATE subjects SET key = :key, name_hash = :hash WHERE handle = :handle AND key IS NULL AND erased_at IS NULL"
+)
+
+
+def take_over(tx: Tx, living: Keys) -> None:
+    """Give subjects their keys back where this copy has none."""
+    mine = _secret(tx).hex() or None
+    if mine is None and living.secret is not None:
+        tx.execute(_KEEP_SECRET, key=SECRET, value=living.secret, now=tx.now)
+    if mine in (None, living.secret):  # hashes under another secret would find nobody
+        tx.many(_TAKE, [{"handle": handle, "hash": digest, "key": key} for handle, digest, key in living.rows])
+
+
+_KEYLESS = sql("SELECT count(*) FROM subjects WHERE key IS NULL AND erased_at IS NULL")
+
+
+def keyless(tx: Tx) -> int:
+    """How many subjects have lost their key though nobody erased them."""
+    [(count,)] = tx.all(_KEYLESS)
+    return int(count)
+
+
+# --- the store's secret, under which names are hashed --------------------------------------------------------------
+
+_KEEP_SECRET = sql(
+    "INSERT INTO store_facts (key, value, updated_at) VALUES (:key, :value, :now) ON CONFLICT (key) DO NOTHING"
+)
+
+
+def _make_secret(tx: Tx) -> bytes:
+    if not (found := _secret(tx)):
+        tx.execute(_KEEP_SECRET, key=SECRET, value=tx.random(_KEY).hex(), now=tx.now)
+        found = _secret(tx)
+    return found
+
+
+_SECRET = sql("SELECT value FROM store_facts WHERE key = :key")
+
+
+def _secret(tx: Tx) -> bytes:
+    row = tx.one(_SECRET, key=SECRET)
+    return bytes.fromhex(row[0]) if row else b""
+
+
+def _hash(secret: bytes, subject: str) -> str:
+    if not subject.strip() or len(subject) > 1024:
+        raise InvalidInputError("a subject is a text that is not empty, 1,024 characters at most")
+    return hmac.new(secret or b"none", subject.encode(), sha256).hexdigest()

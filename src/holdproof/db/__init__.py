@@ -1,0 +1,37 @@
+"""Transactions on SQLite or PostgreSQL: `open_database`, `Tx`, `sql`, migrations and effects."""
+
+from holdproof.db.alone import alone, beside
+from holdproof.db.database import Database
+from holdproof.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Write, ask, call
+from holdproof.db.groups import Hooks
+from holdproof.db.migrate import Migration
+from holdproof.db.opening import MEMORY, open_database
+from holdproof.db.sql import Query, sql
+from holdproof.db.tx import Answer, Notes, Refused, Row, Tx
+
+__all__ = [
+    "MEMORY",
+    "Answer",
+    "Call",
+    "Database",
+    "Effect",
+    "Give",
+    "Hooks",
+    "Migration",
+    "Notes",
+    "Query",
+    "Read",
+    "Refused",
+    "Row",
+    "Stream",
+    "Tx",
+    "Wait",
+    "Work",
+    "Write",
+    "alone",
+    "ask",
+    "beside",
+    "call",
+    "open_database",
+    "sql",
+]

@@ -1,0 +1,151 @@
+"""`Database`: runs functions of a transaction, durable when their answer arrives."""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from copy import copy
+from typing import Any, Protocol, TypeVar
+
+from holdproof.db.clock import Clock
+from holdproof.db.groups import Hooks
+from holdproof.db.pump import FUTURES, ONCE, READS, SERIALIZABLE, UNGATED, Job, Pump
+from holdproof.db.sql import Dialect
+from holdproof.db.topics import Topics
+from holdproof.db.tx import NOTHING, WAKE, Notes, Nothing, Tx
+from holdproof.errors import ForkedError
+
+T = TypeVar("T")
+
+
+class Backend(Protocol):
+    """What a database is made of; `sqlite.py` and `postgres.py` each build one."""
+
+    dialect: Dialect
+    writer: Pump
+    reader: Pump
+    notifies: bool
+    """Do commits of other processes wake our waiters?"""
+
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | Nothing":
+        """Run a short read on the calling thread; NOTHING where there is no way, no free connection or no time."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Where it is, versions and sizes, for `status`."""
+        ...
+
+    def check(self) -> list[str]:
+        """The database's own integrity check; empty if sound."""
+        ...
+
+    def compact(self) -> None:
+        """Give free space back to the system; others get on meanwhile. Harmless if repeated, or where there is none."""
+        ...
+
+    def disown(self) -> None:
+        """In the child of a fork: see that nothing of the parent's is touched."""
+        ...
+
+    def close(self) -> None:
+        """Free what is left once both pumps are closed."""
+        ...
+
+
+class Database:
+    """One database, open. Thread-safe; does not survive fork()."""
+
+    def __init__(self, backend: Backend, *, hooks: Hooks, topics: Topics, clock: Clock) -> None:
+        self.backend, self.hooks, self.topics, self.clock = backend, hooks, topics, clock
+        self.dialect: Dialect = backend.dialect
+        self.first_run = False
+        self._closing = threading.Lock()
+        self._closed, self._handles = False, [1]
+        hooks.after_commit.append(self._wake)
+        _OPEN.add(self)
+
+    def write(
+        self, fn: Callable[[Tx], T], *, ungated: bool = False, serializable: bool = False, once: bool = False
+    ) -> "Future[T]":
+        """Run a function of a transaction; the future is done once its work is durable.
+
+        `ungated` passes the gate (the lockdown's own records); `serializable` asks PostgreSQL for that isolation and is
+        always so on SQLite; `once` is for what cannot run again, serializable too: it has a transaction of its own.
+        """
+        future: Future[T] = Future()
+        flags = UNGATED * ungated | SERIALIZABLE * (serializable or once) | ONCE * once
+        self.backend.writer.submit(Job(fn, FUTURES, future, flags))
+        return future
+
+    def read(self, fn: Callable[[Tx], T]) -> "Future[T]":
+        """Run a reading function on a snapshot that holds everything acknowledged before this call."""
+        future: Future[T] = Future()
+        self.backend.reader.submit(Job(fn, FUTURES, future, READS))
+        return future
+
+    def peek(self, fn: Callable[[Tx], T], budget_s: float) -> "T | Nothing":
+        """The same on the caller's own thread, without a hop; NOTHING if that cannot be done within the budget."""
+        return NOTHING if self._forked else self.backend.peek(fn, budget_s)
+
+    @property
+    def progress(self) -> int:
+        """Grows with every job carried out: how the faces see whether the workers get on."""
+        return self.backend.writer.progress + self.backend.reader.progress
+
+    @property
+    def busy(self) -> bool:
+        """Whether any job is queued or under way."""
+        return self.backend.writer.busy or self.backend.reader.busy
+
+    def share(self) -> "Database":
+        """Another handle on the same database, which is closed once all its handles are."""
+        other = copy(self)
+        with self._closing:
+            other._handles[0] += 1
+        _OPEN.add(other)
+        return other
+
+    @property
+    def closed(self) -> bool:
+        """Whether this handle was closed."""
+        return self._closed
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Finish queued work, fail what cannot be finished in time, and close; may be called twice."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            _OPEN.discard(self)
+            self._handles[0] -= 1
+            if self._forked or self._handles[0]:
+                return
+            self.backend.reader.close(timeout_s)
+            self.backend.writer.close(timeout_s)
+            self.backend.close()
+
+    _forked = False
+
+    def _disown(self) -> None:
+        """In the child of a fork: the threads are gone and the connections belong to the parent."""
+        self._forked = True
+        self.backend.disown()
+        pid = os.getpid()
+        for pump in (self.backend.writer, self.backend.reader):
+            pump.disown(lambda: ForkedError(f"this store was opened before process {pid} was forked"))
+
+    def _wake(self, notes: Notes) -> None:
+        if topics := notes.get(WAKE):
+            self.topics.signal(topics)
+
+
+_OPEN: "weakref.WeakSet[Database]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for database in list(_OPEN):
+        database._disown()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,273 @@
+"""One connection in libpq's pipeline mode: statements go out, answers come back in order, errors are typed."""
+
+import select
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from psycopg import Error, OperationalError, pq
+
+from holdproof.db.postgres.dialing import dial
+from holdproof.db.postgres.text import dump, loader
+from holdproof.db.sql import Query
+from holdproof.db.tx import Refusal, Row
+from holdproof.errors import (
+    BusyError,
+    ConfigError,
+    ConnectionLostError,
+    ConstraintError,
+    DatabaseError,
+    DiskFullError,
+    ExpectationError,
+    ForbiddenSqlError,
+    HoldproofError,
+    InvalidInputError,
+    QueryError,
+    ReadLimitError,
+    ReadOnlyError,
+    SerializationError,
+    UnavailableError,
+)
+
+_OLDEST = 140000
+_GRACE_MS = 1000
+_MOST_PARAMETERS = 65_535
+
+# By SQLSTATE, the longest prefix that fits.
+_TYPED: dict[str, type[HoldproofError]] = {
+    "08": UnavailableError,
+    "23": ConstraintError,
+    "25006": ReadOnlyError,
+    "25P02": DatabaseError,
+    "40": SerializationError,
+    "42501": ForbiddenSqlError,
+    "42": QueryError,
+    "22": QueryError,
+    "53100": DiskFullError,
+    "53": UnavailableError,
+    "55P03": BusyError,
+    "57014": ReadLimitError,
+    "57P": UnavailableError,
+    "58": UnavailableError,
+}
+
+
+_LOST = {"57P01", "57P02", "57P03", "57P05", "08003", "08006"}
+
+
+class _Slot(NamedTuple):
+    """What an answer will be for."""
+
+    query: Query | None
+    expect: int | None
+    prepares: int | None
+    op: int
+    refusal: Refusal = ExpectationError
+
+
+class Wire:
+    """One connection in pipeline mode: statements go out, answers come back in order.
+
+    A server that says nothing for `silence_s` is lost unless it is `at_work`, asked with the number of the connection.
+    """
+
+    def __init__(self, conninfo: str, *, silence_s: float, at_work: Callable[[int], bool] = lambda _: False) -> None:
+        self._silence_s, self._at_work = silence_s, at_work
+        self.op = self.wrote = self.touched = 0
+        self.columns: tuple[str, ...] = ()
+        self._slots: list[_Slot] = []
+        self._prepared: set[int] = set()
+        self._loaders: dict[int, list[Callable[[bytes], Any]]] = {}
+        self._pg = dial(conninfo)
+        if self._pg.server_version < _OLDEST:
+            raise ConfigError(f"PostgreSQL 14 or newer is needed, this is {self._pg.server_version // 10000}")
+        self._pg.nonblocking = 1
+        self._pg.enter_pipeline_mode()
+        self._poll = select.poll()
+        self._poll.register(self._pg.socket, select.POLLIN)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection still stands."""
+        return self._pg.status == pq.ConnStatus.OK
+
+    @property
+    def version(self) -> int:
+        """The server's version, as 180004."""
+        return self._pg.server_version
+
+    @property
+    def failed(self) -> bool:
+        """Whether the server has aborted the transaction."""
+        return self._pg.transaction_status == pq.TransactionStatus.INERROR
+
+    def new_op(self) -> None:
+        """What is written from here on is another operation's."""
+        self.op += 1
+        self.wrote = 0
+
+    def op_wrote(self) -> bool:
+        """Whether the current operation wrote anything, or may have."""
+        return self.wrote > 0 or any(
+            slot.op == self.op and slot.query is not None and slot.query.kind != "read" for slot in self._slots
+        )
+
+    def send(
+        self,
+        query: Query,
+        params: Mapping[str, Any],
+        expect: int | None = None,
+        refusal: Refusal = ExpectationError,
+    ) -> None:
+        """Queue a statement, prepared at its first use on this connection."""
+        name = b"q%d" % query.number
+        values, formats = [], []
+        for parameter in query.names:
+            value, form = dump(parameter, params[parameter])
+            values.append(value)
+            formats.append(form)
+        try:
+            if query.number not in self._prepared:
+                self._pg.send_prepare(name, query.postgres.encode())
+                self._slots.append(_Slot(None, None, query.number, self.op))
+                self._prepared.add(query.number)
+            self._pg.send_query_prepared(name, values, formats)
+        except Error as error:
+            raise self._lost(error) from error
+        self._slots.append(_Slot(query, expect, None, self.op, refusal))
+
+    def ask(self, query: Query, params: Mapping[str, Any]) -> None:
+        """Queue a statement that is not ours; it is not prepared, and what it changed in settings is undone."""
+        if len(query.names) > _MOST_PARAMETERS:
+            raise InvalidInputError(f"PostgreSQL takes {_MOST_PARAMETERS} parameters at most, not {len(query.names)}")
+        dumped = [dump(name, params.get(name)) for name in query.names]
+        try:
+            values, formats = [value for value, _ in dumped], [form for _, form in dumped]
+            self._pg.send_query_params(query.postgres.encode(), values, None, formats)
+        except Error as error:
+            raise self._lost(error) from error
+        self._slots.append(_Slot(query, None, None, self.op))
+        self.text("RESET ALL")
+
+    def text(self, statement: str) -> None:
+        """Queue a statement without parameters and without preparing it."""
+        try:
+            self._pg.send_query_params(statement.encode(), None)
+        except Error as error:
+            raise self._lost(error) from error
+        self._slots.append(_Slot(None, None, None, self.op))
+
+    def sync(self) -> list[Row]:
+        """Wait for everything queued; the rows of the last statement, or the first failure raised."""
+        slots, self._slots = self._slots, []
+        rows: list[Row] = []
+        failure: HoldproofError | None = None
+        try:
+            self._pg.pipeline_sync()
+            self._flush()
+            for slot in slots:
+                while (result := self._next()) is not None:
+                    if failure is None:
+                        found, failure = self._read(result, slot)
+                        rows = rows if slot.query is None and failure is None else found
+                if slot.prepares is not None and failure is not None and not isinstance(failure, ExpectationError):
+                    self._prepared.discard(slot.prepares)  # the server skipped it
+            while (result := self._next()) is None or result.status != pq.ExecStatus.PIPELINE_SYNC:
+                pass
+        except Error as error:
+            raise self._lost(error) from (failure or error)
+        if failure is not None:
+            self.wrote += 1  # whose statement it was is not known here: let the group find out
+            raise failure
+        return rows
+
+    def scrambled(self, name: str, password: str) -> str:
+        """What a server stores in the place of a password."""
+        return self._pg.encrypt_password(password.encode(), name.encode(), b"scram-sha-256").decode()
+
+    def abandon(self) -> None:
+        """Wait for what is queued without caring how it ends."""
+        with suppress(HoldproofError):
+            self.sync()
+
+    def heard(self, bell: int) -> list[str]:
+        """The next notifications; none if the bell, a file, rings first."""
+        poll = select.poll()
+        poll.register(self._pg.socket, select.POLLIN)
+        poll.register(bell, select.POLLIN)
+        try:
+            poll.poll()
+            self._pg.consume_input()
+            payloads = []
+            while (note := self._pg.notifies()) is not None:
+                payloads.append(note.extra.decode())
+        except Error as error:
+            raise self._lost(error) from error
+        return payloads
+
+    def close(self) -> None:
+        """Hang up."""
+        self._pg.finish()
+
+    def _read(self, result: Any, slot: _Slot) -> tuple[list[Row], HoldproofError | None]:
+        query = slot.query
+        if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+            return [], _typed(result, query)
+        if query is None:
+            return [], None
+        self.touched = result.command_tuples or 0
+        if slot.op == self.op and query.kind != "read":
+            self.wrote += self.touched if query.kind == "write" else 1
+        if slot.expect is not None and self.touched != slot.expect:
+            return [], slot.refusal(f"{query} touched {self.touched} rows, expected {slot.expect}")
+        if not result.ntuples:
+            return [], None
+        loaders = self._loaders.get(query.number) if query.number >= 0 else None
+        if loaders is None:
+            loaders = self._loaders[query.number] = [loader(result.ftype(i)) for i in range(result.nfields)]
+            self.columns = tuple((result.fname(i) or b"").decode() for i in range(result.nfields))
+        get, columns = result.get_value, list(enumerate(loaders))
+        return [
+            tuple(None if (data := get(row, column)) is None else load(data) for column, load in columns)
+            for row in range(result.ntuples)
+        ], None
+
+    def _flush(self) -> None:
+        while self._pg.flush():
+            self._poll.modify(self._pg.socket, select.POLLIN | select.POLLOUT)
+            for _, event in self._await():
+                if event & ~select.POLLOUT:
+                    self._pg.consume_input()
+            self._poll.modify(self._pg.socket, select.POLLIN)
+
+    def _next(self) -> Any:
+        while self._pg.is_busy():
+            self._await()
+            self._pg.consume_input()
+        return self._pg.get_result()
+
+    def _await(self) -> list[tuple[int, int]]:
+        """Wait for the server. A statement may take its time; a peer that is gone is found by TCP, or asked after."""
+        while not (events := self._poll.poll(self._silence_s * 1000)):
+            if not self._at_work(self._pg.backend_pid) and not self._poll.poll(_GRACE_MS):
+                raise OperationalError(f"the server has said nothing for {self._silence_s:g} s")
+        return events
+
+    def _lost(self, error: Exception) -> ConnectionLostError:
+        self._slots = []
+        self._pg.finish()
+        return ConnectionLostError(f"the connection to PostgreSQL broke: {words(error)}")
+
+
+def _typed(result: Any, query: Query | None) -> HoldproofError:
+    state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+    message = words(result.get_error_message())
+    if state in _LOST:
+        return ConnectionLostError(f"the server hung up: {message}", sqlstate=state)
+    kind = next((_TYPED[state[:n]] for n in range(5, 1, -1) if state[:n] in _TYPED), DatabaseError)
+    return kind(f"{message} ({query or 'statement'})", sqlstate=state, tables=query.tables if query else ())
+
+
+def words(error: object) -> str:
+    """A foreign error's message on one line."""
+    return " ".join(str(error).split())

@@ -1,0 +1,152 @@
+"""The acts, in the order in which they are played."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from holdproof import errors
+from holdproof.config import Paths
+from holdproof.content import disk
+from holdproof.demo import forgery, shipping
+from holdproof.demo.scene import Background, Scene
+from holdproof.model.flows import Flow
+
+_LIMIT: Final = 500
+
+
+def deciding(scene: Scene) -> None:
+    """Two agents want the same budget; one gets it. An order that is sent twice is placed once."""
+    act, store = "deciding", scene.store
+    for name in ("buyer", "scout", "shipper"):
+        store.agents.register(name, version="1.0.0", contract={"limit": _LIMIT})
+    with store.flows.run("buyer", flow_type="restock") as flow:
+        [lock] = flow.lock({"budget:office": 1})
+        scene.say(act, f"buyer holds budget:office, fence {lock.fence}", dfid=flow.dfid, fence=lock.fence)
+        other = store.flows.start("scout", flow_type="restock")
+        try:
+            store.locks.acquire(other.dfid, {"budget:office": 1}, timeout_s=0)
+        except errors.ContentionTimeoutError as error:
+            scene.say(act, f"scout is told to wait: {error.message}", code=error.code)
+        calls: list[str] = []
+
+        def place() -> str:
+            calls.append("paper")
+            return "order 17"
+
+        key = f"order {flow.dfid}"
+        answers = [store.idempotency.once(key, {"item": "paper"}, place) for _ in range(2)]
+        text = f"the order was sent {len(answers)} times and placed {len(calls)} time: {answers[0]}"
+        scene.say(act, text, answers=answers, placed=len(calls))
+    store.flows.transition(other.dfid, "CANCELLED")
+    scene.facts["flow"] = flow.dfid
+
+
+def asking(scene: Scene) -> None:
+    """An agent wants more than it may; a person allows less than it wants."""
+    act, store = "asking", scene.store
+    known = {each.id for each in store.escalations.pending().escalations}
+    deciding = Background(lambda: scene.large_order({"item": "chairs", "amount": 900}))
+    asked = scene.until(
+        lambda: next((each for each in store.escalations.pending().escalations if each.id not in known), None)
+    )
+    scene.say(act, f"buyer asks: {asked.reason}, it wants {asked.proposal['amount']}", escalation=asked.id)
+    waiting = store.flows.get(asked.dfid)
+    scene.say(act, f"its flow waits for an answer: {waiting.status}", dfid=asked.dfid)
+    less = {"item": "chairs", "amount": 400}
+    store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal=less, comment="four hundred is enough")
+    done = deciding.result()
+    scene.say(act, f"ann approves {less['amount']} instead; the flow goes on and orders {done['amount']}", order=done)
+    scene.facts["asked"] = asked.dfid
+
+
+def killed(scene: Scene) -> None:
+    """A worker is killed after the carrier has the parcel and before anybody wrote it down."""
+    act, store = "killed", scene.store
+    parcel = f"parcel {len(scene.shop.booked) + 17}"
+    paths, settings = store.core.paths, store.core.settings
+    home = str(paths.data) if Paths.find(paths.data) == paths else ""  # or where the environment says, as here
+    words = [home, settings.database_url or "", str(scene.folder / "carrier.txt"), parcel]
+    with subprocess.Popen(  # noqa: S603 (our own words)
+        [sys.executable, "-m", "holdproof.demo.shipping", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as child:
+        assert child.stdout is not None
+        said = child.stdout.readline().decode().strip()
+        child.send_signal(signal.SIGKILL)
+        scene.say(act, f"the worker {said} {parcel}, and then: kill -9 {child.pid}", pid=child.pid)
+        child.wait()
+    ended = scene.until(lambda: _recovered(scene))
+    times = scene.shop.booked.count(parcel)
+    scene.say(
+        act,
+        f"another worker took its flow up and ended it: {ended.status}; the carrier has the parcel {times} time",
+        dfid=ended.dfid,
+        booked=times,
+    )
+    scene.facts["killed"] = ended.dfid
+
+
+def _recovered(scene: Scene) -> Flow | None:
+    """The flow of the dead worker, once its lease has run out and it was ended here."""
+    again = scene.store.flows.recover().again
+    return next((each.flow for each in again if each.flow.flow_type == shipping.FLOW), None)
+
+
+def judged(scene: Scene) -> None:
+    """An evaluation is signed, and stands in the log."""
+    act, store = "judged", scene.store
+    name = f"demo-{scene.facts['killed'][-8:]}"
+    battle = store.battles.submit(
+        {"task": "ship a parcel", "verdict": "shipped once, in spite of a dead worker"},
+        battle_id=name,
+        score=0.95,
+        intent=[0.1, 0.9, 0.4],
+    )
+    head = store.log.head().checkpoint
+    scene.say(act, f"the evaluation {battle.battle_id} is signed (score {battle.score})", dbom_hash=battle.dbom_hash)
+    scene.say(act, f"it stands in the log of {head.size} entries, root {head.root.hex()[:16]}…", size=head.size)
+    scene.facts["battle"] = battle.battle_id
+
+
+def remembered(scene: Scene) -> None:
+    """What the agents know has states, and a state can be compared with another."""
+    act, store = "remembered", scene.store
+    store.objects.put("carrier", type="fact", content="fetches parcels at noon")
+    first = store.snapshots.create("before the lesson", author="shipper")
+    store.objects.put("carrier", type="fact", content="ignores a parcel that it has already")
+    [change] = store.snapshots.diff(first.cid).differences
+    scene.say(act, f"a snapshot is {first.cid[:20]}…", cid=first.cid)
+    before, after = change.fields["content"]
+    scene.say(act, f"since then the agent learned: {before!r} became {after!r}", key=change.id)
+    scene.facts["snapshot"] = first.cid
+
+
+def tampered(scene: Scene) -> None:
+    """Somebody with the database file improves a score. (A copy of the store is forged, so that this one lives on.)"""
+    act, store = "tampered", scene.store
+    if store.database.dialect != "sqlite" or store.core.context.marks is None:
+        scene.say(act, "this store is no file, so nobody edits one here")
+        return
+    home = forgery.forge(store, scene.folder, scene.facts["battle"])
+    scene.say(act, "somebody with the database file sets the score to 1.0, checksums and all", home=str(home))
+    found = forgery.look(home)
+    scene.say(act, f"verify: {found.verdict}: {found.what}", verdict=found.verdict, finding=found.what)
+    scene.say(act, f"the store is locked: {found.refused}", lockdown=found.lockdown)
+    scene.facts["forged"] = str(home)
+
+
+def proven(scene: Scene) -> None:
+    """All of it can be checked by somebody who trusts nobody."""
+    act, store = "proven", scene.store
+    scene.until(lambda: True if store.log.pending() == 0 else None)
+    report = store.verify.run(full=True)
+    checked = sum(report.checked.values())
+    scene.say(act, f"verify: {report.verdict.word}, {checked} things checked", verdict=report.verdict.word)
+    file = scene.folder / f"{scene.facts['battle']}.zip"
+    disk.deliver(file, [store.bundle.export(scene.facts["battle"])])
+    scene.say(act, f"the evaluation with all that proves it: {file}", bundle=str(file))
+    scene.facts["bundle"] = str(file)
+
+
+ACTS: Final[tuple[Callable[[Scene], None], ...]] = (deciding, asking, killed, judged, remembered, tampered, proven)

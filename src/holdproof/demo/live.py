@@ -1,0 +1,19 @@
+"""The story on a living store: slowly, so that whoever looks sees it happen; at its end a question waits for them."""
+
+import threading
+
+from holdproof import sync
+from holdproof.demo.acts import ACTS
+from holdproof.demo.scene import Background, Scene, Tell
+
+
+def live(store: sync.Holdproof, tell: Tell, stopping: threading.Event, *, pause_s: float = 2.0) -> None:
+    """Play every act with a pause before it, until the last or until it is to stop."""
+    scene = Scene(store, tell)
+    for act in ACTS:
+        if stopping.wait(pause_s):
+            return
+        act(scene)
+    Background(lambda: scene.large_order({"item": "desks", "amount": 800}))
+    scene.until(lambda: store.escalations.pending().escalations or None)
+    scene.say("asking", "buyer asks once more, for desks: this one waits for you, in the inbox")

@@ -1,0 +1,45 @@
+"""The whole story on a store of its own."""
+
+import os
+import shlex
+from pathlib import Path
+
+from holdproof import sync
+from holdproof.demo.acts import ACTS
+from holdproof.demo.scene import Played, Scene, Tell, Told
+from holdproof.errors import AlreadyExistsError
+
+
+def play(home: Path, tell: Tell | None = None, *, program: str = "holdproof") -> Played:
+    """Play every act on a new store at `home`, which stays: the reader is to check it, with that program."""
+    home = Path(os.path.abspath(home.expanduser()))
+    if home.exists() and any(home.iterdir()):
+        raise AlreadyExistsError(f"{home} is not empty", path=str(home))
+    told: list[Told] = []
+
+    def both(each: Told) -> None:
+        told.append(each)
+        if tell is not None:
+            tell(each)
+
+    with sync.open(home) as store:
+        scene = Scene(store, both, folder=home / "demo")
+        for act in ACTS:
+            act(scene)
+    return Played(str(home), scene.facts.get("forged"), scene.facts["bundle"], told, checks(str(home), scene, program))
+
+
+def checks(home: str, scene: Scene, program: str) -> dict[str, str]:
+    """What the reader can run, by what it shows."""
+    here, bundle = f"{program} --home {shlex.quote(home)}", shlex.quote(scene.facts["bundle"])
+    found = {
+        "everything, from the leaves up": f"{here} verify --full",
+        "the evaluation, offline and without this store": f"{program} verify {bundle}",
+        "the flow that outlived its worker": f"{here} flows show {scene.facts['killed']}",
+        "who was asked, and what was answered": f"{here} flows show {scene.facts['asked']}",
+        "what the agent learned": f"{here} snapshots diff {scene.facts['snapshot']}",
+        "the head that all proofs lead to": f"{here} log head",
+    }
+    if forged := scene.facts.get("forged"):
+        found["the forged copy: exits with 20"] = f"{program} --home {shlex.quote(forged)} verify"
+    return found

@@ -1,0 +1,106 @@
+"""What acts share: the store, the world outside of it, and whom they tell."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from holdproof import folders, sync
+from holdproof.demo import shipping
+from holdproof.errors import UnavailableError
+from holdproof.faces import SyncFace
+from holdproof.ops.block import OpenFlow
+
+T = TypeVar("T")
+
+_PATIENCE_S = 60.0
+_LOOK_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One thing that happened: in which act, in a sentence, and the facts of it."""
+
+    act: str
+    text: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What happened as every face prints it."""
+        return asdict(self)
+
+
+Tell = Callable[[Told], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A story that was told: where its store lies, what happened, and how to check it."""
+
+    home: str
+    forged: str | None
+    bundle: str
+    told: list[Told]
+    checks: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The story as every face prints it."""
+        return {**asdict(self), "told": [each.to_dict() for each in self.told]}
+
+
+class Scene:
+    """One store on which acts play, any number of times."""
+
+    def __init__(self, store: sync.Holdproof, tell: Tell, *, folder: Path | None = None) -> None:
+        self.store, self._tell = store, tell
+        self.folder = folder or store.core.paths.cache / "demo"
+        folders.make(self.folder)
+        self.shop = shipping.Shop(self.folder / "carrier.txt")
+        self.facts: dict[str, Any] = {}
+        self.ship = shipping.register(store, self.shop)
+
+        @store.decision(flow_type="large order", agent="buyer")
+        def large_order(flow: OpenFlow[SyncFace], wanted: dict[str, Any]) -> dict[str, Any]:
+            answer = flow.ask("over the limit of 500", proposal=wanted, impact="HIGH_IMPACT", deadline_s=600)
+            given: dict[str, Any] = answer.answer or wanted
+            return flow.step("order", self.shop.order, **given)  # type: ignore[no-any-return]
+
+        self.large_order = large_order
+
+    def say(self, act: str, text: str, **facts: Any) -> None:
+        """Tell one thing that happened."""
+        self._tell(Told(act, text, facts))
+
+    def until(self, look: Callable[[], T | None]) -> T:
+        """Look again and again until there is something to see."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while (found := look()) is None:
+            if time.monotonic() > deadline:
+                raise UnavailableError("the demonstration waited for a minute, and nothing happened")
+            time.sleep(_LOOK_S)
+        return found
+
+
+class Background:
+    """Work on a thread of its own, whose answer is asked for later; what it raises is raised then."""
+
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        self._answer: list[Any] = []
+        self._error: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, args=(fn,), daemon=True)
+        self._thread.start()
+
+    def _run(self, fn: Callable[[], Any]) -> None:
+        try:
+            self._answer.append(fn())
+        except BaseException as error:
+            self._error.append(error)
+
+    def result(self) -> Any:
+        """The answer, once it is there."""
+        self._thread.join(_PATIENCE_S)
+        if self._error:
+            raise self._error[0]
+        return self._answer[0]

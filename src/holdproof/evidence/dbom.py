@@ -1,0 +1,203 @@
+"""DBOMs as evidence: get, export, and say what can be proven of one.
+
+Rules:
+- A verdict follows from the signature, the row and the log together; the first thing that is wrong decides.
+- VALID: a judge of the keyring signed exactly these fields, the row holds the same DBOM and the result it hashes, and
+  the row's leaf stands in the log under a head of a log key.
+- A legacy signature is never valid: UNSIGNED where it was imported (its `legacy_import` leaf says so), and a downgrade,
+  TAMPERED, where it has no such leaf or stands for a battle that was signed.
+- A good signature without a row here is UNLOGGED; a key that does not count at the leaf's index is REVOKED_KEY.
+- A foreign DBOM is parsed strictly: exactly seven fields, each of its type, or refused.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from holdproof.crypto import attest, canonical, dbom, dsse, merkle, sigstore, tlog_proof
+from holdproof.crypto.attest import LegacySigma
+from holdproof.crypto.dbom import Dbom
+from holdproof.db import Call, Read, Tx, Work, ask, sql
+from holdproof.errors import FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
+from holdproof.evidence import battles, keys, log
+from holdproof.evidence.battles import BATTLES
+from holdproof.evidence.context import Context
+from holdproof.evidence.dbomfiles import MAIN
+from holdproof.model.battles import Battle, Bom, DbomChecked, Repaired
+from holdproof.model.keys import Key
+from holdproof.model.verdicts import Verdict
+
+_MOST_BYTES: Final = 4 << 20
+
+Given = bytes | str | Path | Mapping[str, Any]
+"""A DBOM: its text, its bytes, its fields, or (a Path) its file."""
+
+
+def get(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> Bom:
+    """The newest DBOM of a battle, or the one of that row, as its exact text."""
+    battle = battles.get(tx, battle_id, id=id, ns=ns)
+    if battle.dbom is None:
+        raise NotFoundError(f"battle {battle_id!r} was imported without a DBOM", battle_id=battle_id, id=battle.id)
+    return Bom(battle.id, battle.battle_id, battle.dbom)
+
+
+_FORMATS: Final = {"dsse": dsse.encode, "sigstore": sigstore.encode}
+
+
+def envelope(
+    tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN, format: Literal["dsse", "sigstore"] = "dsse"
+) -> str:
+    """The DSSE envelope of a signed DBOM (an in-toto attestation), or a Sigstore bundle of it; needs no private key."""
+    if format not in _FORMATS:
+        raise InvalidInputError(f"no format {format!r}; there are {', '.join(_FORMATS)}", format=format)
+    signed = attest.to_envelope(dbom.parse(get(tx, battle_id, id=id, ns=ns).text.encode()))
+    return _FORMATS[format](signed).decode()
+
+
+def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
+    """Write DBOM files that a crash left out; in full: every one that is missing or differs from its row."""
+    folder = battles.files(context)
+    if folder is None:
+        return Repaired(0)
+    return (yield from ask(Call(lambda: folder.repair(full=full))))
+
+
+def verify(given: Given, *, ns: str = MAIN) -> Work[DbomChecked]:
+    """What this store can say of a DBOM: one verdict, and why."""
+    data: bytes = yield from ask(Call(lambda: read(given)))
+    try:
+        found = dbom.parse(data)
+    except FormatError as error:
+        return DbomChecked(Verdict.TAMPERED, f"no DBOM: {error.message}")
+    return (yield from ask(Read(lambda tx: check(tx, found, ns=ns))))
+
+
+def read(given: Given) -> bytes:
+    """The bytes of a DBOM, however it was given."""
+    if isinstance(given, Mapping):
+        return canonical.dumps(dict(given))
+    if isinstance(given, str):
+        return given.encode("utf-8", "surrogatepass")
+    if isinstance(given, bytes):
+        return given
+    try:
+        with given.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{given}: no such file", path=str(given)) from error
+    except OSError as error:
+        raise UnavailableError(f"cannot read {given}: {error.strerror}", path=str(given)) from error
+    if len(data) > _MOST_BYTES:
+        raise InvalidInputError(f"{given} is larger than any DBOM", path=str(given))
+    return data
+
+
+# --- the verdict -------------------------------------------------------------------------------------------------
+
+_ROWS = sql("SELECT id FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom IS NOT NULL ORDER BY id DESC")
+
+
+def check(tx: Tx, found: Dbom, *, ns: str = MAIN) -> DbomChecked:
+    """The verdict on a parsed DBOM."""
+    battle_id = found.fields.battle_id
+    rows = [battles.get(tx, battle_id, id=row[0], ns=ns) for row in tx.all(_ROWS, ns=ns, battle_id=battle_id)]
+    row = next((each for each in rows if _parsed(each) == found), None)
+    try:
+        sigma = attest.parse_sigma(found.sigma_judge)
+    except FormatError as error:
+        return _say(Verdict.TAMPERED, error.message, found, row)
+    if isinstance(sigma, LegacySigma):
+        return _legacy(tx, found, row)
+    key = keys.find(tx, sigma.keyid)
+    if key is None or key.role != "judge":
+        verdict = Verdict.TAMPERED if rows else Verdict.UNSIGNED
+        return _say(verdict, "signed by a key that is no judge of this store", found, row, sigma.keyid)
+    if wrong := _wrong(tx, found, key):
+        return _say(Verdict.TAMPERED, wrong, found, row, sigma.keyid)
+    if row is None:
+        what = "other than the one recorded here" if rows else "not recorded here"
+        return _say(Verdict.UNLOGGED, f"well signed, but {what}", found, None, sigma.keyid)
+    return _recorded(tx, found, row, key, sigma.keyid)
+
+
+def _wrong(tx: Tx, found: Dbom, key: Key) -> str:
+    """Why the signature proves nothing, empty if it holds."""
+    if flaw := keys.flaws(tx).get(key.keyid):
+        return f"signed by a key that does not belong here: {flaw}"
+    try:
+        attest.verify(found, keys.public(key))
+    except FormatError as error:
+        return error.message
+    return ""
+
+
+def _parsed(row: Battle) -> Dbom | None:
+    try:
+        return dbom.parse((row.dbom or "").encode())
+    except FormatError:
+        return None
+
+
+def _recorded(tx: Tx, found: Dbom, row: Battle, key: Key, keyid: str) -> DbomChecked:
+    """A well signed DBOM that stands in a row: does the row hold, and is it in the log?"""
+    if wrong := differs(row, found):
+        return _say(Verdict.TAMPERED, wrong, found, row, keyid)
+    verdict, why, index = logged(tx, row, "dbom")
+    if verdict.sound and not key.trusted_at(index):
+        verdict, why = Verdict.REVOKED_KEY, f"the judge's key does not count from leaf {key.revoked_from} on"
+    return _say(verdict, why, found, row, keyid, index)
+
+
+def _legacy(tx: Tx, found: Dbom, row: Battle | None) -> DbomChecked:
+    if row is None or row.legacy is None:
+        return _say(Verdict.TAMPERED, "a simulated signature where no imported record has one: a downgrade", found, row)
+    if wrong := differs(row, found):
+        return _say(Verdict.TAMPERED, wrong, found, row)
+    verdict, why, index = logged(tx, row, "legacy_import")
+    if verdict.sound:
+        verdict, why = Verdict.UNSIGNED, "imported with a simulated signature, which proves nothing"
+    return _say(verdict, why, found, row, index=index)
+
+
+def differs(row: Battle, found: Dbom) -> str:
+    """How a row contradicts its DBOM, empty if it does not; the stored text is hashed, never serialised again."""
+    if canonical.sha256_hex((row.raw_result or "").encode()) != found.fields.h_delta:
+        return "the stored result is not the one the DBOM hashes"
+    if row.dbom_hash != found.fields.h_delta:
+        return "the row names another hash than its DBOM"
+    if row.score != found.fields.score_cis:
+        return "the row has another score than its DBOM"
+    return ""
+
+
+_SALT = sql("SELECT leaf_salt FROM battles WHERE id = :id")
+
+
+def logged(tx: Tx, row: Battle, kind: str) -> tuple[Verdict, str, int | None]:
+    """Whether a row's leaf stands in the log as a leaf of that kind, under a head of a log key."""
+    try:
+        proof = log.prove(tx, row.leaf_id, ver=row.leaf_ver)
+    except NotFoundError as error:
+        if not error.fields.get("pending"):
+            return Verdict.TAMPERED, "the row names a leaf that the log does not have", None
+        return Verdict.PENDING, "recorded, and not under a signed head yet", None
+    leaf: Any = canonical.loads(proof.extra)
+    salt = tx.one(_SALT, id=row.id)
+    assert salt is not None, "the row was just read"
+    content = {column: getattr(row, column) for column in BATTLES.columns}
+    if leaf["t"] != kind or leaf["h"] != BATTLES.commit(bytes(salt[0] or b""), content):
+        return Verdict.TAMPERED, "the row is not the one its leaf commits to", proof.index
+    head = proof.head.checkpoint
+    able = log.verifiers(tx, size=head.size, origin=head.origin)
+    try:
+        tlog_proof.verify(proof, merkle.leaf_hash(proof.extra), origin=head.origin, log_keys=able)
+    except ProofError as error:
+        return Verdict.TAMPERED, f"the log does not hold: {error.message}", proof.index
+    return Verdict.VALID, "signed by a judge, recorded, and in the log", proof.index
+
+
+def _say(  # noqa: PLR0917
+    verdict: Verdict, why: str, found: Dbom, row: Battle | None, signer: str = "", index: int | None = None
+) -> DbomChecked:
+    fields = found.fields
+    return DbomChecked(verdict, why, fields.battle_id, fields.h_delta, signer, row.id if row else None, index)

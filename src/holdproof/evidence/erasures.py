@@ -1,0 +1,162 @@
+"""Erasures in the log: what was erased, by whom and when, in handles only; every proof goes on to hold.
+
+Rules:
+- An erased record's newest leaf is of type `erasure`, under the record's own handle; its row and salt are gone.
+- The erasure itself is a row with a leaf of its own, which names the handles of everything that went.
+- A subject's leaf commits to handle and times only: no name, no hash, no key; its tombstone is the next version.
+- No leaf covers `files`, so what stands there is believed only where it names a file of the store's own folders.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from holdproof.content import sealing
+from holdproof.db import Tx, sql
+from holdproof.errors import FormatError
+from holdproof.evidence import covered, leaves
+from holdproof.evidence.erasable import Removed
+from holdproof.evidence.leaves import Projection
+from holdproof.model.erasure import Erasure
+
+SUBJECTS: Final = Projection("subjects", 1, ("handle", "ns", "created_at", "erased_at"))
+ERASURES: Final = Projection("erasures", 1, ("id", "kind", "target", "who", "count", "leaf_ids", "erased_at"))
+covered.register(SUBJECTS, kinds=("key",), key="handle")
+covered.register(ERASURES, kinds=("erasure",), key="id")
+
+_FOLDERS: Final = ("dboms", "blobs", "images")
+_PAGE: Final = 100
+_SUBJECT = sql("SELECT handle, ns, created_at, erased_at, leaf_id, leaf_ver FROM subjects WHERE handle = :handle")
+_STAMP = sql(
+    "UPDATE subjects SET leaf_id = :leaf_id, leaf_ver = :leaf_ver, leaf_salt = :leaf_salt WHERE handle = :handle"
+)
+
+
+def log_subjects(tx: Tx) -> None:
+    """Before commit: subjects seen for the first time get their leaf."""
+    for handle in tx.notes.get(sealing.TOPIC, ()):
+        log_subject(tx, handle)
+
+
+def log_subject(tx: Tx, handle: str) -> None:
+    """Log a subject as it stands now: the next version under its handle in the log."""
+    row = tx.one(_SUBJECT, handle=handle)
+    assert row is not None, "a subject is logged in the transaction that made it"
+    values = dict(zip(SUBJECTS.columns, row, strict=False))
+    leaf_id, leaf_ver = row[4], row[5] or 0
+    mark = leaves.stamp(tx, "key", SUBJECTS, values, leaf_id=leaf_id, leaf_ver=leaf_ver + 1, ns=values["ns"])
+    tx.execute(_STAMP, handle=handle, **mark._asdict(), expect=1)
+
+
+_ADD = sql(
+    "INSERT INTO erasures (id, kind, target, who, count, leaf_ids, erased_at, files, leaf_id, leaf_ver, leaf_salt)"
+    " VALUES (:id, :kind, :target, :who, :count, :leaf_ids, :erased_at, :files, :leaf_id, :leaf_ver, :leaf_salt)"
+)
+
+
+def record(
+    tx: Tx, kind: str, target: str, *, who: str, removed: list[Removed], outside: int = 0, due: Iterable[str] = ()
+) -> Erasure:
+    """Log an erasure: a leaf for each record under its own handle, and one for the erasure itself.
+
+    `outside` counts what goes though no leaf covers it, `due` names what is to be removed beside files.
+    """
+    handles = sorted(each.leaf_id for each in removed)
+    row = {
+        "id": tx.new_id(),
+        "kind": kind,
+        "target": target,
+        "who": who,
+        "count": len(removed) + outside,
+        "leaf_ids": json.dumps(handles),
+        "erased_at": tx.now,
+    }
+    for each in removed:
+        leaves.stamp(tx, "erasure", ERASURES, row, leaf_id=each.leaf_id, leaf_ver=each.leaf_ver + 1)
+    mark = leaves.stamp(tx, "erasure", ERASURES, row)
+    files = sorted({*due, *(name for each in removed for name in each.files)})
+    tx.execute(_ADD, **row, files=json.dumps(files), **mark._asdict(), expect=1)
+    return _erasure((row["id"], kind, target, who, row["count"], row["leaf_ids"], tx.now, json.dumps(files)))
+
+
+_ERASED = sql("SELECT id, leaf_ids FROM erasures WHERE id > :after ORDER BY id LIMIT :limit")
+
+
+def among(tx: Tx, handles: set[str]) -> set[str]:
+    """Which of these records an erasure names: a tombstone by itself is nobody's."""
+    found, after = set[str](), ""
+    while page := tx.all(_ERASED, after=after, limit=_PAGE):
+        found.update(handle for _, text in page for handle in json.loads(text) if handle in handles)
+        after = page[-1][0]
+    return found
+
+
+_ALL = sql("SELECT id, kind, target, who, count, leaf_ids, erased_at, files FROM erasures ORDER BY id")
+
+
+def history(tx: Tx) -> list[Erasure]:
+    """Every erasure, oldest first."""
+    return [_erasure(row) for row in tx.all(_ALL)]
+
+
+def _erasure(row: tuple[object, ...]) -> Erasure:
+    key, kind, target, who, count, handles, moment, files = row
+    try:
+        listed = tuple(json.loads(str(handles))), tuple(json.loads(str(files)))
+        return Erasure(str(key), str(kind), str(target), str(who), int(str(count)), listed[0], str(moment), listed[1])
+    except (ValueError, TypeError) as error:
+        raise FormatError(f"the erasure {key} is not what Holdproof writes", id=str(key)) from error
+
+
+class Due(NamedTuple):
+    """Files of a committed erasure that are still on disk."""
+
+    id: str
+    files: tuple[str, ...]
+
+
+_DUE = sql("SELECT id, target, files FROM erasures WHERE files <> '[]' ORDER BY id")
+_DONE = sql("UPDATE erasures SET files = '[]' WHERE id = :id")
+
+
+def due(tx: Tx) -> list[Due]:
+    """What a crash between commit and removal left to do; never a file outside the store's own folders."""
+    found = ((key, _names(target, files)) for key, target, files in tx.all(_DUE))
+    return [Due(key, names) for key, names in found if names is not None]
+
+
+def odd(tx: Tx) -> list[str]:
+    """Erasures whose list of files Holdproof did not write."""
+    return [str(key) for key, target, files in tx.all(_DUE) if _names(target, files) is None]
+
+
+_KNOWN = sql("SELECT 1 FROM erasures WHERE kind = 'subject' AND target = :target LIMIT 1")
+
+
+def known(tx: Tx, target: str) -> bool:
+    """Whether the erasure of that subject is recorded."""
+    return tx.one(_KNOWN, target=target) is not None
+
+
+def _names(target: object, text: object) -> tuple[str, ...] | None:
+    """What an erasure has yet to remove, relative to the data folder; None where one of them cannot be the store's."""
+    try:
+        names = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return tuple(names) if isinstance(names, list) and all(_is_ours(target, name) for name in names) else None
+
+
+def _is_ours(target: object, name: object) -> bool:
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    path = PurePosixPath(name)
+    if path.parts[:1] == ("membrane",):  # a label, and only the one whose erasure this is
+        return name == target
+    return len(path.parts) > 1 and path.parts[0] in _FOLDERS and ".." not in path.parts
+
+
+def done(tx: Tx, erasure_id: str) -> None:
+    """The files of an erasure are gone, and so are their names."""
+    tx.execute(_DONE, id=erasure_id)

@@ -1,0 +1,222 @@
+"""Private keys: PKCS#8 files, mode 0600, in a folder of mode 0700 outside the data folder; or whatever stands in.
+
+Rules:
+- A key is made at its first use and durable before it is relied on: temporary file, fsync, link into place, fsync of
+  the folder. Two processes that start at once end up with one key.
+- A key file that others can read, or whose kind is not its role's, is refused.
+- A successor lies beside the current key (`<role>.next.pem`) until it is promoted; the predecessor is kept as
+  `<role>.<start of its key id>.pem`.
+- With `HOLDPROOF_KEY_PASSPHRASE` files are encrypted; a file that is not is then refused.
+"""
+
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from holdproof import folders
+from holdproof.content import disk
+from holdproof.crypto import keys
+from holdproof.crypto.keys import ALGS, Alg, PrivateKey, Signer
+from holdproof.errors import BadKeyError, DiskFullError, HoldproofError, NotFoundError, ReadOnlyError, UnavailableError
+from holdproof.model.keys import Role
+
+ROLES: Final[Mapping[Role, Alg]] = {
+    "judge": "ecdsa-p256-sha256",
+    "memory": "ecdsa-p256-sha256",
+    "log": "ed25519",
+    "root": "ed25519",
+}
+_PASSPHRASE = "HOLDPROOF_KEY_PASSPHRASE"  # noqa: S105 (the variable's name)
+_KEYID_DIGITS = 16
+
+
+class Keys(Protocol):
+    """Where private keys live: a folder here; a KMS or an HSM may stand in. Every method may be called twice."""
+
+    def load(self, role: Role) -> Signer:
+        """The current key of a role; NotFoundError where there is none."""
+        ...
+
+    def ensure(self, role: Role) -> Signer:
+        """The current key of a role, made at its first use; durable when it returns."""
+        ...
+
+    def prepare(self, role: Role) -> Signer:
+        """The successor, made if there is none, not current yet; durable when it returns, the same until promoted."""
+        ...
+
+    def prepared(self, role: Role) -> Signer | None:
+        """The successor that waits, if there is one."""
+        ...
+
+    def promote(self, role: Role) -> None:
+        """Make the successor current and keep its predecessor aside; nothing where no successor waits."""
+        ...
+
+
+def check_role(role: Role, key: Signer) -> None:
+    """Refuse a key whose kind is not its role's; the judge may use any."""
+    if role not in ROLES:
+        raise BadKeyError(f"there is no role {role}; roles are {', '.join(ROLES)}", role=role)
+    if key.alg not in (ALGS if role == "judge" else (ROLES[role],)):
+        raise BadKeyError(f"a {role} key is {ROLES[role]}, not {key.alg}", role=role, alg=key.alg)
+
+
+class MemoryKeys:
+    """Keys that live as long as the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._current: dict[Role, PrivateKey] = {}
+        self._next: dict[Role, PrivateKey] = {}
+
+    def load(self, role: Role) -> Signer:
+        """See Keys."""
+        if role not in self._current:
+            raise NotFoundError(f"there is no {role} key", role=role)
+        return self._current[role]
+
+    def ensure(self, role: Role) -> Signer:
+        """See Keys."""
+        with self._lock:
+            if role not in self._current:
+                self._current[role] = keys.generate(ROLES[role])
+            return self._current[role]
+
+    def prepare(self, role: Role) -> Signer:
+        """See Keys."""
+        with self._lock:
+            if role not in self._next:
+                self._next[role] = keys.generate(ROLES[role])
+            return self._next[role]
+
+    def prepared(self, role: Role) -> Signer | None:
+        """See Keys."""
+        return self._next.get(role)
+
+    def promote(self, role: Role) -> None:
+        """See Keys."""
+        with self._lock:
+            if role in self._next:
+                self._current[role] = self._next.pop(role)
+
+
+class KeyFolder:
+    """The folder that holds the private keys of a store."""
+
+    def __init__(self, folder: Path, env: Mapping[str, str] = os.environ) -> None:
+        self.folder = folder
+        self._passphrase = env[_PASSPHRASE].encode() if env.get(_PASSPHRASE) else None
+        self._read: dict[Path, tuple[tuple[int, ...], PrivateKey]] = {}
+
+    def path(self, role: Role) -> Path:
+        """Where the current key of a role lies."""
+        return self.folder / f"{role}.pem"
+
+    def _next(self, role: Role) -> Path:
+        return self.folder / f"{role}.next.pem"
+
+    def load(self, role: Role) -> PrivateKey:
+        """See Keys; read again only when the file is another one."""
+        return self._load(role, self.path(role))
+
+    def _load(self, role: Role, path: Path) -> PrivateKey:
+        try:
+            mark = _mark(path.stat())
+            known = self._read.get(path)
+            if known and known[0] == mark:
+                return known[1]
+            with path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                pem = file.read(1 << 16)
+        except FileNotFoundError:
+            raise NotFoundError(f"there is no {role} key at {path}", role=role, path=str(path)) from None
+        except OSError as error:
+            raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            raise BadKeyError(f"{path} can be read by others; chmod 600 it", role=role, path=str(path))
+        key = keys.load_private(pem, self._passphrase)
+        check_role(role, key)
+        self._read[path] = _mark(found), key
+        return key
+
+    def every(self, role: Role) -> list[PrivateKey]:
+        """All keys of a role that lie here: current, waiting and kept aside; one that cannot be read is passed over."""
+        found = []
+        for path in sorted(self.folder.glob(f"{role}.*pem")):
+            with suppress(HoldproofError):
+                found.append(self._load(role, path))
+        return found
+
+    def ensure(self, role: Role) -> PrivateKey:
+        """See Keys."""
+        return self._ensure(role, self.path(role))
+
+    def _ensure(self, role: Role, path: Path) -> PrivateKey:
+        if not path.exists():
+            self._put(keys.generate(ROLES[role]), path)
+        return self._load(role, path)
+
+    def adopt(self, role: Role, key: PrivateKey) -> None:
+        """Write a key from elsewhere (a recovery) as the current one; one that is there already stays."""
+        check_role(role, key)
+        self._put(key, self.path(role))
+
+    def prepare(self, role: Role) -> PrivateKey:
+        """See Keys."""
+        return self._ensure(role, self._next(role))
+
+    def prepared(self, role: Role) -> PrivateKey | None:
+        """See Keys."""
+        path = self._next(role)
+        return self._load(role, path) if path.exists() else None
+
+    def promote(self, role: Role) -> None:
+        """See Keys."""
+        path, successor = self.path(role), self._next(role)
+        if not successor.exists():
+            return
+        aside = self.folder / f"{role}.{self.load(role).keyid[:_KEYID_DIGITS]}.pem"
+        with self._writing():
+            with suppress(FileExistsError):
+                os.link(path, aside)
+            with suppress(FileNotFoundError):  # another process was first
+                os.replace(successor, path)
+            self._sync()
+
+    def _put(self, key: PrivateKey, path: Path) -> None:
+        """Write a key durably; one that is there already stays."""
+        with self._writing():
+            folders.make(self.folder)
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=self.folder)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(key.to_pem(self._passphrase))
+                    file.flush()
+                    os.fsync(file.fileno())
+                with suppress(FileExistsError):  # another process was first; its key counts
+                    os.link(name, path)
+            finally:
+                os.unlink(name)  # a secret is not left lying about
+            self._sync()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            kind = DiskFullError if error.errno in disk.FULL else ReadOnlyError
+            raise kind(f"cannot write keys to {self.folder}: {error.strerror}") from error
+
+    def _sync(self) -> None:
+        folders.sync(self.folder)
+
+
+def _mark(found: os.stat_result) -> tuple[int, ...]:
+    """What changes when another key takes the place of a file; its mode too, so that a loosened one is refused."""
+    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode

@@ -1,0 +1,384 @@
+"""The keyring: which public keys count, for what, and up to where in the log.
+
+Rules:
+- A key comes in by a signed statement, logged with its row: the first of a role by itself, a successor by its
+  predecessor, any key by root.
+- Once there is a root key nothing introduces itself any more: a new key needs its predecessor or root.
+- A private key is durable before its leaf; one without a leaf is registered at its next use.
+- Revocation is by position: from leaf N on the key does not count, what stands before stays good. Only root revokes,
+  and a revocation can be moved earlier, never later or taken back.
+- No revocation leaves a key behind that nobody brought in any more, such as the successor that the revoked key named
+  after that leaf: root first says whether it counts (re-admits it) or not (revokes it from its own leaf on).
+- A key belongs to one role.
+- A revoked key signs nothing new.
+"""
+
+import builtins
+from dataclasses import replace
+from typing import Final
+
+from holdproof.crypto import dsse, keys
+from holdproof.crypto.dsse import Envelope
+from holdproof.crypto.keys import PublicKey, Signer
+from holdproof.crypto.statement import PAYLOAD_TYPE
+from holdproof.db import Call, Read, Tx, Work, Write, ask, sql
+from holdproof.db.sql import sql_postgres
+from holdproof.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    ProofError,
+    RevokedKeyError,
+    UnknownKeyError,
+)
+from holdproof.evidence import keyaudit, leaves, statements, tree
+from holdproof.evidence.context import Context
+from holdproof.evidence.keyaudit import Places
+from holdproof.evidence.keyfiles import ROLES
+from holdproof.evidence.opening import KEYRING, add_key
+from holdproof.evidence.statements import KeyStatement
+from holdproof.model.keys import Action, Key, Role, Signed, Successors
+
+_PREFIX_DIGITS: Final = 8
+
+_ALL = sql(
+    "SELECT k.keyid, k.role, k.alg, k.public, k.statement, k.revoked_from, k.added_at, k.leaf_id, k.leaf_ver, l.idx"
+    " FROM keyring k LEFT JOIN log_leaves l ON l.id = k.leaf_id AND l.ver = 1 ORDER BY k.added_at, k.keyid"
+)
+
+
+def list(tx: Tx, *, role: Role | None = None) -> builtins.list[Key]:
+    """Every key, the oldest first; of one role if that is given."""
+    return [key for key in (Key(*row) for row in tx.all(_ALL)) if role in (None, key.role)]
+
+
+def get(tx: Tx, keyid: str) -> Key:
+    """A key by its id, or by the start of it if that is unmistakable."""
+    found = [key for key in list(tx) if key.keyid.startswith(keyid)] if len(keyid) >= _PREFIX_DIGITS else []
+    if len(found) != 1:
+        raise NotFoundError(f"no key, or more than one, begins with {keyid!r}; give {_PREFIX_DIGITS} digits or more")
+    return found[0]
+
+
+def find(tx: Tx, keyid: str) -> Key | None:
+    """A key by its whole id, None where the keyring has no such key."""
+    return next((key for key in list(tx) if key.keyid == keyid), None)
+
+
+_STANDING = sql("SELECT role, revoked_from FROM keyring WHERE keyid = :keyid")
+
+
+def standing(tx: Tx, keyid: str, role: Role) -> bool:
+    """Whether a key is registered for its role; RevokedKeyError if it may not sign any more."""
+    row = tx.one(_STANDING, keyid=keyid)
+    if row is None:
+        return False
+    if row[0] != role:
+        raise UnknownKeyError(f"the key is registered as a {row[0]} key, not as a {role} key", keyid=keyid, role=row[0])
+    if row[1] is not None:
+        raise RevokedKeyError(f"the {role} key was revoked from leaf {row[1]} on", keyid=keyid, revoked_from=row[1])
+    return True
+
+
+def public(key: Key) -> PublicKey:
+    """The key itself, loaded strictly."""
+    return keys.load_public_pem(key.public.encode())
+
+
+_ORIGINS = sql("SELECT previous FROM restores ORDER BY n")
+
+
+def origins(tx: Tx) -> builtins.list[str]:
+    """Every name this log has had, the current one last."""
+    return [*(row[0] for row in tx.all(_ORIGINS)), tree.state(tx).origin]
+
+
+def flaws(tx: Tx) -> dict[str, str]:
+    """Keys that nobody who may do so brought in (or revoked), by id, with the reason; empty for an honest keyring."""
+    return keyaudit.flaws(list(tx), origins(tx), _places(tx))
+
+
+def counting(tx: Tx, role: Role) -> builtins.list[PublicKey]:
+    """The keys of a role whose word counts now: not revoked, and brought in by whoever may do so."""
+    flawed = flaws(tx)
+    return [public(key) for key in list(tx, role=role) if key.revoked_from is None and key.keyid not in flawed]
+
+
+_PLACES = sql("SELECT l.id, l.ver, l.idx FROM keyring k JOIN log_leaves l ON l.id = k.leaf_id")
+_COMING = sql_postgres(
+    "SELECT w.id, w.ver, s.size + w.n FROM (SELECT size FROM log_state WHERE id = 1) s,"
+    " (SELECT id, ver, row_number() OVER (ORDER BY seq) - 1 AS n FROM log_pending) w"
+    " JOIN keyring k ON k.leaf_id = w.id"
+)
+
+
+def _places(tx: Tx) -> Places:
+    """Where the leaves of keys stand, or will stand; those on their way are read first, lest one is missed."""
+    if tx.dialect == "postgres":
+        coming = tx.all(_COMING)
+    else:
+        size = tree.state(tx).size
+        coming = [(each[0], each[1], at) for at, each in enumerate(tx.notes.get(leaves.TOPIC, ()), size)]
+    return {(handle, ver): index for handle, ver, index in (*coming, *tx.all(_PLACES))}
+
+
+# --- coming in ---------------------------------------------------------------------------------------------------
+
+
+def use(context: Context, role: Role) -> Work[Signer]:
+    """The current signer of a role: made at its first use, and in the keyring when this returns."""
+    signer: Signer = yield from ask(Call(lambda: context.keys.ensure(role)))
+    if not (yield from ask(Read(lambda tx: standing(tx, signer.keyid, role)))):
+        yield from introduce(context, role, signer)
+    return signer
+
+
+def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
+    """Bring a key into the keyring: by itself, or by root where there is one."""
+    rooted: bool = yield from ask(Read(lambda tx: bool(list(tx, role="root"))))
+    action: Action = "admit" if rooted else "introduce"
+    by = (yield from _root(context, signer.keyid)) if rooted else signer
+    said: KeyStatement = yield from ask(Read(lambda tx: _say(tx, action, role, signer.public)))
+    text: str = yield from ask(Call(lambda: statements.sign(said.encode(), by)))
+    try:
+        return (yield from ask(Write(lambda tx: import_statement(tx, text))))
+    except ConflictError:  # perhaps another process was faster
+        found = yield from ask(Read(lambda tx: find(tx, signer.keyid)))
+        if found is None:
+            raise
+        return found
+
+
+def rotate(context: Context, role: Role) -> Work[Key]:
+    """Replace the key of a role: the old one signs the new one in, and is kept aside; a revoked one needs root."""
+    _check_role(role)
+    old: Signer = yield from ask(Call(lambda: context.keys.load(role)))
+    known = yield from ask(Read(lambda tx: find(tx, old.keyid)))
+    if known is None:
+        known = yield from introduce(context, role, old)
+    new: Signer = yield from ask(Call(lambda: context.keys.prepare(role)))
+    found = yield from ask(Read(lambda tx: find(tx, new.keyid)))
+    if found is None:  # else a crash came between the leaf and the file
+        action: Action = "rotate" if known.revoked_from is None else "admit"
+        by = old if action == "rotate" else (yield from _root(context, new.keyid))
+        said = yield from ask(Read(lambda tx: _say(tx, action, role, new.public, previous=old.keyid)))
+        text: str = yield from ask(Call(lambda: statements.sign(said.encode(), by)))
+        yield from ask(Write(lambda tx: import_statement(tx, text)))
+    yield from settle(context)
+    return (yield from ask(Read(lambda tx: get(tx, new.keyid))))  # with the index of its leaf, if it is logged by now
+
+
+def settle(context: Context) -> Work[builtins.list[str]]:
+    """Make successors current whose leaf is in the log: the last step of a rotation, also after a crash."""
+    done = []
+    for role in ROLES:
+        waiting: Signer | None = yield from ask(Call(lambda r=role: context.keys.prepared(r)))  # type: ignore[misc]
+        if waiting is None or (yield from ask(Read(lambda tx, w=waiting: find(tx, w.keyid)))) is None:  # type: ignore[misc]
+            continue
+        yield from ask(Call(lambda r=role: context.keys.promote(r)))  # type: ignore[misc]
+        if role == "log":
+            context.log.use(waiting)
+        done.append(f"{role} {waiting.keyid}")
+    return done
+
+
+# --- going out ---------------------------------------------------------------------------------------------------
+
+
+def revoke(
+    context: Context, keyid: str, *, from_index: int | None = None, successors: Successors | None = None
+) -> Work[Key]:
+    """Do not trust a key for leaves from that index on (from here on, if none is given); needs the root key.
+
+    Keys that would be left without anybody's word make it a ConflictError, unless `successors` says what becomes of
+    them in the same act: "readmit" them, or "revoke" them as well, from their own leaf on.
+    """
+    planned = yield from ask(Read(lambda tx: _plan(tx, keyid, from_index, successors)))
+    root = yield from _root(context, keyid)
+    texts: builtins.list[str] = yield from ask(Call(lambda: [statements.sign(said.encode(), root) for said in planned]))
+    return (yield from ask(Write(lambda tx: [import_statement(tx, text) for text in texts][-1])))
+
+
+def revocation(tx: Tx, keyid: str, *, from_index: int | None = None) -> Signed:
+    """The statement that revokes a key, not signed yet: for a root key that is kept elsewhere."""
+    [said] = _plan(tx, keyid, from_index, None)
+    return Signed(said.encode().decode(), "statement", "")
+
+
+def readmission(tx: Tx, keyid: str) -> Signed:
+    """The statement that lets a key count however it came in, not signed yet: for a root key kept elsewhere."""
+    key = get(tx, keyid)
+    return Signed(_say(tx, "readmit", key.role, public(key)).encode().decode(), "statement", "")
+
+
+def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | None) -> builtins.list[KeyStatement]:
+    """What root has to say to revoke a key: first of the keys that would be orphaned, the youngest first."""
+    key, size = get(tx, keyid), _end(tx)
+    if from_index is not None and not 0 <= from_index <= size:
+        raise InvalidInputError(
+            f"a key is revoked from one of 0 … {size} on, the size of the log", from_index=from_index
+        )
+    since = size if from_index is None else from_index
+    orphans = [each for each in _orphans(tx, replace(key, revoked_from=since)) if each.keyid != key.keyid]
+    if successors is None:
+        _refuse(key, orphans)
+    said, places = [_say(tx, "revoke", key.role, public(key), revoked_from=since)], _places(tx)
+    for each in sorted(orphans, key=lambda each: places[each.leaf_id, 1]):
+        from_leaf = places[each.leaf_id, 1] if successors == "revoke" else None
+        said.insert(0, _say(tx, successors or "revoke", each.role, public(each), revoked_from=from_leaf))
+    return said
+
+
+def _orphans(tx: Tx, made: Key) -> builtins.list[Key]:
+    """The keys that would not count any more if a key of the ring were like this."""
+    ring = [made if each.keyid == made.keyid else each for each in list(tx)]
+    gone = keyaudit.flaws(ring, origins(tx), _places(tx)).keys() - flaws(tx).keys()
+    return [each for each in ring if each.keyid in gone]
+
+
+def _refuse(key: Key, orphans: builtins.list[Key]) -> None:
+    if orphans:
+        named = [f"{each.role} {each.keyid}" for each in orphans]
+        raise ConflictError(
+            f"without this key nobody would have brought in {', '.join(named)}: let root re-admit or revoke it first,"
+            " or in the same act (`--successors readmit` or `revoke`)",
+            keyid=key.keyid,
+            orphans=named,
+        )
+
+
+def statement(context: Context, role: Role) -> Work[Signed]:
+    """The statement that admits this machine's key of a role, not signed yet: for a root key kept elsewhere."""
+    _check_role(role)
+    if role == "root":
+        raise InvalidInputError("a root key follows another by rotation only: `holdproof keys rotate root`", role=role)
+    signer: Signer = yield from ask(Call(lambda: context.keys.ensure(role)))
+    said = yield from ask(Read(lambda tx: _say(tx, "admit", role, signer.public)))
+    return Signed(said.encode().decode(), "statement", "")
+
+
+def import_statement(tx: Tx, text: str) -> Key:
+    """Carry out a signed statement about a key: admit, re-admit or revoke it; refuses what its signer may not say."""
+    said, envelope = statements.parse(text.strip())
+    tree.lock(tx)  # or a key names its successor while it is being revoked
+    _authorise(tx, said, envelope)
+    line = dsse.encode(envelope).decode()
+    if said.action == "revoke":
+        return _revoke(tx, said, line)
+    if said.action == "readmit":
+        return _readmit(tx, said, line)
+    if find(tx, said.public.keyid) is not None:
+        raise ConflictError("the key is in the keyring already", keyid=said.public.keyid)
+    add_key(tx, said.role, said.public, statement=line)
+    return get(tx, said.public.keyid)
+
+
+def _authorise(tx: Tx, said: KeyStatement, envelope: Envelope) -> None:
+    """Whether the signature is one that may say this; the rules of the module, in one place."""
+    if said.origin != tree.state(tx).origin:
+        raise ProofError("the statement is for another log", found=said.origin, expected=tree.state(tx).origin)
+    roots = [key for key in list(tx, role="root") if key.revoked_from is None]
+    if said.action == "introduce":
+        if list(tx, role="root"):
+            raise UnknownKeyError("root is in charge: a key cannot introduce itself", keyid=said.public.keyid)
+        signers = [said.public]
+    elif said.action == "rotate":
+        old = find(tx, said.previous or "")
+        if old is None or old.role != said.role:
+            raise ProofError("the predecessor is no key of that role here", keyid=said.previous)
+        if old.revoked_from is not None:
+            raise RevokedKeyError("a revoked key cannot name its successor", keyid=old.keyid)
+        signers = [public(old)]
+    else:
+        if said.action != "revoke" and said.role == "root":
+            raise ProofError("a root key follows another by rotation only", keyid=said.public.keyid)
+        signers = [public(root) for root in roots]
+    dsse.verify(envelope, signers, payload_type=PAYLOAD_TYPE)
+
+
+def _revoke(tx: Tx, said: KeyStatement, line: str) -> Key:
+    key, since = get(tx, said.public.keyid), said.revoked_from
+    if since is None or not 0 <= since <= _end(tx) or said.role != key.role:
+        raise InvalidInputError("the statement names no index of this log, or another role", revoked_from=since)
+    if key.revoked_from is not None and key.revoked_from <= since:
+        raise ConflictError(f"the key is revoked from leaf {key.revoked_from} on", keyid=key.keyid)
+    if key.role == "log" and not [each for each in list(tx, role="log") if _other(each, key)]:
+        raise ConflictError("the only log key cannot be revoked: rotate it first", keyid=key.keyid)
+    made = _with(key, line, revoked_from=since)
+    _refuse(key, _orphans(tx, made))
+    return _restate(tx, made)
+
+
+def _readmit(tx: Tx, said: KeyStatement, line: str) -> Key:
+    key = get(tx, said.public.keyid)
+    if said.role != key.role:
+        raise InvalidInputError("the statement names another role than the key has", role=said.role)
+    return _restate(tx, _with(key, line, revoked_from=key.revoked_from))
+
+
+def _with(key: Key, line: str, *, revoked_from: int | None) -> Key:
+    """The key's next version, with one more statement."""
+    text = f"{key.statement}\n{line}"
+    return replace(key, revoked_from=revoked_from, statement=text, leaf_ver=key.leaf_ver + 1)
+
+
+_RESTATE = sql(
+    "UPDATE keyring SET revoked_from = :revoked_from, statement = :statement, leaf_ver = :leaf_ver,"
+    " leaf_salt = :leaf_salt WHERE keyid = :keyid AND leaf_ver = :seen"
+)
+
+
+def _restate(tx: Tx, made: Key) -> Key:
+    """Put the next version of a key in the place of the one before, with its leaf."""
+    row = {column: getattr(made, column) for column in KEYRING.columns}
+    mark = leaves.stamp(tx, "key", KEYRING, row, leaf_id=made.leaf_id, leaf_ver=made.leaf_ver)
+    tx.execute(
+        _RESTATE,
+        keyid=made.keyid,
+        revoked_from=made.revoked_from,
+        statement=made.statement,
+        leaf_ver=mark.leaf_ver,
+        leaf_salt=mark.leaf_salt,
+        seen=made.leaf_ver - 1,
+        expect=1,
+    )
+    return made
+
+
+_END = sql(
+    "SELECT size FROM log_state WHERE id = 1",
+    postgres="SELECT size + (SELECT count(*) FROM log_pending) FROM log_state WHERE id = 1",
+)
+
+
+def _end(tx: Tx) -> int:
+    """The index of the next leaf, those counted in that wait for the sequencer or for the commit of their group."""
+    waiting = len(tx.notes.get(leaves.TOPIC, ())) if tx.dialect == "sqlite" else 0
+    return int(tx.all(_END)[0][0]) + waiting
+
+
+def _other(each: Key, key: Key) -> bool:
+    return each.keyid != key.keyid and each.revoked_from is None
+
+
+def _say(
+    tx: Tx, action: Action, role: Role, key: PublicKey, *, previous: str | None = None, revoked_from: int | None = None
+) -> KeyStatement:
+    return KeyStatement(action, role, key, tree.state(tx).origin, tx.now, previous, revoked_from)
+
+
+def _root(context: Context, keyid: str) -> Work[Signer]:
+    try:
+        root: Signer = yield from ask(Call(lambda: context.keys.load("root")))
+    except NotFoundError as error:
+        raise UnknownKeyError(
+            "this needs the root key, which is not here: `holdproof keys init-root` makes one; if it is kept"
+            " elsewhere, sign the output of `holdproof keys statement` there and import it",
+            keyid=keyid,
+        ) from error
+    return root
+
+
+def _check_role(role: str) -> None:
+    if role not in ROLES:
+        raise InvalidInputError(f"there is no role {role!r}; roles are {', '.join(ROLES)}", role=role)

@@ -1,0 +1,143 @@
+"""Leaves: what a row commits to in the log.
+
+A leaf is canonical JSON under 1 KiB:
+`{"h":hex,"id":handle,"ns":…,"p":"<table>/<projection version>","t":type,"ts":…,"v":1,"ver":n}` with
+`h = SHA-256(salt16 ‖ JCS(projection of the row))`.
+
+Rules:
+- The handle is random and stands for the record in all its versions; nothing personal is in a leaf.
+- The salt lies beside the row and goes with it, so an erased row cannot be guessed from its leaf.
+- A projection names its columns and never changes; another list of columns is another projection version.
+- A row and its leaf are written in one transaction (`stamp`), so state and evidence commit together or not at all.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from json.encoder import encode_basestring as _quote  # what `canonical.quote` is, without the call
+from typing import Any, Final, NamedTuple
+
+from holdproof.crypto import canonical
+from holdproof.db import Tx
+from holdproof.db.sql import binder, sql_postgres
+from holdproof.errors import InvalidInputError
+
+TOPIC: Final = "leaf"
+TYPES: Final = frozenset(
+    {"agent", "audit", "context", "dbom", "decision", "erasure", "escalation", "feedback", "file", "key", "ledger"}
+    | {"legacy_import", "lockdown", "restore", "schema", "skill", "snapshot", "state", "step", "token"}
+    | {"transition"}
+)
+_SALT_BYTES = 16
+_MOST_BYTES = 1024
+_ID_AT = len('{"h":"",') + 64
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Which columns of a table a leaf commits to."""
+
+    table: str
+    version: int
+    columns: tuple[str, ...]
+    name: str = field(init=False)
+    """As it stands in a leaf."""
+    _values: Callable[[Mapping[str, Any]], tuple[Any, ...]] = field(init=False, repr=False, compare=False)
+    _form: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        assert len(set(self.columns)) == len(self.columns) > 0, "a projection names each of its columns once"
+        assert all(column.isascii() for column in self.columns), "in ASCII, whose order is that of JCS"
+        assert all(column.isidentifier() for column in self.columns), "by words that need no quoting"
+        object.__setattr__(self, "name", f"{self.table}/{self.version}")
+        ordered = tuple(sorted(self.columns))
+        object.__setattr__(self, "_values", binder(ordered))
+        object.__setattr__(self, "_form", "{" + ",".join(f'"{column}":%s' for column in ordered) + "}")
+
+    def commit(self, salt: bytes, row: Mapping[str, Any]) -> str:
+        """The commitment to a row, in hex."""
+        return sha256(salt + self.content(row)).hexdigest()
+
+    def content(self, row: Mapping[str, Any]) -> bytes:
+        """The canonical bytes of a row: what `canonical.dumps` gives, with all that is known beforehand done once."""
+        values = [
+            _quote(value) if type(value) is str else "null" if value is None else _rare(value)
+            for value in self._values(row)
+        ]
+        try:
+            return (self._form % tuple(values)).encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(f"no canonical JSON: {error}", table=self.table) from error
+
+
+class Stamp(NamedTuple):
+    """The columns that tie a row to its leaf."""
+
+    leaf_id: str
+    leaf_ver: int
+    leaf_salt: bytes
+
+
+Leaf = tuple[str, int, str]
+"""A leaf on its way into the log: handle, version, text; a plain tuple, there are many."""
+
+
+def stamp(
+    tx: Tx,
+    kind: str,
+    projection: Projection,
+    row: Mapping[str, Any],
+    *,
+    leaf_id: str | None = None,
+    leaf_ver: int = 1,
+    ns: str = "main",
+) -> Stamp:
+    """Log a row as it is about to be written; give a later version its record's handle and the next number."""
+    handle, salt = leaf_id or tx.new_id(), tx.random(_SALT_BYTES)
+    digest = sha256(salt + projection.content(row)).hexdigest()
+    text = f'{{"h":"{digest}","id":"{handle}{_middle(ns, projection.name, kind)}{tx.now}","v":1,"ver":{leaf_ver}}}'
+    append(tx, (handle, leaf_ver, text))
+    return Stamp(handle, leaf_ver, salt)
+
+
+@lru_cache(maxsize=1024)
+def _middle(ns: str, projection: str, kind: str) -> str:
+    """The part of a leaf that is the same for many."""
+    if kind not in TYPES:
+        raise InvalidInputError(f"{kind!r} is no type of leaf", type=kind)
+    return f'","ns":{canonical.quote(ns)},"p":{canonical.quote(projection)},"t":"{kind}","ts":"'
+
+
+def is_filed(text: object, handle: object, ver: object) -> bool:
+    """Whether a leaf stands under its own handle and version: what finds it by these must not be led astray."""
+    if not isinstance(text, str) or not isinstance(handle, str):
+        return False
+    return text.startswith(f'"id":"{handle}","ns":', _ID_AT) and text.endswith(f',"ver":{ver}}}')
+
+
+# A version that is in the tree already is refused here, where its operation can still fail, as by the tree on SQLite.
+_PENDING = sql_postgres(
+    "INSERT INTO log_pending (id, ver, leaf) SELECT CAST(:id AS TEXT), CAST(:ver AS BIGINT), CAST(:leaf AS TEXT)"
+    " WHERE NOT EXISTS (SELECT 1 FROM log_leaves WHERE id = :id AND ver = :ver)"
+)
+
+
+def append(tx: Tx, leaf: Leaf) -> None:
+    """Add a leaf inside the caller's transaction: integrated at its commit, or on PostgreSQL by the sequencer."""
+    handle, ver, text = leaf
+    if len(text) > _MOST_BYTES or (not text.isascii() and len(text.encode()) > _MOST_BYTES):
+        raise InvalidInputError("a leaf has at most 1 KiB", length=len(text))
+    if tx.dialect == "postgres":
+        tx.execute(_PENDING, id=handle, ver=ver, leaf=text, expect=1)
+    tx.note(TOPIC, leaf)
+
+
+def _rare(value: Any) -> str:
+    """A column that is not text; what JCS cannot carry is refused there.
+
+    Bytes too: no projection has any, and as hex a row with bytes for its key would pass for the row with that text.
+    """
+    if type(value) is int and -canonical.MAX_INT <= value <= canonical.MAX_INT:
+        return str(value)
+    return canonical.dumps(value).decode()

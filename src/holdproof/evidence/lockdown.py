@@ -1,0 +1,181 @@
+"""The lockdown: while it is in force no operation writes.
+
+Rules:
+- It stands in two places, a flag file outside the database and a row with its leaf; either one locks.
+- A flag that cannot be read locks as well; deleting it does not unlock, and neither does an older database file.
+- Every process notices: the flag is looked for in each transaction, the row at least once a second.
+- The lockdown's own records pass the gate (ungated writes); reads go on.
+- Only a statement signed by root ends it (upkeep/unlock.py).
+"""
+
+import json
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from holdproof import folders
+from holdproof.content import disk
+from holdproof.db import Database, Row, Tx, sql
+from holdproof.errors import ConfigError, LockedError
+from holdproof.evidence import covered, leaves
+from holdproof.evidence.leaves import Projection
+from holdproof.model.verify import Locked
+
+LOCKDOWNS = Projection("lockdowns", 1, ("id", "verdict", "reason", "findings", "locked_at", "unlocked_at", "statement"))
+covered.register(LOCKDOWNS, kinds=("lockdown",), key="id")
+
+_LOOK_S: Final = 1.0
+_FLAG_BYTES: Final = 1 << 16
+
+
+class Gate:
+    """What refuses writes: called before every operation of one open store."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._held: Locked | None = None
+        self._looked = -1e9
+        self._passed: object = None
+
+    def __call__(self, tx: Tx) -> None:
+        """Raise LockedError while a lockdown is in force; one look a transaction serves all its operations."""
+        if tx.notes is self._passed:
+            return
+        if (locked := self.flag()) is not None:
+            raise refusal(locked)
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_S:
+            if (locked := current(tx)) is not None:
+                raise refusal(locked)
+            self._looked = now
+        self._passed = tx.notes  # a new one for each transaction
+
+    def flag(self) -> Locked | None:
+        """What the flag says; None if there is none."""
+        if self.path is None:
+            return self._held
+        return read_flag(self.path) if os.path.lexists(self.path) else None
+
+    def put_up(self, locked: Locked) -> None:
+        """Make the flag, durably; an older one stays."""
+        if self.path is None:
+            self._held = self._held or locked
+        elif not os.path.lexists(self.path):
+            write_flag(self.path, locked)
+
+    def take_down(self) -> None:
+        """Remove the flag; harmless if there is none."""
+        self._held, self._looked = None, -1e9
+        if self.path is not None:
+            with suppress(FileNotFoundError):
+                self.path.unlink()
+
+
+def start(database: Database, path: Path | None) -> Gate:
+    """Put the gate before every later operation of a store."""
+    gate = Gate(path)
+    database.hooks.gate.append(gate)
+    return gate
+
+
+def gate_of(database: Database) -> Gate:
+    """The gate of an open store."""
+    for each in database.hooks.gate:
+        if isinstance(each, Gate):
+            return each
+    raise ConfigError("this database was opened without a lockdown")
+
+
+def refusal(locked: Locked) -> LockedError:
+    """The error that every write gets."""
+    return LockedError(f"the store is locked since {locked.locked_at}: {locked.reason}", **locked.to_dict())
+
+
+def read_flag(path: Path) -> Locked | None:
+    """The lockdown a flag file tells of; one that cannot be read is a lockdown too."""
+    try:
+        with path.open("rb") as file:
+            facts: dict[str, Any] = json.loads(file.read(_FLAG_BYTES))
+        return Locked(*(str(facts[name]) for name in ("id", "verdict", "reason", "locked_at")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, FileNotFoundError) and not os.path.lexists(path):  # a link to nothing is no missing flag
+            return None
+        return Locked("unknown", "TAMPERED", f"the flag {path} cannot be read ({type(error).__name__})", "unknown")
+
+
+def write_flag(path: Path, locked: Locked) -> None:
+    """Make a flag file: whole or not at all, and durable."""
+    with disk.translated(path):
+        folders.make(path.parent)
+        disk.exchange(path, json.dumps(locked.to_dict(), indent=2).encode())
+
+
+_COLUMNS: Final = "id, verdict, reason, findings, locked_at, unlocked_at, statement, leaf_id, leaf_ver"
+_CURRENT = sql(f"SELECT {_COLUMNS} FROM lockdowns WHERE unlocked_at IS NULL ORDER BY locked_at, id LIMIT 1")  # noqa: S608
+
+
+def current(tx: Tx) -> Locked | None:
+    """The lockdown in force, as the database has it."""
+    row = tx.one(_CURRENT)
+    return None if row is None else Locked(row[0], row[1], row[2], row[4])
+
+
+_BY_ID = sql(f"SELECT {_COLUMNS} FROM lockdowns WHERE id = :id")  # noqa: S608
+_ADD = sql(
+    "INSERT INTO lockdowns (id, verdict, reason, findings, locked_at, leaf_id, leaf_ver, leaf_salt)"
+    " VALUES (:id, :verdict, :reason, :findings, :locked_at, :leaf_id, :leaf_ver, :leaf_salt)"
+)
+
+
+def record(tx: Tx, locked: Locked, *, findings: str) -> Locked:
+    """Write the lockdown into the database, with its leaf; one that is in force already stays the one."""
+    if (standing := current(tx)) is not None:
+        return standing
+    if tx.one(_BY_ID, id=locked.id) is None:
+        _insert(tx, locked, findings)
+    return locked
+
+
+def _insert(tx: Tx, locked: Locked, findings: str) -> None:
+    row = {**locked.to_dict(), "findings": findings}
+    if locked.locked_at == "unknown":
+        row["locked_at"] = tx.now
+    mark = leaves.stamp(tx, "lockdown", LOCKDOWNS, {**row, "unlocked_at": None, "statement": None})
+    tx.execute(_ADD, **row, **mark._asdict(), expect=1)
+
+
+_END = sql(
+    "UPDATE lockdowns SET unlocked_at = :unlocked_at, statement = :statement, leaf_ver = :leaf_ver,"
+    " leaf_salt = :leaf_salt WHERE id = :id AND unlocked_at IS NULL"
+)
+
+
+def end(tx: Tx, locked: Locked, *, statement: str) -> Locked:
+    """End a lockdown, with a leaf; one the database does not know (it was restored) is recorded first."""
+    row = tx.one(_BY_ID, id=locked.id)
+    if row is None:
+        _insert(tx, locked, "[]")
+        row = tx.one(_BY_ID, id=locked.id)
+    assert row is not None, "just written"
+    if row[5] is None:
+        _close(tx, row, statement)
+    return replace(locked, locked_at=row[4])
+
+
+def _close(tx: Tx, row: Row, statement: str) -> None:
+    facts = dict(zip(LOCKDOWNS.columns, row[: len(LOCKDOWNS.columns)], strict=True))
+    facts |= {"unlocked_at": tx.now, "statement": statement}
+    handle, version = row[7], row[8] + 1
+    mark = leaves.stamp(tx, "lockdown", LOCKDOWNS, facts, leaf_id=handle, leaf_ver=version)
+    tx.execute(
+        _END,
+        id=facts["id"],
+        unlocked_at=tx.now,
+        statement=statement,
+        leaf_ver=mark.leaf_ver,
+        leaf_salt=mark.leaf_salt,
+        expect=1,
+    )

@@ -1,0 +1,79 @@
+"""Prunings in the log: which records went because their time was over. Their leaves stay, and every proof holds.
+
+Rules:
+- A pruning is a row with a leaf of its own, which commits to the handles of everything that went with it.
+- A record whose handle stands there may be missing from its table; no other may, unless it was erased.
+- Unlike an erasure it costs no leaf for each record: what goes by the thousand must not make the log grow.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from holdproof.db import Tx, sql
+from holdproof.evidence import covered, leaves
+from holdproof.evidence.leaves import Projection
+from holdproof.model.retention import Pruning
+
+PRUNINGS: Final = Projection("prunings", 1, ("id", "what", "rule", "who", "count", "handles", "pruned_at", "ns"))
+covered.register(PRUNINGS, kinds=("erasure",), key="id")
+_PAGE: Final = 20
+
+_ADD = sql(
+    "INSERT INTO prunings (id, what, rule, who, count, handles, pruned_at, ns, leaf_id, leaf_ver, leaf_salt) VALUES"
+    " (:id, :what, :rule, :who, :count, :handles, :pruned_at, :ns, :leaf_id, :leaf_ver, :leaf_salt)"
+)
+
+
+def record(tx: Tx, what: str, handles: Mapping[str, Sequence[str]], *, rule: str, who: str, count: int, ns: str) -> str:
+    """Log what went, in the transaction that removed it; the pruning's id."""
+    row = {"id": tx.new_id(), "what": what, "rule": rule, "who": who, "count": count, "pruned_at": tx.now, "ns": ns}
+    row["handles"] = json.dumps({table: sorted(handles[table]) for table in sorted(handles)}, separators=(",", ":"))
+    mark = leaves.stamp(tx, "erasure", PRUNINGS, row, ns=ns)
+    tx.execute(_ADD, **row, **mark._asdict(), expect=1)
+    return str(row["id"])
+
+
+_HANDLES = sql("SELECT id, handles FROM prunings WHERE id > :after ORDER BY id LIMIT :limit")
+
+
+def pruned(tx: Tx, after: str = "") -> tuple[Mapping[str, list[str]], str | None]:
+    """The handles by table of a few prunings, and where the next few begin: None at the end."""
+    found: dict[str, list[str]] = defaultdict(list)
+    page = tx.all(_HANDLES, after=after, limit=_PAGE)
+    for _, text in page:
+        for table, handles in json.loads(text).items():
+            found[table] += handles
+    return found, page[-1][0] if len(page) == _PAGE else None
+
+
+def among(tx: Tx, table: str, handles: set[str]) -> set[str]:
+    """Which of these records of a table were pruned."""
+    return {handle for found in _all(tx) for handle in found.get(table, ()) if handle in handles}
+
+
+def _all(tx: Tx) -> Iterator[Mapping[str, list[str]]]:
+    after: str | None = ""
+    while after is not None:
+        found, after = pruned(tx, after)
+        yield found
+
+
+_SINCE = sql("SELECT 1 FROM prunings WHERE ns = :ns AND what = :what AND pruned_at >= :moment LIMIT 1")
+
+
+def since(tx: Tx, what: str, moment: str, *, ns: str) -> bool:
+    """Whether any of these were pruned from a moment on."""
+    return tx.one(_SINCE, ns=ns, what=what, moment=moment) is not None
+
+
+_LIST = sql(
+    "SELECT id, what, rule, who, count, pruned_at, ns FROM prunings WHERE ns = :ns AND id > :after"
+    " ORDER BY id LIMIT :limit"
+)
+
+
+def history(tx: Tx, *, ns: str = "main", after: str = "", limit: int = 100) -> list[Pruning]:
+    """What was pruned, when, by which rule and by whom, oldest first."""
+    return [Pruning(*row) for row in tx.all(_LIST, ns=ns, after=after, limit=limit)]

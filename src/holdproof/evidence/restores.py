@@ -1,0 +1,76 @@
+"""Restore ceremonies: after a restore the same tree goes on under a new origin.
+
+Rules:
+- Origins are `holdproof/<store id>`, then `holdproof/<store id>/<n>` with n = 1, 2, 3 …: no origin ever shows two
+  histories, so a head of the abandoned one cannot be mistaken for a fork of this one.
+- The first leaf under a new origin is of type `restore`; its row cites the last trusted head (the one restored to) and
+  the newest head known of what was given up.
+- Heads of an earlier origin count up to the size at which the log left it; later ones belong to what was given up.
+"""
+
+from typing import Final
+
+from holdproof.crypto import checkpoint
+from holdproof.db import Tx, sql
+from holdproof.evidence import covered, leaves, tree
+from holdproof.evidence.leaves import Projection
+from holdproof.model.backup import Ceremony
+
+RESTORES: Final = Projection(
+    "restores", 1, ("n", "origin", "previous", "size", "trusted", "abandoned", "source", "restored_at")
+)
+covered.register(RESTORES, kinds=("restore",), key="n", first=-1)
+
+_NEWEST = sql("SELECT coalesce(max(n), 0) FROM restores")
+_MOVE = sql("UPDATE log_state SET origin = :origin WHERE id = 1")
+_ADD = sql(
+    "INSERT INTO restores (n, origin, previous, size, trusted, abandoned, source, restored_at, leaf_id, leaf_ver,"
+    " leaf_salt) VALUES (:n, :origin, :previous, :size, :trusted, :abandoned, :source, :restored_at, :leaf_id,"
+    " :leaf_ver, :leaf_salt)"
+)
+
+
+def record(tx: Tx, store_id: str, *, abandoned: str, source: str) -> Ceremony:
+    """Move the log to its next origin; must be the first act on a restored database."""
+    before = tree.state(tx)
+    [(newest,)] = tx.all(_NEWEST)
+    n = max(newest, _number(before.origin), _number(_origin(abandoned))) + 1
+    ceremony = Ceremony(
+        n=n,
+        origin=f"holdproof/{store_id}/{n}",
+        previous=before.origin,
+        size=before.size,
+        trusted=before.head,
+        abandoned=abandoned,
+        source=source,
+        restored_at=tx.now,
+    )
+    tx.execute(_MOVE, origin=ceremony.origin, expect=1)
+    row = {column: getattr(ceremony, column) for column in RESTORES.columns}
+    mark = leaves.stamp(tx, "restore", RESTORES, row)
+    tx.execute(_ADD, **row, **mark._asdict(), expect=1)
+    return ceremony
+
+
+_ALL = sql("SELECT n, origin, previous, size, trusted, abandoned, source, restored_at FROM restores ORDER BY n")
+
+
+def history(tx: Tx) -> list[Ceremony]:
+    """Every ceremony, oldest first."""
+    return [Ceremony(*row) for row in tx.all(_ALL)]
+
+
+def reach(tx: Tx) -> dict[str, int | None]:
+    """How far the heads of each origin count: the size at which the log left it, None for the current one."""
+    found: dict[str, int | None] = {each.previous: each.size for each in history(tx)}
+    found[tree.state(tx).origin] = None
+    return found
+
+
+def _origin(head: str) -> str:
+    return checkpoint.parse(head.encode()).checkpoint.origin if head else ""
+
+
+def _number(origin: str) -> int:
+    last = origin.split("/")[2:]
+    return int(last[0]) if last and last[0].isdigit() else 0

@@ -1,0 +1,147 @@
+"""What is given to `battles.submit`: checked, embedded and sealed before anything is signed.
+
+Rules:
+- Bad input is a typed error before anything is written: a score that is no finite number, a battle_id that is no file
+  name, a result without JSON, a vector of another length or with something else than finite numbers.
+- The intent vector comes from the caller or the configured embedder; without either it is empty, never invented.
+- The result of a labelled subject is sealed before it is hashed; breakdown and vector are inside the seal.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdproof.content import sealing
+from holdproof.crypto import dbom
+from holdproof.crypto.canonical import sha256_hex
+from holdproof.crypto.dbom import Fields
+from holdproof.db import Call, Tx, Work, ask
+from holdproof.errors import InvalidInputError
+from holdproof.evidence import dbomfiles
+from holdproof.evidence.context import Context
+from holdproof.model.times import to_text
+
+SEALED: Final = "sealed:"
+_TASKS: Final = ("intent", "task", "task_description", "description")
+_MOST_NUMBERS: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An evaluation that passed every check and is not signed yet."""
+
+    battle_id: str
+    ns: str
+    score: float
+    breakdown: str | None
+    raw_result: str
+    timestamp: str
+    vector: tuple[float, ...]
+    subject: str | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """What the judge signs."""
+        return Fields(self.battle_id, sha256_hex(self.raw_result.encode()), self.vector, self.score, self.timestamp)
+
+
+def draft(
+    context: Context,
+    result: Any,
+    *,
+    battle_id: str,
+    score: float,
+    breakdown: Any,
+    intent: Any,
+    timestamp: str | None,
+    ns: str,
+) -> Work[Draft]:
+    """Check everything that was given, and embed the task if that is left to the embedder."""
+    dbomfiles.check_name(battle_id, "battle_id")
+    dbomfiles.check_name(ns, "ns")
+    number, text, raw = _number(score, "score"), _text_of(breakdown), _dump(result, "result")
+    moment = to_text(context.database.clock()) if timestamp is None else timestamp
+    vector = to_vector((yield from _embed(context, result, intent)), context.dimensions)
+    made = Draft(battle_id, ns, number, text, raw, moment, vector)
+    dbom.check(made.fields)
+    return made
+
+
+def _dump(value: Any, what: str) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{what} has no JSON: {error}", field=what) from error
+
+
+def _text_of(breakdown: Any) -> str | None:
+    """The explanation as text: as it is, anything else as JSON."""
+    text = breakdown if isinstance(breakdown, str) or breakdown is None else _dump(breakdown, "breakdown")
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError("breakdown holds a lone surrogate", field="breakdown") from error
+    if text and "\0" in text:
+        raise InvalidInputError("breakdown holds a NUL character", field="breakdown")
+    return text
+
+
+def _number(value: Any, what: str) -> float:
+    try:
+        number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidInputError(f"{what} is not a finite number", field=what)
+    return number
+
+
+def _embed(context: Context, result: Any, intent: Any) -> Work[Any]:
+    """The vector as it was given, or the embedder's for the text of the task; nothing where there is neither."""
+    text = intent if isinstance(intent, str) else task_of(result) if intent is None else None
+    embedder = context.embedder
+    if text is not None and embedder is not None:
+        return (yield from ask(Call(lambda: embedder(text))))
+    if isinstance(intent, str):
+        raise InvalidInputError("intent is a text, but no embedder is configured: open(embedder=…)", field="intent")
+    return () if intent is None else intent
+
+
+def task_of(result: Any) -> str | None:
+    """The text of the task inside a result, where a Green Agent puts it."""
+    found = (result.get(name) for name in _TASKS) if isinstance(result, dict) else ()
+    return next((text for text in found if isinstance(text, str) and text.strip()), None)
+
+
+def to_vector(given: Any, dimensions: int | None = None) -> tuple[float, ...]:
+    """An intent vector as plain finite numbers, of that length where one is configured."""
+    tolist: Callable[[], Any] | None = getattr(given, "tolist", None)  # arrays of numpy and torch
+    try:
+        numbers = tuple(tolist() if tolist else given)
+    except TypeError as error:
+        raise InvalidInputError("intent is not a list of numbers", field="intent") from error
+    if len(numbers) > _MOST_NUMBERS or (dimensions is not None and numbers and len(numbers) != dimensions):
+        wanted = f"{dimensions} numbers" if dimensions is not None else f"{_MOST_NUMBERS} numbers at most"
+        raise InvalidInputError(f"intent has {len(numbers)} numbers, not {wanted}", field="intent", dim=len(numbers))
+    if {*map(type, numbers)} - {float}:
+        numbers = tuple(_number(number, "intent") for number in numbers)
+    elif not all(map(math.isfinite, numbers)):
+        raise InvalidInputError("intent holds NaN or infinity", field="intent")
+    return numbers
+
+
+def seal(tx: Tx, draft: Draft, subject: str) -> Draft:
+    """The same evaluation with everything about its subject inside an envelope."""
+    handle = sealing.label(tx, subject, ns=draft.ns)
+    inside = {"breakdown": draft.breakdown, "result": json.loads(draft.raw_result), "v_intent": draft.vector}
+    envelope = sealing.seal_for(tx, handle, _dump(inside, "result").encode())
+    text = SEALED + base64.b64encode(envelope).decode()
+    return Draft(draft.battle_id, draft.ns, draft.score, None, text, draft.timestamp, (), handle)
+
+
+def unseal(tx: Tx, text: str) -> Any:
+    """What is inside a sealed result: `breakdown`, `result` and `v_intent`; ErasedError once its key is destroyed."""
+    return json.loads(sealing.open(tx, base64.b64decode(text.removeprefix(SEALED))))

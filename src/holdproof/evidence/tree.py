@@ -1,0 +1,254 @@
+"""The log's tree in the database: frontier and full tiles, appended to in O(log n), read for proofs.
+
+Rules:
+- Size and frontier are read from the database inside the transaction that grows them, never kept in memory.
+- What a `Grower` remembers of the open tile counts only under the very frontier that the database holds: a frontier
+  commits to every leaf, so another process, a roll-back or a restored file can never make it lie.
+- A tree that grew elsewhere is gone on with only under a head that a log key of the keyring signed.
+- It goes on under the name that its newest head has; only a restore's own ceremony moves it to another (`moves`).
+- Full tiles are written once and never change; partial ones are made from leaves and stems when asked for.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from holdproof.crypto import checkpoint, frontier, keys, merkle, tiles, vkey
+from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.tiles import WIDTH, Bundle, Tile
+from holdproof.crypto.vkey import ED25519, VerifierKey
+from holdproof.db import Tx, sql
+from holdproof.errors import CorruptError, FormatError, InvalidInputError, NotFoundError, ProofError
+from holdproof.evidence.leaves import Leaf
+
+Sign = Callable[[Checkpoint], str]
+
+
+class State(NamedTuple):
+    """Where the log stands."""
+
+    origin: str
+    size: int
+    frontier: bytes
+    head: str
+
+
+_BEGIN = sql(
+    "INSERT INTO log_state (id, origin, size, frontier, head, updated_at)"
+    " VALUES (1, :origin, 0, :frontier, '', :now) ON CONFLICT (id) DO NOTHING"
+)
+
+
+def begin(tx: Tx, origin: str) -> None:
+    """Make the log's one row of state, if it is not there."""
+    tx.execute(_BEGIN, origin=origin, frontier=frontier.EMPTY.to_bytes(), now=tx.now)
+
+
+_BEGUN = sql("SELECT 1 FROM log_state WHERE id = 1")
+
+
+def begun(tx: Tx) -> bool:
+    """Whether the log has its row of state."""
+    return tx.one(_BEGUN) is not None
+
+
+_READ_STATE = sql("SELECT origin, size, frontier, head FROM log_state WHERE id = 1")
+
+
+def state(tx: Tx) -> State:
+    """Where the log stands."""
+    row = tx.one(_READ_STATE)
+    if row is None:
+        raise NotFoundError("this store has no log yet")
+    return State(*row)
+
+
+_GROWING = sql(
+    "SELECT origin, size, frontier, head FROM log_state WHERE id = 1",
+    postgres="SELECT origin, size, frontier, head FROM log_state WHERE id = 1 FOR UPDATE",
+)
+
+
+def lock(tx: Tx) -> State:
+    """Where the log stands, and nobody else moves it until this transaction ends."""
+    row = tx.one(_GROWING)
+    assert row is not None, "a log is begun when its store is opened"
+    return State(*row)
+
+
+_ADD_LEAF = sql("INSERT INTO log_leaves (idx, id, ver, leaf) VALUES (:idx, :id, :ver, :leaf)")
+_ADD_STEM = sql("INSERT INTO log_stems (level, idx, hash) VALUES (:level, :idx, :hash)")
+_ADVANCE = sql("UPDATE log_state SET size = :size, frontier = :frontier, head = :head, updated_at = :now WHERE id = 1")
+_ADD_TILE = sql("INSERT INTO log_tiles (level, idx, hashes) VALUES (:level, :idx, :hashes)")
+_DROP_STEMS = sql("DELETE FROM log_stems WHERE level = :level AND idx >= :first AND idx < :end")
+
+
+class Grower:
+    """Grows the tree; one for each writer that may do so. With `moves` it may go on under another origin."""
+
+    def __init__(self, *, moves: bool = False) -> None:
+        self._moves = moves
+        self._under = b""
+        self._open: list[bytes] = []
+        self._own = ("", b"", "")
+
+    def integrate(self, tx: Tx, leaves: Sequence[Leaf], sign: Sign) -> str:
+        """Append leaves, seal the tiles they fill, sign the new head and give it back."""
+        before = lock(tx)
+        tx.many(
+            _ADD_LEAF,
+            [
+                {"idx": index, "id": handle, "ver": ver, "leaf": text}
+                for index, (handle, ver, text) in enumerate(leaves, before.size)
+            ],
+        )
+        return self.grow(tx, before, [text.encode() for _, _, text in leaves], sign)
+
+    def grow(self, tx: Tx, before: State, texts: Sequence[bytes], sign: Sign) -> str:
+        """The same where the leaves stand in `log_leaves` already, from `before.size` on."""
+        if (before.origin, before.frontier, before.head) != self._own:  # another process grew it, or somebody forged it
+            _refuse_forged(tx, before, moves=self._moves)
+        hashes = merkle.leaf_hashes(texts)
+        growth = frontier.append(frontier.from_bytes(before.frontier), hashes)
+        grown = growth.frontier
+        if growth.stems:
+            tx.many(_ADD_STEM, [{"level": s.level, "idx": s.index, "hash": s.hash} for s in growth.stems])
+        left = self._seal(tx, before, hashes)
+        for tile in tiles.new_tiles(before.size, grown.size) if growth.stems else ():
+            if tile.level and tile.width == WIDTH:
+                _seal_stems(tx, tile)
+        head = sign(Checkpoint(before.origin, grown.size, grown.root()))
+        right_edge = grown.to_bytes()
+        tx.execute(_ADVANCE, size=grown.size, frontier=right_edge, head=head, now=tx.now, expect=1)
+        self._under, self._open = (b"", []) if left is None else (right_edge, left)
+        self._own = (before.origin, right_edge, head)
+        return head
+
+    def _seal(self, tx: Tx, before: State, hashes: list[bytes]) -> list[bytes] | None:
+        """Write the tiles of leaf hashes that have become full; gives what is left over, None if that is not known."""
+        tile, width = divmod(before.size, WIDTH)
+        if width == 0:
+            row = hashes
+        elif before.frontier == self._under:
+            row = self._open + hashes
+        elif width + len(hashes) < WIDTH:
+            return None  # nothing to write, and not worth reading
+        else:
+            row = merkle.leaf_hashes(entries(tx, Bundle(tile, width))) + hashes
+        whole = len(row) // WIDTH
+        for number in range(whole):
+            joined = b"".join(row[number * WIDTH : (number + 1) * WIDTH])
+            tx.execute(_ADD_TILE, level=0, idx=tile + number, hashes=joined, expect=1)
+        return row[whole * WIDTH :]
+
+
+def _refuse_forged(tx: Tx, before: State, *, moves: bool) -> None:
+    """Never sign over a right edge that is not the one under the newest head, nor on a head no log key has signed.
+
+    A key that was revoked counts here: its last head is what the first one under its successor goes on from. Nor under
+    another origin: a log that was put back could pass for a restored one, and heads kept elsewhere would not count.
+    """
+    if not before.head and not before.size:
+        return
+    signed = checkpoint.parse(before.head.encode())
+    said = signed.checkpoint
+    if (said.size, said.root) != (before.size, frontier.from_bytes(before.frontier).root()):
+        raise ProofError("the log's right edge is not the one under its newest head: run `holdproof verify`")
+    if said.origin != before.origin and not moves:
+        raise ProofError(
+            "the log has another name than its newest head, and no restore did that: run `holdproof verify`"
+        )
+    try:
+        checkpoint.verify(signed, origin=said.origin, log_keys=verifiers(tx, size=0, origin=said.origin))
+    except ProofError as error:
+        raise ProofError(f"the log's newest head does not hold ({error.message}): run `holdproof verify`") from error
+
+
+_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log' ORDER BY keyid")
+
+
+def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> tuple[VerifierKey, ...]:
+    """The keys whose signature under a head of that size (the newest) counts: those not revoked before it."""
+    now = state(tx)
+    at, name = now.size if size is None else size, now.origin if origin is None else origin
+    if not vkey.is_name(name):
+        raise CorruptError("the log has a name that no log is given", origin=name)
+    found = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
+    try:
+        return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)
+    except FormatError as error:
+        raise FormatError(f"a log key of the keyring cannot be read: {error}", tables=("keyring",)) from error
+
+
+def _seal_stems(tx: Tx, tile: Tile) -> None:
+    """Write a tile above the leaves; its stems are in it now."""
+    tx.execute(_ADD_TILE, level=tile.level, idx=tile.index, hashes=_loose(tx, tile), expect=1)
+    first = tile.index * WIDTH
+    tx.execute(_DROP_STEMS, level=tile.level, first=first, end=first + WIDTH, expect=WIDTH)
+
+
+_LEAVES = sql("SELECT leaf FROM log_leaves WHERE idx >= :first AND idx < :end ORDER BY idx")
+
+
+def entries(tx: Tx, bundle: Bundle) -> list[bytes]:
+    """The leaves under a tile of level 0."""
+    first = bundle.index * WIDTH
+    found = [row[0].encode() for row in tx.all(_LEAVES, first=first, end=first + bundle.width)]
+    if len(found) < bundle.width:
+        raise NotFoundError(f"the log has no entries {bundle.path}", path=bundle.path)
+    return found
+
+
+_STEMS = sql("SELECT hash FROM log_stems WHERE level = :level AND idx >= :first AND idx < :end ORDER BY idx")
+
+
+def _loose(tx: Tx, tile: Tile) -> bytes:
+    """The hashes of a tile that is not stored as one."""
+    if tile.level == 0:
+        return b"".join(merkle.leaf_hashes(entries(tx, Bundle(tile.index, tile.width))))
+    first = tile.index * WIDTH
+    found = [row[0] for row in tx.all(_STEMS, level=tile.level, first=first, end=first + tile.width)]
+    if len(found) < tile.width:
+        raise NotFoundError(f"the log has no tile {tile.path}", path=tile.path)
+    return b"".join(found)
+
+
+_TILE = sql("SELECT hashes FROM log_tiles WHERE level = :level AND idx = :idx")
+
+
+def fetch(tx: Tx, tile: Tile) -> bytes:
+    """The hashes of a tile, full or partial."""
+    row = tx.one(_TILE, level=tile.level, idx=tile.index)
+    if row is None:
+        return _loose(tx, tile)
+    return bytes(row[0][: tile.width * tiles.HASH])
+
+
+def _lookup(tx: Tx, size: int) -> merkle.Lookup:
+    """The nodes of the tree of that size; those at its right edge come from the frontier, if it is the newest."""
+    find = tiles.lookup(size, lambda tile: fetch(tx, tile))
+    edge = frontier.from_bytes(state(tx).frontier)
+    if size != edge.size:
+        return find
+    peaks = dict(zip(merkle.root_nodes(size), edge.peaks, strict=True))
+    return lambda level, index: peaks.get((level, index)) or find(level, index)
+
+
+def prove_inclusion(tx: Tx, index: int, size: int) -> tuple[bytes, ...]:
+    """The path from a leaf to the root of the tree of that size."""
+    return merkle.prove_inclusion(index, size, _lookup(tx, size))
+
+
+def prove_consistency(tx: Tx, old: int, new: int) -> tuple[bytes, ...]:
+    """The proof that the tree of size `new` continues the one of size `old`."""
+    size = state(tx).size
+    if not 0 < old <= new <= size:
+        raise InvalidInputError(f"no proof leads from size {old} to {new} in a log of {size}", old=old, new=new)
+    return merkle.prove_consistency(old, new, _lookup(tx, new))
+
+
+def root_at(tx: Tx, size: int) -> bytes:
+    """The root that the tree had at a size, as its tiles tell it."""
+    most = state(tx).size
+    if not 0 <= size <= most:
+        raise InvalidInputError(f"the log of {most} leaves never had the size {size} yet", size=size)
+    return tiles.root_at(size, lambda tile: fetch(tx, tile))

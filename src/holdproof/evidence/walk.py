@@ -1,0 +1,196 @@
+"""Walking the whole log for an audit: pages of leaves read ahead, recomputed by `Replay`, held against what is stored.
+
+Rules:
+- Reading runs beside hashing: a page comes as one row, and is hashed on another core where there is one.
+- A page that does not come out is read again row by row, to say which leaf it is.
+- A leaf is filed under the handle and version it names: whoever finds leaves by these is not led astray.
+- What a read gives may have been made twice (a lost connection); nothing is fed to the replay inside a transaction.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+from holdproof.crypto import merkle
+from holdproof.crypto.lines import MAX_SIZE
+from holdproof.crypto.tiles import FULL, HASH, WIDTH
+from holdproof.db import Database, Row, Tx, sql
+from holdproof.evidence import tree
+from holdproof.evidence.digests import digest
+from holdproof.evidence.hashers import Digests, Hashers
+from holdproof.evidence.replay import Replay, roots_of
+from holdproof.model.log import Audited, Flaw
+from holdproof.model.verdicts import Verdict, worst
+
+T = TypeVar("T")
+
+PAGE: Final = 32 * WIDTH
+_MOST_FLAWS = 100
+_WORTH_HELPERS = 100_000
+
+
+class Flaws:
+    """What was found, up to a bound."""
+
+    def __init__(self) -> None:
+        self.found: list[Flaw] = []
+        self.left_off = 0
+        self._verdicts = {Verdict.VALID}
+
+    def add(self, index: int | None, what: str, verdict: Verdict = Verdict.TAMPERED) -> None:
+        """One more."""
+        self._verdicts.add(verdict)
+        if len(self.found) < _MOST_FLAWS:
+            self.found.append(Flaw(index, what, verdict))
+        else:
+            self.left_off += 1
+
+    def outcome(self, *, full: bool, size: int, pending: int, kept: int) -> Audited:
+        """The audit's answer."""
+        return Audited(worst(self._verdicts), full, size, pending, kept, self.found, self.left_off)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Leaves from `first` on as they are stored, one to a line, and the tiles over them."""
+
+    first: int
+    width: int
+    text: str
+    tiles: dict[int, bytes]
+    misfiled: list[int]
+
+
+_PAGE = sql(
+    "SELECT string_agg(leaf, '\n')"
+    " FROM (SELECT leaf FROM log_leaves WHERE idx >= :first AND idx < :end ORDER BY idx) page"
+)
+# `leaves.is_filed`, by the database: SQLite stores a value of any type in any column, and tells them apart.
+_MISFILED = sql(
+    "SELECT idx FROM log_leaves WHERE idx >= :first AND idx < :end AND (typeof(leaf) <> 'text' OR typeof(id) <> 'text'"
+    """ OR substr(leaf, 73, length(id) + 13) <> '"id":"' || id || '","ns":'"""
+    """ OR substr(leaf, -length(ver) - 8) <> ',"ver":' || ver || '}') ORDER BY idx LIMIT 100""",
+    postgres="SELECT idx FROM log_leaves WHERE idx >= :first AND idx < :end"
+    """ AND (substr(leaf, 73, length(id) + 13) <> '"id":"' || id || '","ns":'"""
+    """ OR right(leaf, length(ver::text) + 8) <> ',"ver":' || ver || '}') ORDER BY idx LIMIT 100""",
+)
+_TILES = sql("SELECT idx, hashes FROM log_tiles WHERE level = :level AND idx >= :first AND idx < :end ORDER BY idx")
+
+
+def _read(tx: Tx, first: int, width: int) -> _Page:
+    row = tx.one(_PAGE, first=first, end=first + width)
+    assert row is not None, "an aggregate always has a row"
+    found = tx.all(_TILES, level=0, first=first // WIDTH, end=-(-(first + width) // WIDTH))
+    misfiled = [index for (index,) in tx.all(_MISFILED, first=first, end=first + width)]
+    return _Page(first, width, row[0] or "", dict(found), misfiled)
+
+
+class _Rest(NamedTuple):
+    """The last page, and all that must fit it, in one snapshot."""
+
+    page: _Page
+    stems: list[Row]
+    tiles: dict[int, int]
+
+
+_STEMS = sql("SELECT level, idx, hash FROM log_stems ORDER BY level, idx")
+_COUNTS = sql("SELECT level, count(*) FROM log_tiles GROUP BY level ORDER BY level")
+_TILE = sql("SELECT hashes FROM log_tiles WHERE level = :level AND idx = :idx")
+_ROWS = sql("SELECT idx, leaf FROM log_leaves WHERE idx >= :first AND idx < :end ORDER BY idx")
+
+
+class Walk:
+    """One walk over the log of a database, over `most` leaves at the most."""
+
+    def __init__(self, database: Database, flaws: Flaws, sizes: Sequence[int], *, most: int = MAX_SIZE) -> None:
+        self._database, self._flaws, self._most = database, flaws, most
+        self.replay = Replay(sizes)
+
+    def run(self, last: Callable[[Tx], T], progress: Callable[[int, int], None] | None) -> T:
+        """All of it; gives what `last` reads in the snapshot of the last page."""
+        while True:
+            for size in self._pages():
+                if progress is not None:
+                    progress(self.replay.size, size)
+            end = self._database.read(lambda tx: (self._rest(tx), last(tx))).result()
+            if end[0] is not None:
+                self._finish(end[0])
+                if progress is not None:
+                    progress(self.replay.size, self.replay.size)
+                return end[1]
+
+    def _pages(self) -> Iterator[int]:
+        """Whole pages, while the next ones are being read and hashed; says each time how large the log was."""
+        size = min(self._most, self._database.read(lambda tx: tree.state(tx).size).result())
+        firsts = iter(range(self.replay.size, size - PAGE + 1, PAGE))
+        out: deque[_Page] = deque()
+        with Hashers(1 if size - self.replay.size < _WORTH_HELPERS else None) as hashers:
+            ahead = self._ask(next(firsts, None))
+            while ahead is not None or hashers.busy:
+                if ahead is not None and hashers.free:
+                    out.append(ahead.result())
+                    ahead = self._ask(next(firsts, None))
+                    hashers.put(out[-1].text.encode())
+                else:
+                    self._check(out.popleft(), hashers.take())
+                    yield size
+
+    def _ask(self, first: int | None) -> "Future[_Page] | None":
+        return None if first is None else self._database.read(lambda tx: _read(tx, first, PAGE))
+
+    def _check(self, page: _Page, found: Digests) -> None:
+        """One page: its leaf hashes against its tiles, and the tiles above that it fills."""
+        (hashes, roots), end = found, page.first + page.width
+        for index in page.misfiled:
+            self._flaws.add(index, "the leaf is filed under another record or version than its own")
+        stored = [page.tiles.get(number, b"") for number in range(page.first // WIDTH, end // WIDTH)]
+        if len(hashes) != page.width * HASH or hashes[: len(stored) * FULL] != b"".join(stored):
+            hashes = self._look_closer(page, stored)
+            roots = roots_of(hashes)
+        for sealed in self.replay.feed(hashes, roots):
+            row = self._database.read(lambda tx, s=sealed: tx.one(_TILE, level=s.level, idx=s.index)).result()  # type: ignore[misc]
+            if row is None or row[0] != sealed.hashes:
+                what = f"tile {sealed.index} of level {sealed.level} is missing or not that of its leaves"
+                self._flaws.add(sealed.index * WIDTH << 8 * sealed.level, what)
+
+    def _look_closer(self, page: _Page, stored: Sequence[bytes]) -> bytes:
+        """Something on this page is wrong: say what, and go on with what its leaves say."""
+        end = page.first + page.width
+        read = self._database.read(lambda tx: tx.all(_ROWS, first=page.first, end=end))
+        rows: dict[int, Any] = dict(read.result())
+        found: list[bytes] = []
+        for index in range(page.first, end):
+            tile = stored[number] if (number := (index - page.first) // WIDTH) < len(stored) else b""
+            at = index % WIDTH * HASH
+            known = tile[at : at + HASH]
+            if index not in rows:
+                self._flaws.add(index, "the leaf is missing")
+                found.append(known if len(known) == HASH else merkle.leaf_hash(b""))
+                continue
+            leaf = rows[index]
+            data = leaf.encode() if isinstance(leaf, str) else bytes(leaf)
+            found.append(merkle.leaf_hash(data))
+            if number < len(stored) and found[-1] != known:
+                self._flaws.add(index, "the leaf is not the one in its tile")
+        return b"".join(found)
+
+    def _rest(self, tx: Tx) -> _Rest | None:
+        """What is left; None if that is more than a page."""
+        size, done = min(self._most, tree.state(tx).size), self.replay.size
+        if size - done >= PAGE:
+            return None
+        page = _read(tx, done, max(0, size - done))
+        return _Rest(page, tx.all(_STEMS), dict(tx.all(_COUNTS)))
+
+    def _finish(self, rest: _Rest) -> None:
+        """The last page, the loose stems, and how many tiles there are."""
+        self._check(rest.page, digest(rest.page.text.encode()) if rest.page.text else (b"", b""))
+        expected = {(stem.level, stem.index): stem.hash for stem in self.replay.stems()}
+        found = {(level, index): digest for level, index, digest in rest.stems}
+        for level, index in sorted(expected.keys() | found.keys()):
+            if expected.get((level, index)) != found.get((level, index)):
+                self._flaws.add(index << 8 * level, f"stem {index} of level {level} is not that of its leaves")
+        if rest.tiles != self.replay.tile_counts():
+            self._flaws.add(None, f"there are {rest.tiles} tiles by level, {self.replay.tile_counts()} are due")

@@ -1,0 +1,87 @@
+"""Filters: which notes are wanted, by fields of their values. Pure: no filter ever becomes SQL.
+
+    {"color": "red"}                     the field is equal
+    {"price": {"$gte": 10, "$lt": 20}}   all of the operators hold: $eq $ne $gt $gte $lt $lte
+    {"owner.name": "Ada"}                a field of an object within the value
+
+Rules:
+- Equal is what JSON calls equal: 1 and 1.0 are, 1 and true are not.
+- A field that is missing is null. Null is equal to None and to nothing else; no other operator holds for it.
+- Numbers are compared with numbers and texts with texts; a value of another kind is not found.
+- A key is made of letters, digits, `_`, `-` and dots; anything else is refused, and so is an unknown operator.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from holdproof.errors import InvalidInputError
+
+_KEY: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.ASCII)
+_LONGEST: Final = 1_000
+_ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+
+Test = Callable[[Mapping[str, Any]], bool]
+
+
+def compiled(wanted: Mapping[str, Any] | None) -> Test | None:
+    """What tells whether a value is wanted; None where all are."""
+    tests = [test for key, asked in (wanted or {}).items() for test in _tests(key, asked)]
+    return (lambda value: all(test(value) for test in tests)) if tests else None
+
+
+def _tests(key: Any, asked: Any) -> list[Test]:
+    if not isinstance(key, str) or len(key) > _LONGEST or _KEY.fullmatch(key) is None:
+        raise InvalidInputError(
+            f"Invalid filter key: {str(key)[:100]!r}; letters, digits, _ and - with dots between", field="filter"
+        )
+    steps = key.split(".")
+    operators = asked if isinstance(asked, Mapping) else {"$eq": asked}
+    return [_test(steps, name, operand) for name, operand in operators.items()]
+
+
+def _test(steps: list[str], name: Any, operand: Any) -> Test:
+    if name == "$eq":
+        return lambda value: same(_at(value, steps), operand)
+    if name == "$ne":
+        return lambda value: (found := _at(value, steps)) is not None and not same(found, operand)
+    order = _ORDERS.get(name)
+    if order is None:
+        raise InvalidInputError(f"Unsupported operator: {str(name)[:100]!r}", field="filter")
+    kind = _kind(operand)
+    if kind is None:
+        raise InvalidInputError(f"{name} compares numbers or texts", field="filter")
+    return lambda value: _kind(found := _at(value, steps)) is kind and order(found, operand)
+
+
+def _at(value: Any, steps: list[str]) -> Any:
+    """The field at the end of a path, None where there is none."""
+    for step in steps:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(step)
+    return value
+
+
+def _kind(value: Any) -> type | None:
+    """Whether something is a number or a text; truth is neither."""
+    if isinstance(value, str):
+        return str
+    return float if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal as JSON."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)

@@ -1,0 +1,66 @@
+"""What the log says of itself: its level, and the outcome of an audit."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from holdproof.model.verdicts import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """One thing wrong with the log: at which leaf, if it can be said, and what."""
+
+    index: int | None
+    what: str
+    verdict: Verdict = Verdict.TAMPERED
+
+    def to_dict(self) -> dict[str, Any]:
+        """The flaw as every face prints it."""
+        return {"index": self.index, "what": self.what, "verdict": self.verdict.word}
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """The outcome of an audit: the worst verdict, the flaws up to a bound, and how far it looked."""
+
+    verdict: Verdict
+    full: bool
+    size: int
+    pending: int = 0
+    kept: int = 0
+    findings: list[Flaw] = field(default_factory=list)
+    left_off: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.verdict.sound
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every face prints it."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return {**plain, "verdict": self.verdict.word, "findings": [flaw.to_dict() for flaw in self.findings]}
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Who else could tell if the log were rewritten: nobody (LOCAL), the state folder (KEPT), witnesses."""
+
+    name: str
+    size: int
+    kept: int = 0
+    witnessed: int = 0
+    witnesses: int = 0
+    witnessed_size: int = 0
+
+    @property
+    def text(self) -> str:
+        """The level on one line: `WITNESSED 2/3`."""
+        return f"{self.name} {self.witnessed}/{self.witnesses}" if self.witnesses else self.name
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The level as every face prints it."""
+        return {"level": self.text, **asdict(self)}

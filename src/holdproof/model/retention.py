@@ -1,0 +1,64 @@
+"""What retention removed, and the space it gave back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdproof.model.value import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where retention draws the line for one type of flow, or for all: both must agree that something goes."""
+
+    flow_type: str | None
+    before: str
+    """What is newer stays."""
+    newest: tuple[str, str] | int | str | None
+    """The newest that goes by number, as its age, id or rev (of versions: how many stay); None: that does not count."""
+    daily: str | None = None
+    """From this moment on the last of each day stays; None where that does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What went, or would go, in one transaction; `after` is where the next one begins, None at the end."""
+
+    count: int
+    handles: Mapping[str, tuple[str, ...]]
+    after: str | None
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """Rows that have no leaf of their own, by table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned(Value):
+    """What was removed, or would be: how many, and how many records of each table."""
+
+    what: str
+    dry_run: bool
+    count: int
+    records: dict[str, int]
+    bytes_before: int | None
+    bytes_after: int | None
+    ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning(Value):
+    """One batch of what retention removed; the handles by table stay in its row."""
+
+    id: str
+    what: str
+    rule: str
+    who: str
+    count: int
+    pruned_at: str
+    ns: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted(Value):
+    """The size of the database before and after its free space was given back; None where it has no file."""
+
+    bytes_before: int | None
+    bytes_after: int | None

@@ -1,0 +1,93 @@
+"""What a verification found, and its outcome."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from holdproof.model.verdicts import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be: where, what, and what to do about it.
+
+    `outside` is what services store: it counts like any other, but does not lock the kernel.
+    """
+
+    verdict: Verdict
+    what: str
+    remedy: str
+    file: str = ""
+    table: str = ""
+    row: str = ""
+    outside: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as every face prints it."""
+        return {**asdict(self), "verdict": self.verdict.word}
+
+    @property
+    def place(self) -> str:
+        """Where it is, in one line."""
+        return " ".join(filter(None, (self.file, self.table and f"table {self.table}", self.row and f"row {self.row}")))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of one verification: the worst verdict, every finding up to a bound, and what was looked at."""
+
+    verdict: Verdict
+    mode: str
+    findings: list[Finding] = field(default_factory=list)
+    left_off: int = 0
+    checked: dict[str, int] = field(default_factory=dict)
+    head: dict[str, Any] = field(default_factory=dict)
+    level: str = ""
+    not_checked: list[str] = field(default_factory=list)
+    locked: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.verdict.sound
+
+    @property
+    def locks(self) -> bool:
+        """Whether something is wrong with the kernel that a store is to be locked for."""
+        return any(each.verdict.locks and not each.outside for each in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every face prints it."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return {**plain, "verdict": self.verdict.word, "findings": [each.to_dict() for each in self.findings]}
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """A lockdown that is in force: its id, why, and since when."""
+
+    id: str
+    verdict: str
+    reason: str
+    locked_at: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state as every face prints it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The outcome of checking a bundle offline: what holds, under whose keys."""
+
+    verdict: Verdict
+    subject: str
+    kind: str
+    keys: dict[str, str] = field(default_factory=dict)
+    trusted: bool = False
+    head: dict[str, Any] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every face prints it."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return {**plain, "verdict": self.verdict.word, "findings": [each.to_dict() for each in self.findings]}

@@ -1,0 +1,130 @@
+"""What a call over the wire does, without a colour: a generator of requests, lines and calls of the caller's functions.
+
+Two drivers perform it (wires.py). The lines are those of server/exchange.py.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from holdproof.errors import ConnectionLostError, InvalidInputError, OutcomeUnknownError, RemoteError
+from holdproof.faces import problems, wire
+from holdproof.ops.catalogue import Entry
+from holdproof.runtime import rows
+
+T = TypeVar("T")
+Functions = Mapping[str, Callable[..., Any]]
+"""Functions of the caller, by the name the server calls them."""
+Loads = Callable[[Any], Any]
+LAST: Final = frozenset({"done", "raised", "failed"})
+"""What the last line of an answer says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Post a JSON object; the answer is what came back, or None if it comes line by line."""
+
+    path: str
+    body: dict[str, Any]
+    lines: bool = False
+    reads: bool = False
+    """Whether it may be lost without harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The next line of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Call a function of the caller."""
+
+    fn: Callable[..., Any]
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Give(Generic[T]):
+    """Hand one of many answers to the caller."""
+
+    value: T
+
+
+Act = Send | Line | Local | Give[Any]
+Exchange = Generator[Act, Any, T]
+
+
+def call(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange[Any]:
+    """A verb, called with what the caller gave."""
+    body, functions = _body(entry, entry.signature.bind(*args, **kwargs).arguments)
+    lines = entry.streams or bool(functions)
+    answer = yield Send(f"/v1/{entry.noun}/{entry.verb}", body, lines, entry.reads)
+    if lines:
+        return (yield from converse(functions, _loading(entry), reads=entry.reads))
+    return answer if isinstance(answer, bytes) else entry.answer.load(answer, "")
+
+
+def _loading(entry: Entry) -> Loads:
+    """How each answer is read; the end of a stream says nothing."""
+    return lambda given: None if entry.streams and given is None else entry.answer.load(given, "")
+
+
+def _body(entry: Entry, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Callable[..., Any]]]:
+    """What is sent, and the functions that stay here."""
+    body: dict[str, Any] = {}
+    functions: dict[str, Callable[..., Any]] = {}
+    for name, value in given.items():
+        parameter = entry.parameter(name)
+        assert parameter is not None, "the signature has it"
+        if not parameter.offered:
+            if value is not None and value != parameter.default:
+                raise RemoteError(f"{entry.noun}.{entry.verb} takes no {name} over the wire", parameter=name)
+        elif not parameter.shape.callback:
+            body[name] = wire.dump(value)
+        elif value is not None:
+            body[name], functions[name] = True, value
+    return body, functions
+
+
+def converse(functions: Functions, load: Loads, *, reads: bool = False) -> Exchange[Any]:
+    """Listen until the answer has come; call what the server asks for."""
+    raised: dict[str, Exception] = {}
+    while True:
+        line = yield Line()
+        if line is None:
+            raise (ConnectionLostError if reads else OutcomeUnknownError)("the answer of the server has no end")
+        if "progress" in line:
+            functions["progress"](*wire.shape(Any).load(line["progress"], "progress"))
+        elif "give" in line:
+            yield Give(load(line["give"]))
+        elif "call" in line:
+            yield from _called(functions, line["call"], raised)
+        elif "done" in line:
+            return load(line["done"])
+        elif "raised" in line:
+            raise raised[line["raised"]]
+        elif "failed" in line:
+            raise problems.error(line["failed"])
+
+
+def _called(functions: Functions, asked: Mapping[str, Any], raised: dict[str, Exception]) -> Exchange[None]:
+    """Call a function of the caller, and say how it ended."""
+    known = wire.shape(Any)
+    args, kwargs = known.load(asked["args"], "args"), known.load(asked.get("kwargs", {}), "kwargs")
+    try:
+        value = yield Local(functions[asked["fn"]], args, kwargs)
+    except Exception as error:
+        raised[asked["id"]] = error
+        how: dict[str, Any] = {"error": rows.words(error)}
+    else:
+        how = _sayable(value)
+    yield Send(f"/v1/exchanges/{asked['exchange']}/{asked['id']}", how)
+
+
+def _sayable(value: Any) -> dict[str, Any]:
+    try:
+        return {"value": wire.dump(value)}
+    except InvalidInputError as error:
+        return {"unsayable": str(error)}

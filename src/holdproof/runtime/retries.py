@@ -1,0 +1,123 @@
+"""Retries: how often a flow's intent may be rejected.
+
+Rules:
+- Every rejection counts, however many come at once.
+- At `max_retries` the flow FAILS with REASONING_EXHAUSTION, and goes on to COMPENSATING if it has steps to undo; a flow
+  that has ended or is being undone is not rejected again.
+- The policy fills `next_retry_at` and `backoff_until`: EXPONENTIAL_BACKOFF doubles, with jitter; LINEAR adds; NONE is
+  at once.
+"""
+
+from typing import Final
+
+from holdproof.db import Tx, sql
+from holdproof.errors import FlowEndedError, InvalidInputError, NotFoundError
+from holdproof.model.flows import Flow
+from holdproof.model.guards import POLICIES, Retry
+from holdproof.model.times import later
+from holdproof.runtime import audit, flows, rows
+from holdproof.runtime.rows import MAIN
+
+EXHAUSTED: Final = "REASONING_EXHAUSTION"
+_LONGEST_S: Final = 300.0
+
+_COUNT = sql(
+    "INSERT INTO intent_retry (dfid, rejection_count, max_retries, retry_policy, updated_at, ns)"
+    " VALUES (:dfid, 1, coalesce(CAST(:most AS INTEGER), 3),"
+    " coalesce(CAST(:policy AS TEXT), 'EXPONENTIAL_BACKOFF'), :now, :ns)"
+    " ON CONFLICT (dfid) DO UPDATE SET rejection_count = intent_retry.rejection_count + 1, updated_at = :now,"
+    " max_retries = coalesce(CAST(:most AS INTEGER), intent_retry.max_retries),"
+    " retry_policy = coalesce(CAST(:policy AS TEXT), intent_retry.retry_policy)"
+    " RETURNING rejection_count, max_retries, retry_policy"
+)
+_WHEN = sql("UPDATE intent_retry SET next_retry_at = :when, backoff_until = :when WHERE dfid = :dfid")
+
+
+def reject(
+    tx: Tx,
+    dfid: str,
+    *,
+    reason: str = "",
+    max_retries: int | None = None,
+    policy: str | None = None,
+    base_s: float = 1.0,
+    ns: str = MAIN,
+) -> Retry:
+    """Count a rejection of the flow's intent; the last one that is allowed fails the flow."""
+    if policy is not None:
+        rows.one_of("policy", policy, POLICIES)
+    if max_retries is not None and (isinstance(max_retries, bool) or not 1 <= max_retries < 2**31):
+        raise InvalidInputError("max_retries is a whole number above zero", max_retries=max_retries)
+    if _over(flow := flows.hold(tx, dfid, ns=ns)):
+        raise FlowEndedError(f"flow {dfid} is {flow.status}", dfid=dfid, flow_status=flow.status)
+    row = tx.one(_COUNT, dfid=dfid, most=max_retries, policy=policy, now=tx.now, ns=ns)
+    assert row is not None, "an upsert has one row"
+    count, most, kept = row
+    if count >= most:
+        detail = {"rejections": count, "reason": reason}
+        audit.record(tx, dfid, EXHAUSTED, severity="ERROR", detail=detail, ns=ns)
+        flows.fail(tx, dfid, reason=EXHAUSTED, ns=ns)
+        return Retry(dfid, count, most, kept, None, None, tx.now, ns)
+    when = later(tx.now, _delay_s(tx, kept, count, rows.seconds("base_s", base_s)))
+    tx.execute(_WHEN, dfid=dfid, when=when, expect=1)
+    return Retry(dfid, count, most, kept, when, when, tx.now, ns)
+
+
+def _over(flow: Flow) -> bool:
+    return flow.ended or flow.status == "COMPENSATING"
+
+
+def _delay_s(tx: Tx, policy: str, count: int, base_s: float) -> float:
+    if policy == "NONE":
+        return 0.0
+    if policy == "LINEAR":
+        return min(_LONGEST_S, base_s * count)
+    jitter = 0.5 + int.from_bytes(tx.random(4), "big") / 2**33
+    return min(_LONGEST_S, base_s * 2.0 ** min(count - 1, 30)) * jitter
+
+
+_GET = sql(
+    "SELECT dfid, rejection_count, max_retries, retry_policy, next_retry_at, backoff_until, updated_at, ns"
+    " FROM intent_retry WHERE dfid = :dfid AND ns = :ns"
+)
+
+
+def get(tx: Tx, dfid: str, *, ns: str = MAIN) -> Retry:
+    """What was counted for a flow."""
+    row = tx.one(_GET, dfid=dfid, ns=ns)
+    if row is None:
+        raise NotFoundError(f"flow {dfid} was never rejected", dfid=dfid)
+    return Retry(*row)
+
+
+_SET = sql(
+    "INSERT INTO intent_retry (dfid, rejection_count, updated_at, ns) VALUES (:dfid, :count, :now, :ns)"
+    " ON CONFLICT (dfid) DO UPDATE SET updated_at = :now, rejection_count = CASE WHEN :added > 0"
+    " THEN intent_retry.rejection_count + :added ELSE excluded.rejection_count END"
+)
+
+
+def count(tx: Tx, dfid: str, count: int, *, seen: int | None = None, ns: str = MAIN) -> None:
+    """Set the count of a flow; what was added to the one its caller had `seen` is added to what it is by now."""
+    rows.number("count", count, least=0)
+    added = 0 if seen is None else count - seen
+    tx.execute(_SET, dfid=dfid, count=count, added=added, now=tx.now, ns=ns, expect=1)
+
+
+_FORGET = sql("DELETE FROM intent_retry WHERE dfid = :dfid AND ns = :ns")
+
+
+def forget(tx: Tx, dfid: str, *, ns: str = MAIN) -> bool:
+    """Forget what was counted for a flow; whether there was anything."""
+    return tx.count(_FORGET, dfid=dfid, ns=ns) == 1
+
+
+def allowed(tx: Tx, dfid: str, *, ns: str = MAIN) -> bool:
+    """Whether a flow may try now: it has not ended, is not being undone, has tries left, and is not backing off."""
+    if _over(flows.get(tx, dfid, ns=ns)):
+        return False
+    row = tx.one(_GET, dfid=dfid, ns=ns)
+    if row is None:
+        return True
+    retry = Retry(*row)
+    return not retry.exhausted and (retry.backoff_until is None or retry.backoff_until <= tx.now)

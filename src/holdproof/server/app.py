@@ -1,0 +1,122 @@
+"""The server's application: one store, its routes, and the layers around them."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from holdproof.client import Holdproof
+from holdproof.errors import HoldproofError
+from holdproof.faces.opening import Opening
+from holdproof.faces.problems import MEDIA_TYPE
+from holdproof.server import docs, events, health, login, tiles
+from holdproof.server.guard import Bounded, Counted, Paced, Sealed
+from holdproof.server.identify import Identified
+from holdproof.server.pages import STATIC
+from holdproof.server.problems import Errors, answer
+from holdproof.server.settings import Settings
+from holdproof.server.state import State
+from holdproof.store import VERSION
+
+_log = logging.getLogger("holdproof.server")
+
+ROUTERS: Final[Sequence[APIRouter]] = (health.router, login.router, docs.router, tiles.router, events.router)
+PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    "default": {
+        "description": "What went wrong.",
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+}
+LAYERS: Final = (Counted, Sealed, Errors, Bounded, Paced, Identified)
+"""Around the routes, from the outside in."""
+
+
+def create_app(
+    store: Holdproof | Opening[Holdproof],
+    settings: Settings | None = None,
+    *,
+    parts: Sequence[Callable[[FastAPI], None]] = (),
+) -> FastAPI:
+    """The application over an open store, or over one that it opens and closes itself; `parts` add further routes."""
+    chosen = settings or Settings()
+    app = FastAPI(
+        title="Holdproof",
+        version=VERSION,
+        summary="What agents decide, know and owe, durable and provable.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_life(store, chosen),
+        exception_handlers={HTTPException: _answered, RequestValidationError: _answered},
+    )
+    if isinstance(store, Holdproof):
+        app.state.holdproof = State(store, chosen)
+    for layer in reversed(LAYERS):
+        app.add_middleware(layer)
+    for router in ROUTERS:
+        app.include_router(router, responses=PROBLEMS)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    for part in parts:
+        part(app)
+    return app
+
+
+def _life(
+    store: Holdproof | Opening[Holdproof], settings: Settings
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        if isinstance(store, Holdproof):
+            async with _tended(app.state.holdproof):
+                yield
+            return
+        async with store as opened:
+            app.state.holdproof = State(opened, settings)
+            async with _tended(app.state.holdproof):
+                yield
+
+    return life
+
+
+@asynccontextmanager
+async def _tended(state: State) -> AsyncIterator[None]:
+    """While the server runs: keep the book at the door, put away what time has ended, and watch the store grow."""
+    duties = [
+        _every(state.settings.flush_s, state.doorbook.flush),
+        _every(state.settings.sweep_s, state.store.sweep.run),
+        _every(state.settings.flush_s, lambda: state.samples.take(state.store, state.now())),
+    ]
+    tasks = [asyncio.create_task(each) for each in duties]
+    try:
+        async with state.pulse.hearing(state.store.database):
+            yield
+    finally:
+        state.stopping.set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await state.jobs.stop()
+        await state.doorbook.flush(ending=True)
+
+
+async def _every(seconds: float, duty: Callable[[], Awaitable[object]]) -> None:
+    while seconds > 0:
+        await asyncio.sleep(seconds)
+        try:
+            await duty()
+        except HoldproofError as error:  # locked, or not reachable: others tell of that
+            _log.debug("a duty of the server could not be done: %s", error)
+        except Exception:
+            _log.exception("a duty of the server failed")
+
+
+async def _answered(request: Request, raised: Exception) -> Response:
+    return await answer(request.scope, raised)

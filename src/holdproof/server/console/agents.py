@@ -1,0 +1,67 @@
+"""Agents: their contracts, their records, and who may act."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdproof.model.agents import STATUSES
+from holdproof.server.console import charts
+from holdproof.server.console.desk import Desk, kindly
+from holdproof.server.console.shown import moment
+from holdproof.server.pages import form
+
+router = APIRouter(include_in_schema=False)
+
+Text = Annotated[str, Query(max_length=500)]
+CHANGES: Final = {
+    "ACTIVE": "It may open flows and ask again.",
+    "SUSPENDED": "It opens no flows and asks nothing. Flows that are under way go on.",
+    "ESCALATION_ONLY": "It opens no flows; flows that are under way may still ask.",
+    "RETIRED": "It opens no flows, asks nothing, and its session token opens no door any more.",
+}
+"""What an operator may make of an agent, and what follows."""
+
+
+@router.get("/agents")
+async def show(request: Request, status: Text = "", after: Text = "") -> Response:
+    """Agents by name."""
+    desk = Desk(request)
+    page = await desk.store.agents.list(status=status or None, after=after, limit=100)
+    return await desk.render("agents.html", {"page": page, "status": status, "statuses": sorted(STATUSES)})
+
+
+@router.get("/agents/agent")
+async def one(request: Request, id: Text) -> Response:
+    """One agent with its record."""
+    desk = Desk(request)
+    store = desk.store
+    feedback = await kindly(store.feedback.recent(id, limit=200), ())
+    scores = [(moment(each.created_at), each.score) for each in reversed(feedback) if each.score is not None]
+    shown = {
+        "agent": await store.agents.get(id),
+        "state": await kindly(store.state.read(id)),
+        "versions": await kindly(store.state.versions(id, limit=20), ()),
+        "feedback": feedback,
+        "chart": charts.line(f"Scores of {id}, oldest to newest", scores, width=640) if scores else None,
+        "budget": await kindly(store.escalations.budget(id)),
+        "asked": await kindly(store.escalations.list(agent_id=id, limit=10)),
+        "flows": await kindly(store.flows.search(agent_id=id, limit=10)),
+        "changes": CHANGES,
+    }
+    return await desk.render("agent.html", shown)
+
+
+@router.post("/agents/status")
+async def change(request: Request) -> Response:
+    """Change what an agent may do; the first time the consequence is shown."""
+    desk, given = Desk(request), await form(request)
+    agent = await desk.store.agents.get(given.get("id", ""))
+    status, reason = given.get("status", ""), given.get("reason", "").strip()
+    if given.get("confirmed") != "yes" or not reason or status not in CHANGES:
+        return await desk.render(
+            "confirm_status.html", {"agent": agent, "status": status, "reason": reason, "changes": CHANGES}
+        )
+    said = await desk.store.agents.set_status(agent.agent_id, status, reason=f"{reason} ({desk.caller.who})")
+    return desk.after("/agents/agent", f"{said.agent_id} is {said.status} now.", id=agent.agent_id)

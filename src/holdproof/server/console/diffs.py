@@ -1,0 +1,158 @@
+"""Differences between two values, and proposals in parts that can be authorised one by one; pure.
+
+Rules:
+- Objects are compared key by key, all the way down; lists as a whole.
+- A part of a proposal is a value that is no object, or an empty one; what is authorised is put together from the parts
+  that were chosen, so nothing gets in that was not on the page.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdproof.errors import InvalidInputError
+
+ABSENT: Final = object()
+WHOLE: Final = "the whole proposal"
+_DEEPEST: Final = 20
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How one place differs: `added`, `removed`, `changed` or `same`."""
+
+    path: str
+    kind: str
+    old: Any
+    new: Any
+
+
+def compare(old: Any, new: Any) -> list[Change]:
+    """What differs between two values, place by place, in the order of the newer."""
+    was, now = dict(_leaves(old)), dict(_leaves(new))
+    places = [*now, *(path for path in was if path not in now)]
+    return [_change(path, was.get(path, ABSENT), now.get(path, ABSENT)) for path in places]
+
+
+def _change(path: Path, old: Any, new: Any) -> Change:
+    if old is ABSENT:
+        return Change(named(path), "added", None, new)
+    if new is ABSENT:
+        return Change(named(path), "removed", old, None)
+    return Change(named(path), "same" if equal(old, new) else "changed", old, new)
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON: True is not 1."""
+    return type(one) is type(other) and bool(one == other) and _text(one) == _text(other)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def named(path: Path) -> str:
+    """A place as people read it."""
+    return ".".join(path) if path else WHOLE
+
+
+def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping) and value and len(path) < _DEEPEST:
+        for key, item in value.items():
+            yield from _leaves(item, (*path, str(key)))
+    else:
+        yield path, value
+
+
+# --- proposals ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a proposal beside what is there now; `source` says where that was found."""
+
+    number: int
+    path: Path
+    proposed: Any
+    current: Any
+    source: str
+
+    @property
+    def name(self) -> str:
+        """Its place as people read it."""
+        return named(self.path)
+
+    @property
+    def kind(self) -> str:
+        """`added` where nothing is there yet, `same` or `changed` where something is."""
+        if not self.source:
+            return "added"
+        return "same" if equal(self.current, self.proposed) else "changed"
+
+    @property
+    def text(self) -> str:
+        """The proposed value as it is edited."""
+        return written(self.proposed)
+
+    def edited(self, text: str) -> Any:
+        """What somebody made of it; InvalidInputError where a value that is no text is no JSON."""
+        given = text.replace("\r\n", "\n")
+        if given == self.text.replace("\r\n", "\n"):
+            return self.proposed
+        if isinstance(self.proposed, str):
+            return given
+        try:
+            return json.loads(given, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInputError(f"{self.name}: {given[:60]!r} is no JSON value", part=self.name) from error
+
+
+def written(value: Any) -> str:
+    """A value as it is edited: texts as they are, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
+def parts(proposal: Any, known: Sequence[tuple[str, Any]]) -> list[Part]:
+    """A proposal in parts; `known` is what is there now, by name, the first that has a place is shown."""
+    return [_part(number, path, value, known) for number, (path, value) in enumerate(_leaves(proposal))]
+
+
+def _part(number: int, path: Path, value: Any, known: Sequence[tuple[str, Any]]) -> Part:
+    for source, held in known:
+        current = _at(held, path)
+        if current is not ABSENT and path:
+            return Part(number, path, value, current, source)
+    return Part(number, path, value, None, "")
+
+
+def find(value: Any, path: Path) -> tuple[bool, Any]:
+    """Whether a value has a place, and what is there."""
+    found = _at(value, path)
+    return (False, None) if found is ABSENT else (True, found)
+
+
+def _at(value: Any, path: Path) -> Any:
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return ABSENT
+        value = value[key]
+    return value
+
+
+def assembled(chosen: Sequence[tuple[Part, Any]]) -> Any:
+    """The proposal that the chosen parts make, with these values."""
+    if len(chosen) == 1 and not chosen[0][0].path:
+        return chosen[0][1]
+    made: dict[str, Any] = {}
+    for part, value in chosen:
+        place = made
+        for key in part.path[:-1]:
+            place = place.setdefault(key, {})
+        place[part.path[-1]] = value
+    return made

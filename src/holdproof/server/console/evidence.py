@@ -1,0 +1,72 @@
+"""Evidence: evaluations with their verdicts, the log, its keys, and verifying all of it."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdproof.model.battles import Battle, DbomChecked
+from holdproof.runtime.rows import LAST
+from holdproof.server.console.desk import Desk, kindly
+from holdproof.server.console.flows import download
+from holdproof.server.pages import form
+
+router = APIRouter(include_in_schema=False)
+
+Text = Annotated[str, Query(max_length=500)]
+Number = Annotated[int | None, Query(ge=0, le=LAST)]
+
+
+@router.get("/evidence")
+async def show(request: Request, before: Number = None) -> Response:
+    """The log and its keys, and evaluations, the newest first."""
+    desk = Desk(request)
+    store = desk.store
+    page = await store.battles.recent(before=before, limit=25)
+    shown = {
+        "page": page,
+        "checked": {each.id: await checked(desk, each) for each in page.battles},
+        "head": await kindly(store.log.head()),
+        "level": await kindly(store.log.level()),
+        "pending": await kindly(store.log.pending(), 0),
+        "keys": await kindly(store.keys.list(), ()),
+        "jobs": [job for job in desk.jobs() if job.kind == "verification"][:5],
+        "before": before,
+    }
+    return await desk.render("evidence.html", shown)
+
+
+async def checked(desk: Desk, battle: Battle) -> DbomChecked | None:
+    """What the store says of an evaluation's DBOM; None where it has none."""
+    if battle.dbom is None:
+        return None
+    found: DbomChecked | None = await kindly(desk.store.dbom.verify(battle.dbom))
+    return found
+
+
+@router.get("/evidence/battle")
+async def one(request: Request, id: Text, row: Number = None) -> Response:
+    """One evaluation with its DBOM and what proves it."""
+    desk = Desk(request)
+    battle = await desk.store.battles.get(id, id=row)
+    shown: dict[str, Any] = {"battle": battle, "checked": await checked(desk, battle)}
+    shown["leaf"] = await kindly(desk.store.log.find(battle.leaf_id, ver=battle.leaf_ver))
+    return await desk.render("battle.html", shown)
+
+
+@router.get("/evidence/bundle")
+async def prove(request: Request, id: Text) -> Response:
+    """The newest evaluation of a battle with all that a stranger needs to check it."""
+    data = await Desk(request).store.bundle.export(id)
+    return download(data, f"battle-{id}.zip", "application/zip")
+
+
+@router.post("/evidence/verify")
+async def verify(request: Request) -> Response:
+    """Verify the whole store, watched on a page of its own; an auditor's verification locks nothing."""
+    desk, given = Desk(request), await form(request)
+    full, lock = given.get("full") == "yes", desk.caller.role == "operator"
+    run = desk.store.verify.run
+    job = desk.start("verification", lambda progress: run(full=full, lock=lock, progress=progress))
+    return desk.after(f"/jobs/{job.number}")

@@ -1,0 +1,93 @@
+"""Flows: finding them, what happened in them, proving it, and stepping in."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdproof.model.flows import STATUSES, TERMINAL
+from holdproof.model.guards import EscalationPage
+from holdproof.server.console.desk import Desk, kindly
+from holdproof.server.pages import form
+
+router = APIRouter(include_in_schema=False)
+
+Text = Annotated[str, Query(max_length=500)]
+
+
+@router.get("/flows")
+async def show(
+    request: Request, *, q: Text = "", status: Text = "", agent: Text = "", type: Text = "", before: Text = ""
+) -> Response:
+    """Flows by what is asked for, the newest first."""
+    desk = Desk(request)
+    page = await desk.store.flows.search(
+        q.strip(), status=status or None, agent_id=agent or None, flow_type=type or None, before=before, limit=50
+    )
+    orphans = await kindly(desk.store.flows.orphans(limit=100), ())
+    filters = {"q": q, "status": status, "agent": agent, "type": type}
+    shown = {"page": page, "orphans": orphans, "filters": filters, "statuses": sorted(STATUSES), "before": before}
+    return await desk.render("flows.html", shown)
+
+
+@router.get("/flows/flow")
+async def one(request: Request, id: Text, after: Text = "") -> Response:
+    """One flow: its tree, its story, its steps, and what it holds."""
+    desk = Desk(request)
+    store = desk.store
+    flow = await store.flows.get(id)
+    shown = {
+        "flow": flow,
+        "timeline": await store.flows.timeline(id, after=after, limit=200),
+        "tree": await kindly(store.flows.tree(flow.root_dfid)),
+        "transitions": await store.flows.transitions(id),
+        "locks": await kindly(store.locks.list(dfid=id), ()),
+        "audit": await kindly(store.audit.for_flow(id, limit=100)),
+        "context": await kindly(store.contexts.read(id)),
+        "versions": await kindly(store.contexts.versions(id, limit=20), ()),
+        "asked": (await kindly(store.escalations.list(dfid=id, limit=20), EscalationPage((), None))).escalations,
+        "ledger": await kindly(store.ledger.get(id)),
+        "dirty": await kindly(store.sagas.get(id)),
+        "retry": await kindly(store.retries.get(id)),
+        "open": flow.status not in TERMINAL,
+        "after": after,
+    }
+    return await desk.render("flow.html", shown)
+
+
+@router.get("/flows/bundle")
+async def prove(request: Request, id: Text) -> Response:
+    """The flow with all that a stranger needs to check it."""
+    data = await Desk(request).store.bundle.export(id, kind="flow")
+    return download(data, f"flow-{id}.zip", "application/zip")
+
+
+def download(data: bytes, name: str, kind: str) -> Response:
+    """Bytes to be saved, never to be shown."""
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+    return Response(data, headers=headers, media_type=kind)
+
+
+@router.post("/flows/cancel")
+async def cancel(request: Request) -> Response:
+    """Cancel a flow; the first time the consequence is shown."""
+    desk, given = Desk(request), await form(request)
+    flow = await desk.store.flows.get(given.get("id", ""))
+    if given.get("confirmed") != "yes" or not given.get("reason", "").strip():
+        return await desk.render("confirm_cancel.html", {"flow": flow, "reason": given.get("reason", "")})
+    moved = await desk.store.flows.cancel(flow.dfid, reason=f"{given['reason'].strip()} ({desk.caller.who})")
+    return desk.after("/flows/flow", f"The flow is {moved.status} now.", id=flow.dfid)
+
+
+@router.post("/flows/recover")
+async def recover(request: Request) -> Response:
+    """Run orphaned flows again whose functions this server knows; the first time the consequence is shown."""
+    desk, given = Desk(request), await form(request)
+    orphans = await desk.store.flows.orphans(limit=100)
+    if given.get("confirmed") != "yes":
+        return await desk.render("confirm_recover.html", {"orphans": orphans})
+    verb, worker = desk.store.flows.recover, f"console {desk.caller.who}"
+    job = desk.start("recovery", lambda _: verb(worker))
+    return desk.after(f"/jobs/{job.number}")

@@ -1,0 +1,29 @@
+"""The way in, and which namespace is looked at."""
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from holdproof.runtime import rows
+from holdproof.server.console.desk import SPACE, Desk
+from holdproof.server.pages import form
+from holdproof.server.state import caller_in
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def show(request: Request) -> Response:
+    """The inbox; whoever is not known is asked to log in."""
+    return RedirectResponse("/inbox" if caller_in(request.scope) else "/login", 303)
+
+
+@router.post("/namespace")
+async def look(request: Request) -> Response:
+    """Look at another namespace."""
+    desk, given = Desk(request), await form(request)
+    ns = rows.name("namespace", given.get("ns", ""))
+    answer = desk.after("/inbox", f"You look at the namespace {ns}.")
+    if desk.caller.ns is None:
+        answer.set_cookie(SPACE, ns, secure=desk.state.settings.secure, httponly=True, samesite="strict")
+    return answer

@@ -1,0 +1,86 @@
+"""The inbox: questions that wait for a person, and giving them an answer in two steps."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdproof.errors import AlreadyResolvedError, DeadlinePassedError, InvalidInputError
+from holdproof.runtime.rows import LAST
+from holdproof.server.console import charts
+from holdproof.server.console.cases import Case, draft, gather
+from holdproof.server.console.desk import Desk
+from holdproof.server.console.shown import moment
+from holdproof.server.pages import fields
+
+router = APIRouter(include_in_schema=False)
+
+Number = Annotated[int, Path(ge=0, le=LAST)]
+Before = Annotated[int | None, Query(ge=0, le=LAST)]
+
+
+@router.get("/inbox")
+async def show(request: Request, after: Annotated[str, Query(max_length=100)] = "") -> Response:
+    """What waits, the most urgent first, and what was decided lately."""
+    desk = Desk(request)
+    page = await desk.store.escalations.due(after=after, limit=50)
+    decided = await desk.store.escalations.list(settled=True, limit=6)
+    return await desk.render("inbox.html", {"page": page, "after": after, "decided": decided.escalations})
+
+
+@router.get("/inbox/decided")
+async def decided(request: Request, before: Before = None) -> Response:
+    """Every answer that was given, the newest first."""
+    desk = Desk(request)
+    page = await desk.store.escalations.list(settled=True, before=before, limit=50)
+    return await desk.render("decided.html", {"page": page})
+
+
+@router.get("/inbox/{id}")
+async def one(request: Request, id: Number) -> Response:
+    """One question with all that an operator needs to answer it."""
+    desk = Desk(request)
+    return await _shown(desk, await gather(desk, id))
+
+
+async def _shown(
+    desk: Desk, case: Case, typed: list[tuple[str, str]] | None = None, *, wrong: str = "", status: int = 200
+) -> Response:
+    scores = [(moment(each.created_at), each.score) for each in reversed(case.feedback) if each.score is not None]
+    shown: dict[str, Any] = {"case": case, "asked": case.asked, "wrong": wrong, "typed": None}
+    shown["chart"] = (
+        charts.line("Feedback on this agent's decisions", scores, width=270, height=100) if len(scores) > 1 else None
+    )
+    if typed is not None:
+        shown["typed"] = {**dict(typed), "parts": {value for name, value in typed if name == "part"}}
+    return await desk.render("question.html", shown, status=status)
+
+
+@router.post("/inbox/{id}/review")
+async def review(request: Request, id: Number) -> Response:
+    """The first step: what the answer would be, and what would follow from it."""
+    desk, given = Desk(request), await fields(request)
+    case = await gather(desk, id)
+    try:
+        made = draft(case, given)
+    except InvalidInputError as error:
+        return await _shown(desk, case, given, wrong=error.message, status=error.status)
+    return await desk.render("review.html", {"case": case, "asked": case.asked, "draft": made, "moved": False})
+
+
+@router.post("/inbox/{id}/decide")
+async def decide(request: Request, id: Number) -> Response:
+    """The second step: give the answer, once."""
+    desk, given = Desk(request), await fields(request)
+    case = await gather(desk, id)
+    made = draft(case, given)
+    if dict(given).get("seen") != case.seen and case.asked.status == "PENDING":
+        return await desk.render("review.html", {"case": case, "asked": case.asked, "draft": made, "moved": True})
+    try:
+        answer = await desk.store.escalations.resolve(
+            id, made.status, by=desk.caller.who, proposal=made.proposal, comment=made.comment
+        )
+    except (AlreadyResolvedError, DeadlinePassedError) as error:
+        return desk.after(f"/inbox/{id}", f"Your answer was not taken: {error.message}.", kind="refused")
+    return desk.after(f"/inbox/{id}", f"Recorded: {answer.status} ({answer.human_decision}).")

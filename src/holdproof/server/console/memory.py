@@ -1,0 +1,68 @@
+"""Memory: what agents know, object by object, with what each has been."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdproof.model.memory import Object, plain
+from holdproof.runtime.rows import LAST
+from holdproof.server.console import diffs
+from holdproof.server.console.desk import Desk, kindly
+
+router = APIRouter(include_in_schema=False)
+
+Text = Annotated[str, Query(max_length=1000)]
+Number = Annotated[int | None, Query(ge=0, le=LAST)]
+
+
+@router.get("/memory")
+async def show(request: Request, q: Text = "", after: Text = "") -> Response:
+    """Where the graph begins, or what a search finds."""
+    desk = Desk(request)
+    store = desk.store
+    shown = {
+        "q": q,
+        "found": await store.objects.search(q, limit=50) if q.strip() else None,
+        "roots": await kindly(store.graph.roots(limit=100), ()),
+        "page": await store.objects.list(after=after, limit=50),
+        "snapshots": await kindly(store.snapshots.list(limit=5)),
+        "images": await kindly(store.image.list(), ()),
+        "after": after,
+    }
+    return await desk.render("memory.html", shown)
+
+
+@router.get("/memory/object")
+async def one(request: Request, id: Text, at: Text = "", old: Number = None, new: Number = None) -> Response:
+    """One object: what it is, what lies around it, what it has been, and how two of its versions differ."""
+    desk = Desk(request)
+    store = desk.store
+    found = await kindly(store.objects.get(id, at=at or None))
+    history = await store.objects.history(id, limit=50)
+    if found is None and not history:
+        found = await store.objects.get(id, at=at or None)
+    shown = {
+        "id": id,
+        "at": at,
+        "object": found,
+        "children": await kindly(store.objects.children(id, at=at or None), ()),
+        "history": history,
+        "old": old,
+        "new": new,
+        "changes": await _between(desk, id, old, new) if new is not None else None,
+    }
+    return await desk.render("object.html", shown)
+
+
+async def _between(desk: Desk, id: str, old: int | None, new: int) -> list[diffs.Change]:
+    """How one version of an object differs from another; from nothing where that is not there."""
+    before = None if old is None else await kindly(desk.store.objects.version(id, old))
+    after = await kindly(desk.store.objects.version(id, new))
+    return diffs.compare(_facts(before), _facts(after))
+
+
+def _facts(found: Object | None) -> dict[str, Any]:
+    names = ("type", "parent", "children", "attributes", "content")
+    return {} if found is None else {name: plain(getattr(found, name)) for name in names}

@@ -1,0 +1,69 @@
+"""Snapshots: states of memory, how they differ, going back to one; and images."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdproof.model.memory import Difference, plain
+from holdproof.server.console import diffs
+from holdproof.server.console.desk import Desk
+from holdproof.server.pages import form
+
+router = APIRouter(include_in_schema=False)
+
+Text = Annotated[str, Query(max_length=1000)]
+
+
+@router.get("/memory/snapshots")
+async def show(request: Request, after: Text = "") -> Response:
+    """Snapshots, the newest first."""
+    desk = Desk(request)
+    page = await desk.store.snapshots.list(after=after, limit=50)
+    return await desk.render("snapshots.html", {"page": page, "after": after})
+
+
+@router.get("/memory/diff")
+async def diff(request: Request, old: Text, new: Text = "work", after: Text = "") -> Response:
+    """How one state differs from another, object by object."""
+    desk = Desk(request)
+    found = await desk.store.snapshots.diff(old, new, after=after, limit=50)
+    changes = [(each, _changes(each)) for each in found.differences]
+    return await desk.render("diff.html", {"diff": found, "changes": changes})
+
+
+def _changes(one: Difference) -> list[diffs.Change]:
+    was, now = ({name: plain(pair[side]) for name, pair in one.fields.items()} for side in (0, 1))
+    found = diffs.compare({} if one.change == "added" else was, {} if one.change == "removed" else now)
+    return [each for each in found if each.kind != "same" and (each.old, each.new) != (None, None)]
+
+
+@router.post("/memory/snapshot")
+async def create(request: Request) -> Response:
+    """Sign the objects as they are now."""
+    desk, given = Desk(request), await form(request)
+    made = await desk.store.snapshots.create(given.get("message", "").strip()[:500], author=desk.caller.who)
+    return desk.after("/memory/snapshots", f"Snapshot {made.rev} is signed.")
+
+
+@router.post("/memory/rollback")
+async def rollback(request: Request) -> Response:
+    """Let everything be as it was in a snapshot; the first time the difference is shown."""
+    desk, given = Desk(request), await form(request)
+    to, reason = given.get("to", ""), given.get("reason", "").strip()
+    target = await desk.store.snapshots.get(to)
+    if given.get("confirmed") != "yes" or not reason:
+        found = await desk.store.snapshots.diff("work", target.cid, limit=50)
+        return await desk.render("confirm_rollback.html", {"target": target, "diff": found, "reason": reason})
+    made = await desk.store.snapshots.rollback(target.cid, author=desk.caller.who, reason=reason)
+    return desk.after("/memory/snapshots", f"Everything is as it was in {target.rev}; that is snapshot {made.rev}.")
+
+
+@router.post("/memory/image")
+async def dump(request: Request) -> Response:
+    """Write an image, watched on a page of its own."""
+    desk = Desk(request)
+    verb, by = desk.store.image.dump, desk.caller.who
+    job = desk.start("image", lambda progress: verb(author=by, progress=progress))
+    return desk.after(f"/jobs/{job.number}")

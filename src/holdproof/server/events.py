@@ -1,0 +1,104 @@
+"""Server-sent events: flows and escalations as they change.
+
+Every event has an id that says how far the stream has come; a browser sends the last one back as Last-Event-ID, and the
+stream goes on from there. After a break an event may come a second time; its `id` inside the data tells. A caller whose
+token or session ends is sent no more: that is looked at every heartbeat, however much there is to tell.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Set
+from contextlib import suppress
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from holdproof.errors import ForbiddenError, HoldproofError, NamespaceError, RateLimitedError
+from holdproof.model.news import News, Place
+from holdproof.runtime import news
+from holdproof.server.access import Caller
+from holdproof.server.state import State, caller_of, recheck, state_of
+
+router = APIRouter(tags=["events"])
+_KINDS: Final = {"flow": "flows", "escalation": "escalations", "resolution": "escalations"}
+_BREATH_S: Final = 0.05
+
+
+@router.get(
+    "/v1/events",
+    summary="Flows and escalations as they change.",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def follow(
+    request: Request,
+    ns: Annotated[str | None, Query(max_length=500, description="Only this namespace.")] = None,
+    last_event_id: Annotated[str | None, Header(max_length=200, description="Where to go on.")] = None,
+) -> Response:
+    """A stream of `flow`, `escalation` and `resolution` events: all that the caller may see, from now or an id on."""
+    state, caller = state_of(request), caller_of(request)
+    if caller.ns is not None and ns not in (None, caller.ns):
+        raise NamespaceError(f"this token is for the namespace {caller.ns} only", ns=caller.ns)
+    if not _kinds(caller):
+        raise ForbiddenError("this token has neither flows nor escalations")
+    if state.metrics.streams >= state.settings.most_streams:
+        raise RateLimitedError("too many streams are open", retry_after_s=state.settings.heartbeat_s)
+    began = (news.parse(last_event_id), frozenset()) if last_event_id else await state.store.read(news.begin)
+    stream = _stream(request, state, caller, ns or caller.ns, began)
+    return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def _kinds(caller: Caller) -> frozenset[str]:
+    """The kinds of events that a caller may see."""
+    if caller.role == "agent" or caller.nouns is None:
+        return frozenset(_KINDS)
+    return frozenset(kind for kind, noun in _KINDS.items() if noun in caller.nouns)
+
+
+async def _stream(
+    request: Request, state: State, caller: Caller, ns: str | None, began: tuple[Place, Set[tuple[str, int]]]
+) -> AsyncIterator[bytes]:
+    (place, known), kinds, quiet = began, _kinds(caller), time.monotonic()
+    checked = quiet
+    state.metrics.streams += 1
+    try:
+        with state.pulse.felt() as felt:
+            yield b"retry: 2000\n\n"
+            while not state.stopping.is_set():
+                felt.clear()
+                found, further = await state.store.read(
+                    lambda tx: news.since(tx, place, agent_id=caller.agent_id, ns=ns)  # noqa: B023 (awaited here)
+                )
+                fresh = [each for each in found if each.kind in kinds and (each.kind, each.id) not in known]
+                known, moved, place = {(each.kind, each.id) for each in found}, further != place, further
+                now = time.monotonic()
+                if now - checked >= state.settings.heartbeat_s:
+                    await recheck(request.scope)
+                    checked = now
+                if fresh:
+                    yield b"".join(map(_frame, fresh)) + f"id: {place}\n\n".encode()
+                    quiet = now
+                elif now - quiet >= state.settings.heartbeat_s:
+                    yield b": still here\n\n"
+                    quiet = now
+                await _rest(state, felt, briefly=moved)
+    except HoldproofError:
+        return  # the caller's right has ended, or the store cannot be read: they come back and are told why
+    finally:
+        state.metrics.streams -= 1
+
+
+async def _rest(state: State, felt: asyncio.Event, *, briefly: bool) -> None:
+    """Until something was committed here, or it is time to look what others did; a moment where there may be more."""
+    await asyncio.sleep(_BREATH_S)
+    if not state.stopping.is_set() and not briefly:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(felt.wait(), state.settings.poll_s)
+
+
+def _frame(one: News) -> bytes:
+    data = json.dumps({"id": one.id, "at": one.at, **one.about})
+    return f"event: {one.kind}\ndata: {data}\n\n".encode()

@@ -1,0 +1,169 @@
+"""Answers that come line by line, and calling the caller back.
+
+A call that needs a function of its caller, tells its progress or answers bit by bit is answered with lines of JSON:
+
+    {"progress": […]}                               how far it is
+    {"give": …}                                     one of many answers
+    {"call": {"id": …, "exchange": …, "fn": …, "args": […]}}
+                                                    call this, and post to /v1/exchanges/{exchange}/{id} how it ended:
+                                                    {"value": …}, {"error": "Kind: words"}, or {"unsayable": words}
+    {"done": …}                                     the answer: the last line
+    {"raised": id} or {"failed": problem}           it failed, by the caller's own function or by itself: the last line
+
+Rules:
+- An exchange belongs to whoever began it; nobody else answers its calls.
+- It lives as long as its connection: a caller that goes away is a worker that was stopped, as in one process.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from holdproof.errors import HoldproofError, NotFoundError
+from holdproof.faces import wire
+from holdproof.server import numbers
+
+_PULSE_S: Final = 15.0
+"""How often a quiet line says that it lives."""
+
+
+Tell = Callable[[HoldproofError], dict[str, Any]]
+"""An error, as its caller may be told it."""
+
+
+class CallerError(Exception):
+    """What a function of the caller raised, told here by its words."""
+
+    call = ""
+
+
+def caller_error(words: Any, call: str = "") -> CallerError:
+    """An exception of the caller, under its own name: that is what steps and flows write down."""
+    kind, _, said = str(words).partition(": ")
+    error: CallerError = type(kind if kind.isidentifier() else "CallerError", (CallerError,), {})(said)
+    error.call = call
+    return error
+
+
+class Unsayable:
+    """What a function of the caller gave and JSON cannot say."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __repr__(self) -> str:
+        return self._words
+
+
+class Exchange:
+    """One call whose answer comes line by line."""
+
+    def __init__(self, who: str, problem: Tell) -> None:
+        self.id, self.who = numbers.unguessable(16), who
+        self._problem = problem
+        self._loop = asyncio.get_running_loop()
+        self._lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._asked: dict[str, asyncio.Future[Any]] = {}
+
+    def tell(self, *facts: Any) -> None:
+        """How far it is; from any thread."""
+        self._loop.call_soon_threadsafe(self._lines.put_nowait, {"progress": wire.dump(facts)})
+
+    def caller(self, name: str) -> Callable[..., Awaitable[Any]]:
+        """A function of the caller, to be called from here."""
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            call_id = numbers.unguessable(8)
+            answer = self._asked[call_id] = self._loop.create_future()
+            told = {"id": call_id, "exchange": self.id, "fn": name, "args": wire.dump(args)}
+            await self._lines.put({"call": told | ({"kwargs": wire.dump(kwargs)} if kwargs else {})})
+            try:
+                return await answer
+            finally:
+                del self._asked[call_id]
+
+        return call
+
+    def answer(self, call_id: str, how: dict[str, Any]) -> None:
+        """How a function of the caller ended."""
+        asked = self._asked.get(call_id)
+        if asked is None or asked.done():
+            raise NotFoundError("nobody waits for this answer", call=call_id)
+        if "error" in how:
+            asked.set_exception(caller_error(how["error"], call_id))
+        elif "unsayable" in how:
+            asked.set_result(Unsayable(str(how["unsayable"])))
+        else:
+            asked.set_result(wire.shape(Any).load(how.get("value"), "value"))
+
+    async def lines(self, work: Awaitable[Any]) -> AsyncIterator[bytes]:
+        """What goes out until the work has ended; it is stopped if nobody listens any more."""
+        task = asyncio.ensure_future(self._conduct(work))
+        try:
+            while True:
+                try:
+                    line = await asyncio.wait_for(self._lines.get(), _PULSE_S)
+                except TimeoutError:
+                    yield b"\n"
+                    continue
+                yield json.dumps(line, separators=(",", ":")).encode() + b"\n"
+                if line.keys() & {"done", "raised", "failed"}:
+                    return
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _conduct(self, work: Awaitable[Any]) -> None:
+        try:
+            await self._lines.put({"done": wire.dump(await work)})
+        except CallerError as error:
+            await self._lines.put({"raised": error.call})
+        except HoldproofError as error:
+            await self._lines.put({"failed": self._problem(error)})
+        except Exception:
+            await self._lines.put({"failed": self._problem(HoldproofError("the server failed; its log says how"))})
+            raise
+
+    async def give(self, answers: AsyncIterator[Any]) -> None:
+        """Hand on many answers, as fast as they are taken."""
+        async for each in answers:
+            while self._lines.qsize() > 64:
+                await asyncio.sleep(0.005)
+            await self._lines.put({"give": wire.dump(each)})
+
+
+class Exchanges:
+    """The exchanges under way."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Exchange] = {}
+
+    def begin(self, who: str, problem: Tell) -> Exchange:
+        """A new one, for one caller."""
+        exchange = Exchange(who, problem)
+        self._open[exchange.id] = exchange
+        return exchange
+
+    @contextmanager
+    def begun(self, who: str, problem: Tell) -> Iterator[Exchange]:
+        """A new one, over at once if its answer cannot be begun."""
+        exchange = self.begin(who, problem)
+        try:
+            yield exchange
+        except BaseException:
+            self.end(exchange)
+            raise
+
+    def end(self, exchange: Exchange) -> None:
+        """It is over."""
+        self._open.pop(exchange.id, None)
+
+    def find(self, id: str, who: str) -> Exchange:
+        """One that is under way, for its own caller only."""
+        found = self._open.get(id)
+        if found is None or found.who != who:
+            raise NotFoundError("there is no such exchange", exchange=id)
+        return found

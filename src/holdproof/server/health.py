@@ -1,0 +1,92 @@
+"""Whether the server lives, whether its store answers, and numbers for Prometheus."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from holdproof.errors import HoldproofError
+from holdproof.faces import whole
+from holdproof.model.flows import OPEN
+from holdproof.runtime import gauges
+from holdproof.server import metrics
+from holdproof.server.access import permit
+from holdproof.server.metrics import Gauge
+from holdproof.server.state import State, caller_of, state_of
+
+router = APIRouter(tags=["health"])
+_PATIENCE_S: Final = 5.0
+_PUBLIC: Final[dict[str, Any]] = {"security": []}
+_TEXT: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+
+@router.get("/healthz", summary="Whether the server lives.", openapi_extra=_PUBLIC)
+async def healthz() -> JSONResponse:
+    """Answers as long as the process does."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.get(
+    "/readyz",
+    summary="Whether the store answers.",
+    responses={503: {"description": "It does not."}},
+    openapi_extra=_PUBLIC,
+)
+async def readyz(request: Request) -> JSONResponse:
+    """503 if the database cannot be read. A store that is locked or degraded is ready: it is read, and says so."""
+    state = state_of(request)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            locked = await state.store.lockdown.status() is not None
+            degraded = len((await state.store.status()).degraded)
+    except (HoldproofError, TimeoutError):
+        return JSONResponse({"status": "unavailable", "database": False}, 503)
+    status = "locked" if locked else "degraded" if degraded else "ready"
+    return JSONResponse({"status": status, "database": True, "locked": locked, "degraded": degraded})
+
+
+@router.get("/metrics", summary="Numbers for Prometheus.", response_class=Response, responses=_TEXT)
+async def numbers(request: Request) -> Response:
+    """Requests and latencies by route, sizes, queues, what waits, and whether anything is locked or degraded."""
+    state, caller = state_of(request), caller_of(request)
+    await permit(state.store, caller, "storage", "status", {}, reads=True)
+    whole(state.face(caller, "storage"))
+    status, locked = await state.store.status(), await state.store.lockdown.status()
+    counts = await state.store.read(gauges.read)
+    facts = {**counts, "locked": int(locked is not None), "degraded": len(status.degraded)}
+    found = [*_standing(state, facts), *_sizes(status.database)]
+    return Response(state.metrics.text(found), media_type=metrics.CONTENT_TYPE)
+
+
+_ABOUT: Final = {
+    "escalations.pending": ("holdproof_escalations_pending", "Questions that wait for a person."),
+    "locks": ("holdproof_locks", "Locks in the hands of flows."),
+    "agents": ("holdproof_agents", "Registered agents."),
+    "flows.orphaned": ("holdproof_flows_orphaned", "Flows without a worker."),
+    "flows.dirty": ("holdproof_flows_dirty", "Flows that failed half way."),
+    "keys.unknown": ("holdproof_idempotency_unknown", "Keys whose outcome is unknown."),
+    "log.size": ("holdproof_log_leaves", "Leaves under the newest signed head."),
+    "log.pending": ("holdproof_log_pending", "Leaves that wait for a signed head."),
+    "locked": ("holdproof_locked", "1 while the store refuses writes."),
+    "degraded": ("holdproof_degraded", "How many things are degraded."),
+}
+
+
+def _standing(state: State, facts: dict[str, int]) -> Iterator[Gauge]:
+    for status in OPEN:
+        yield Gauge("holdproof_flows", "Open flows by status.", facts[f"flows.{status}"], {"status": status})
+    for name, (metric, help) in _ABOUT.items():
+        yield Gauge(metric, help, facts[name])
+    backend = state.store.database.backend
+    for name, pump in (("write", backend.writer), ("read", backend.reader)):
+        yield Gauge("holdproof_queue", "Operations that wait for the database.", pump.queued, {"kind": name})
+    yield Gauge("holdproof_http_requests_under_way", "Requests being answered.", state.metrics.under_way)
+    yield Gauge("holdproof_http_streams", "Streams of events that are open.", state.metrics.streams)
+
+
+def _sizes(database: dict[str, Any]) -> Iterator[Gauge]:
+    for part, size in database.get("bytes", {}).items():
+        yield Gauge("holdproof_store_bytes", "Size of the kernel database.", size, {"part": part})

@@ -1,0 +1,60 @@
+"""Coming in and going out: a link is exchanged for a session, once; the session lives in a cookie."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from holdproof.model.access import AccessEvent
+from holdproof.server.identify import same_origin
+from holdproof.server.pages import form, page
+from holdproof.server.state import State, caller_in, state_of
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/login")
+async def show(request: Request, code: Annotated[str, Query(max_length=200)] = "") -> Response:
+    """Ask whether to come in: programs that look at links before people do must not use them up."""
+    return page(request, "login.html", {"code": code})
+
+
+@router.post("/login")
+async def login(request: Request) -> Response:
+    """Exchange the code of a link for a session."""
+    same_origin(request.scope)
+    state, given = state_of(request), await form(request)
+    made = await state.store.tokens.login(given.get("code", ""), ttl_s=state.settings.session_s)
+    await _note(state, request, "login", f"{made.login.role}:{made.login.name}")
+    answer = RedirectResponse("/", 303)
+    answer.set_cookie(
+        state.settings.cookie,
+        made.secret,
+        max_age=int(state.settings.session_s),
+        secure=state.settings.secure,
+        httponly=True,
+        samesite="strict",
+    )
+    return answer
+
+
+@router.post("/logout")
+async def logout(request: Request) -> Response:
+    """End the session; harmless without one."""
+    state, caller = state_of(request), caller_in(request.scope)
+    secret = request.cookies.get(state.settings.cookie)
+    if caller is not None and caller.csrf is not None and secret:
+        await state.store.tokens.logout(secret)
+        await _note(state, request, "logout", caller.who)
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(state.settings.cookie, secure=state.settings.secure, httponly=True, samesite="strict")
+    return answer
+
+
+async def _note(state: State, request: Request, event: str, who: str) -> None:
+    address = request.client.host if request.client else ""
+    path = request.url.path
+    await state.store.tokens.record(
+        [AccessEvent(0, event, 303, "", who, address, request.method, path, "", 1, state.now())]
+    )

@@ -1,0 +1,69 @@
+"""Pages for people: templates that escape what they show, and the files beside them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from fastapi.templating import Jinja2Templates
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import Response
+
+from holdproof.errors import RequestError
+from holdproof.store import VERSION
+
+HERE: Final = Path(__file__).parent
+STATIC: Final = HERE / "static"
+FORM: Final = "application/x-www-form-urlencoded"
+_MOST_FIELDS: Final = 1000
+
+templates: Final = Jinja2Templates(
+    env=Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+)
+templates.env.globals["version"] = VERSION
+
+
+def page(
+    request: Request,
+    template: str,
+    shown: Mapping[str, Any],
+    *,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """A template filled in; it also knows the `request`, and the `caller` if there is one."""
+    caller = request.scope.get("state", {}).get("caller")
+    return templates.TemplateResponse(request, template, {"caller": caller, **shown}, status, headers)
+
+
+async def form(request: Request) -> dict[str, str]:
+    """The fields of a plain form; of several with one name, the last."""
+    return dict(await fields(request))
+
+
+async def fields(request: Request) -> list[tuple[str, str]]:
+    """The fields of a plain form, in their order."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        raise RequestError(f"send this as {FORM}")
+    return parse(await request.body())
+
+
+def parse(body: bytes) -> list[tuple[str, str]]:
+    """The fields of a form's body."""
+    try:
+        return parse_qsl(
+            body.decode(),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MOST_FIELDS,
+            strict_parsing=bool(body),
+        )
+    except ValueError as error:
+        raise RequestError("this is no form") from error

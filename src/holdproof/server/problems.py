@@ -1,0 +1,170 @@
+"""Where every error becomes an answer: problem details (RFC 9457) for programs, a page for people.
+
+Rules:
+- An error of ours keeps its code, status, remedy and fields. What went wrong inside is told to operators and auditors
+  only; everybody else gets the number under which the server's log has it.
+- An error that is not ours is a defect: 500, a number, nothing else.
+- Who was refused is written into the book at the door before the answer goes out.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from math import ceil
+from typing import Any, Final
+
+from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdproof.errors import (
+    AuthenticationError,
+    ForbiddenError,
+    HoldproofError,
+    InvalidInputError,
+    MethodError,
+    NamespaceError,
+    NotFoundError,
+    RateLimitedError,
+    RequestError,
+    SlowRequestError,
+    TooLargeError,
+    UnauthenticatedError,
+)
+from holdproof.faces.problems import MEDIA_TYPE, problem
+from holdproof.model.access import AccessEvent
+from holdproof.server.pages import page
+from holdproof.server.state import caller_in, state_in
+
+_log = logging.getLogger("holdproof.server")
+
+REFUSED: Final = (
+    UnauthenticatedError,
+    AuthenticationError,
+    ForbiddenError,
+    NamespaceError,
+    RateLimitedError,
+    RequestError,
+)
+"""What is written into the book at the door."""
+
+
+class DefectError(HoldproofError):
+    """This is a defect of Holdproof: report it with the number, under which the server's log has the rest."""
+
+    code = "internal"
+
+
+class Errors:
+    """Around everything else: whatever is raised before an answer began becomes one."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the rest, and answer for it if it fails."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except ClientDisconnect:
+            return
+        except Exception as raised:
+            if begun:
+                _log.exception("an answer broke off")
+                raise
+            await (await answer(scope, raised))(scope, receive, send)
+
+
+async def answer(scope: Scope, raised: Exception) -> Response:
+    """The answer to an error, written into the book if somebody was refused."""
+    error = translated(raised)
+    number = scope.get("state", {}).get("request_id", "")
+    if isinstance(error, DefectError) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("request %s failed: %s", number, error.message, exc_info=raised)
+    await note(scope, error)
+    return _response(scope, error)
+
+
+def translated(raised: Exception) -> HoldproofError:
+    """Any error as one of ours."""
+    match raised:
+        case HoldproofError():
+            return raised
+        case RequestValidationError():
+            wrong = [{"at": list(each["loc"]), "what": each["msg"]} for each in raised.errors()]
+            return InvalidInputError("the request does not fit its description", errors=wrong)
+        case HTTPException(status_code=404):
+            return NotFoundError("there is nothing at this address")
+        case HTTPException(status_code=405):
+            return MethodError("this address knows other methods", allow=(raised.headers or {}).get("Allow", ""))
+        case HTTPException(status_code=status) if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return RequestError(str(raised.detail))
+    return DefectError("something failed that should not")
+
+
+async def note(scope: Scope, error: HoldproofError) -> None:
+    """Write into the book at the door that somebody was refused, if that is what an error says."""
+    if not isinstance(error, REFUSED) or isinstance(error, MethodError):
+        return
+    state, caller = state_in(scope), caller_in(scope)
+    address = scope["client"][0] if scope.get("client") else ""
+    state.buckets.charge(f"address:{address}", state.settings.denied_cost)
+    event = AccessEvent(
+        0,
+        "denied",
+        error.status,
+        error.code,
+        caller.who if caller else "",
+        address,
+        scope["method"],
+        scope["path"],
+        error.message,
+        1,
+        "",
+    )
+    await state.doorbook.note(event)
+
+
+def told(scope: Scope, error: HoldproofError) -> dict[str, Any]:
+    """The details of an error for whoever calls."""
+    caller, number = caller_in(scope), scope.get("state", {}).get("request_id", "")
+    return problem(error, number, inside=caller is not None and caller.inside)
+
+
+def _response(scope: Scope, error: HoldproofError) -> Response:
+    facts, headers = told(scope, error), _headers(error)
+    if wants_page(scope):
+        return page(Request(scope), "problem.html", {"problem": facts}, status=error.status, headers=headers)
+    return Response(json.dumps(facts), error.status, headers, media_type=MEDIA_TYPE)
+
+
+def _headers(error: HoldproofError) -> dict[str, str]:
+    headers = {}
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Bearer realm="holdproof"'
+    if "retry_after_s" in error.fields:
+        headers["Retry-After"] = str(max(1, ceil(error.fields["retry_after_s"])))
+    if isinstance(error, MethodError) and error.fields.get("allow"):
+        headers["Allow"] = error.fields["allow"]
+    if isinstance(error, TooLargeError | SlowRequestError):
+        headers["Connection"] = "close"  # what is left of a body that nobody reads must not pass for a request
+    return headers
+
+
+def wants_page(scope: Scope) -> bool:
+    """Whether a person looks at the answer: a browser, anywhere but at the API."""
+    accepts: Mapping[str, str] = Headers(scope=scope)
+    return not scope["path"].startswith("/v1/") and "text/html" in accepts.get("accept", "")

@@ -1,0 +1,236 @@
+"""Running the server: where it listens, who may reach it, and how it ends.
+
+Rules:
+- It listens on this machine only, unless told otherwise; elsewhere only once there is a token, since whoever reaches it
+  could otherwise neither be let in nor be kept out by name.
+- It is ready when it listens; only then is its address told, with a link that opens the console once.
+- A signal ends it: no new requests, streams end, what is under way is finished, then the store is closed.
+"""
+
+import asyncio
+import ipaddress
+import signal
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import util
+from pathlib import Path
+from socket import socket
+from typing import Final
+from urllib.parse import quote
+
+import uvicorn
+from fastapi import FastAPI
+
+from holdproof.client import Holdproof
+from holdproof.errors import ConfigError
+from holdproof.model.value import Value
+from holdproof.server import console as pages
+from holdproof.server import otlp, tools, verbs
+from holdproof.server.app import create_app
+from holdproof.server.protocol import Impatient
+from holdproof.server.settings import LOOPBACK, Settings
+from holdproof.server.state import State
+
+PORT: Final = 8420
+_GRACE_S: Final = 10
+_MOST_CONNECTIONS: Final = 1024
+_KEEP_ALIVE_S: Final = 15
+_ANY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 (compared with, not bound to)
+
+Part = Callable[[FastAPI], None]
+"""Adds routes to the application: the API, the console."""
+Beside = Callable[[State], Awaitable[None]]
+"""Something that runs beside the server until it ends: a demonstration."""
+
+
+def parts(*, console: bool) -> tuple[Part, ...]:
+    """What `holdproof up` serves beside health, log, events and login."""
+    found: tuple[Part, ...] = (verbs.part, otlp.part)
+    if util.find_spec("mcp") is not None:  # an optional extra
+        found += (tools.part,)
+    return (*found, pages.part) if console else found
+
+
+@dataclass(frozen=True, slots=True)
+class Listening(Value):
+    """Where a server can be reached; the link opens the console once, within ten minutes."""
+
+    address: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to listen."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    names: frozenset[str] = frozenset()
+    """Further names that the server goes by."""
+    proxies: str | None = None
+    """Addresses of proxies whose word on the caller's address counts."""
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The names to answer to; none for any, where it listens on every address and no name is given."""
+        if self.host in _ANY and not self.names:
+            return frozenset()
+        return LOOPBACK | self.names | ({self.host.lower()} - _ANY)
+
+
+async def serve(
+    store: Holdproof,
+    place: Place,
+    settings: Settings | None = None,
+    *,
+    ready: Callable[[Listening], None],
+    parts: Sequence[Part] = (),
+    beside: Sequence[Beside] = (),
+) -> None:
+    """Serve a store until a signal comes; `ready` is told once, when it listens."""
+    await admit(store, place)
+    secure = place.tls_cert is not None
+    chosen = replace(settings or Settings(), hosts=place.hosts, secure=secure)
+    app = create_app(store, chosen, parts=parts)
+    state: State = app.state.holdproof
+    server = _Server(_config(app, place), state)
+    running = asyncio.create_task(server.serve())
+    tasks = [asyncio.create_task(_after(server, each, state)) for each in (_ended(server), *beside)]
+    try:
+        if await server.listening(running):
+            ready(await _listening(store, place, server.port()))
+        await running
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _after(server: "_Server", work: Beside, state: State) -> None:
+    """Run something once the server listens."""
+    await server.began.wait()
+    await work(state)
+
+
+def _ended(server: "_Server") -> Beside:
+    """Whoever sets `stopping` ends the server."""
+
+    async def wait(state: State) -> None:
+        await state.stopping.wait()
+        server.should_exit = True
+
+    return wait
+
+
+async def admit(store: Holdproof, place: Place) -> None:
+    """Refuse to listen where others reach it before there is a token, and to show half of a certificate."""
+    if (place.tls_cert is None) != (place.tls_key is None):
+        raise ConfigError("a certificate and its key go together: --tls-cert and --tls-key")
+    if not place.local and not (await store.tokens.list(limit=1)).tokens:
+        raise ConfigError(
+            f"{place.host} can be reached by others, and there is no token yet:"
+            " make one with `holdproof tokens create NAME`, then start again",
+            host=place.host,
+        )
+
+
+async def _listening(store: Holdproof, place: Place, port: int) -> Listening:
+    scheme = "http" if place.tls_cert is None else "https"
+    named = next(iter(sorted(place.names)), "") or ("127.0.0.1" if place.host in _ANY else place.host)
+    address = f"{scheme}://{f'[{named}]' if ':' in named else named}:{port}"
+    code = (await store.tokens.link()).secret
+    return Listening(address, f"{address}/login?code={quote(code)}")
+
+
+def _config(app: FastAPI, place: Place) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        place.host,
+        place.port,
+        http=Impatient,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=place.proxies is not None,
+        forwarded_allow_ips=place.proxies,
+        server_header=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_GRACE_S,
+        ssl_certfile=place.tls_cert,
+        ssl_keyfile=place.tls_key,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"the certificate or its key cannot be used: {error}") from error
+    return config
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it listens, and that ends its streams before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, state: State) -> None:
+        super().__init__(config)
+        self._state = state
+        self.began = asyncio.Event()
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Listen; what cannot be listened on is an error of the configuration."""
+        try:
+            await super().startup(sockets)
+        except SystemExit as error:
+            raise ConfigError(
+                f"cannot listen on {self.config.host} port {self.config.port}: is it in use, or not yours?",
+                host=self.config.host,
+                port=self.config.port,
+            ) from error
+        self.began.set()
+
+    async def listening(self, running: "asyncio.Task[None]") -> bool:
+        """Wait until it listens, or has failed to."""
+        began = asyncio.create_task(self.began.wait())
+        await asyncio.wait({began, running}, return_when=asyncio.FIRST_COMPLETED)
+        began.cancel()
+        return self.began.is_set()
+
+    def port(self) -> int:
+        """The port it listens on; chosen by the system where 0 was asked for."""
+        number: int = self.servers[0].sockets[0].getsockname()[1]
+        return number
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End by a signal, and give the way back to whoever started this, so that the store is closed."""
+        loop, caught = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+        try:
+            for each in caught:
+                loop.add_signal_handler(each, self.end)
+        except (ValueError, RuntimeError):  # not the main thread: whoever started it ends it
+            yield
+            return
+        try:
+            yield
+        finally:
+            for each in caught:
+                loop.remove_signal_handler(each)
+
+    def end(self) -> None:
+        """End gracefully; asked a second time, at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._state.stopping.set()
+        self._state.pulse.beat()

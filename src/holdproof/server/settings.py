@@ -1,0 +1,42 @@
+"""How a server is set up."""
+
+from dataclasses import dataclass
+from typing import Final
+
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a server allows; the defaults are those of `holdproof up` on this machine."""
+
+    hosts: frozenset[str] = LOOPBACK
+    """The names it answers to, without ports; none for any. A page of another name cannot reach it by rebinding DNS."""
+    secure: bool = False
+    """Whether people reach it over TLS: cookies are Secure, and browsers remember to come that way."""
+    public_log: bool = False
+    """Whether checkpoint and tiles are for everybody; they tell how much happened and when, not what."""
+    session_s: float = 12 * 3600.0
+    body_bytes: int = 16 * MIB
+    url_bytes: int = 8192
+    header_bytes: int = 32_768
+    stall_s: float = 10.0
+    """How long a body may stand still; beyond that it has to come at `least_bytes_s`."""
+    least_bytes_s: float = 16_384.0
+    rate_s: float = 1000.0
+    """Requests a second for each token, and for each address; 0 for no limit."""
+    burst: float = 2000.0
+    denied_cost: float = 20.0
+    """As how many requests one counts that was refused."""
+    most_streams: int = 256
+    heartbeat_s: float = 15.0
+    poll_s: float = 0.5
+    flush_s: float = 5.0
+    sweep_s: float = 30.0
+    """How often what time has ended is put away; 0 for never."""
+
+    @property
+    def cookie(self) -> str:
+        """The name of the session's cookie; with `__Host-` no other host can have set it."""
+        return "__Host-holdproof" if self.secure else "holdproof"

@@ -1,0 +1,107 @@
+"""What the parts of one server share."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, cast
+
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
+
+from holdproof.client import Holdproof
+from holdproof.errors import UnauthenticatedError
+from holdproof.model.times import to_text
+from holdproof.server.access import Caller
+from holdproof.server.doorbook import Doorbook
+from holdproof.server.jobs import Jobs
+from holdproof.server.metrics import Metrics
+from holdproof.server.pulse import Pulse
+from holdproof.server.rates import Buckets
+from holdproof.server.samples import Samples
+from holdproof.server.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+_WITHOUT_NAMESPACE: Final = frozenset({"blobs", "relational", "sessions", "storage", "telemetry", "vectors"})
+
+
+class Faces:
+    """A store as callers may see it: open for their namespace only, but for nouns that know none and were granted."""
+
+    def __init__(self, store: Holdproof) -> None:
+        self._store = store
+        self._bound: dict[str, Holdproof] = {}
+
+    def of(self, caller: Caller, noun: str = "") -> Holdproof:
+        """The store for a caller and a noun."""
+        granted = caller.nouns is not None and noun in caller.nouns and noun in _WITHOUT_NAMESPACE
+        if caller.ns is None or granted:
+            return self._store
+        if caller.ns not in self._bound:
+            self._bound[caller.ns] = Holdproof(self._store.core, caller.ns)
+        return self._bound[caller.ns]
+
+
+@dataclass(slots=True)
+class State:
+    """One server: its store, its settings, and what it remembers while it runs."""
+
+    store: Holdproof
+    settings: Settings
+    metrics: Metrics = field(default_factory=Metrics)
+    pulse: Pulse = field(default_factory=Pulse)
+    samples: Samples = field(default_factory=Samples)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is to end: streams that would go on for ever end with it."""
+    described: dict[str, bytes] = field(default_factory=dict)
+    """The description of the API, by its media type, once it was asked for."""
+    doorbook: Doorbook = field(init=False)
+    jobs: Jobs = field(init=False)
+    buckets: Buckets = field(init=False)
+    faces: Faces = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.faces = Faces(self.store)
+        self.doorbook = Doorbook(self.store, self.now)
+        self.jobs = Jobs(self.now)
+        self.buckets = Buckets(self.settings.rate_s, self.settings.burst)
+
+    def now(self) -> str:
+        """The moment, by the store's clock."""
+        return to_text(self.store.database.clock())
+
+    def face(self, caller: Caller, noun: str = "") -> Holdproof:
+        """The store as a caller may see it, for one noun."""
+        return self.faces.of(caller, noun)
+
+
+def state_of(connection: HTTPConnection) -> State:
+    """The server that a request came to."""
+    return cast("State", connection.app.state.holdproof)
+
+
+def state_in(scope: Scope) -> State:
+    """The same for what stands before the router."""
+    return cast("State", cast("FastAPI", scope["app"]).state.holdproof)
+
+
+def caller_in(scope: Scope) -> Caller | None:
+    """Who calls, if the door knows them."""
+    return cast("Caller | None", scope.get("state", {}).get("caller"))
+
+
+async def recheck(scope: Scope) -> None:
+    """Look again whether the caller's token or session still counts; UnauthenticatedError if not."""
+    again = cast("Callable[[], Awaitable[object]] | None", scope.get("state", {}).get("again"))
+    if again is not None and await again() is None:
+        raise UnauthenticatedError("this session has ended")
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """Who calls; UnauthenticatedError where nobody known does."""
+    caller = caller_in(connection.scope)
+    if caller is None:
+        raise UnauthenticatedError("this needs a token, or a session")
+    return caller

@@ -1,0 +1,48 @@
+"""The verbs of the store at the door: who may call which, on what; and their description."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+from starlette.middleware import Middleware
+
+from holdproof.ops.catalogue import Entry
+from holdproof.server import api, blocks
+from holdproof.server.access import permit, signed
+from holdproof.server.exchange import Exchanges
+from holdproof.server.state import caller_of, state_of
+
+
+def part(app: FastAPI) -> None:
+    """Add the routes of all verbs to a server."""
+    exchanges = Exchanges()
+    app.include_router(blocks.router(guard, who, exchanges))
+    app.user_middleware.append(Middleware(api.Verbs, guard, exchanges))  # inside all layers, before the router
+    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
+
+
+async def guard(request: Request, entry: Entry, given: Mapping[str, Any]) -> api.Granted:
+    """Let a caller do something to the store as they may see it, or raise."""
+    caller, state = caller_of(request), state_of(request)
+    store = state.face(caller, entry.noun)
+    await permit(store, caller, entry.noun, entry.verb, given, reads=entry.reads)
+    return api.Granted(store, await who(request), signed(caller, entry, given), caller.agent_id)
+
+
+async def who(request: Request) -> str:
+    """The caller, apart from every other."""
+    caller = caller_of(request)
+    return f"{caller.who}:{caller.token_id or caller.login_id or caller.ns}"
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document: the routes, and the schemas that they speak of."""
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        made["paths"] = api.paths() | made.get("paths", {})
+        made.setdefault("components", {}).setdefault("schemas", {}).update(api.components())
+        made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        made["security"] = [{"token": []}]
+        app.openapi_schema = made
+    return app.openapi_schema

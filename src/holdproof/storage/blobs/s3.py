@@ -1,0 +1,153 @@
+"""Blobs in S3, or in what speaks like it: `<prefix>/<first two digits>/<sha256>-<16 digits>`.
+
+Rules:
+- Bytes are read in ranges, each a request of its own with its own time limit: a slow line is no hung one. An object
+  that is removed after its first range, because its key has other bytes by now, is a StaleVersionError.
+- A bucket should end unfinished multipart uploads by a lifecycle rule: a crash leaves them where no list shows them.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import obstore
+from obstore.exceptions import BaseError, NotFoundError
+from obstore.store import S3Store
+
+from holdproof.db.clock import system_clock
+from holdproof.errors import ConfigError, StaleVersionError, UnreachableError
+from holdproof.storage.blobs.bodies import Body, Data, Spool, remove_spools
+
+_RANGE: Final = 8 << 20
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+PATIENCE = timedelta(seconds=30)
+"""How long an answer may take, and how long a request may be tried again."""
+
+
+class S3:
+    """A bucket, or a part of one; see Place."""
+
+    kind, pins, moves = "s3", False, False
+
+    def __init__(self, bucket: str, prefix: str = "", *, spools: Path | None = None, **config: Any) -> None:
+        self._where = f"s3://{bucket}/{prefix.strip('/') + '/' if prefix else ''}"
+        self._spools = spools or Path(tempfile.gettempdir())
+        try:
+            self._store = S3Store(
+                bucket,
+                prefix=prefix or None,
+                client_options={"timeout": PATIENCE, **({"allow_http": True} if _plain(config) else {})},
+                retry_config={"max_retries": 3, "retry_timeout": PATIENCE},
+                **config,
+            )
+        except BaseError as error:
+            raise ConfigError(f"{self._where}: {error}") from error
+
+    def take(self, data: Data) -> Body:
+        """See Place."""
+        return Body.of(bytes(data))
+
+    def spool(self) -> Spool:
+        """See Place."""
+        return Spool(str(self._spools))
+
+    def keep(self, body: Body, name: str) -> str:
+        """See Place."""
+        with self._translated():
+            obstore.put(self._store, _path(name), body.source(), max_concurrency=4)
+        return name
+
+    def pin(self, address: str) -> None:
+        """See Place. An object stays."""
+
+    def open(self, address: str) -> "Ranges":
+        """See Place."""
+        with self._translated():
+            answer = obstore.get(self._store, _path(address), options={"range": (0, _RANGE)})
+            return Ranges(self, address, answer.meta["size"], answer.bytes().to_bytes())
+
+    def range(self, address: str, start: int) -> bytes:
+        """A later part of an object."""
+        try:
+            with self._translated():
+                return obstore.get_range(self._store, _path(address), start=start, length=_RANGE).to_bytes()
+        except FileNotFoundError as error:
+            raise StaleVersionError(f"{self.where(address)} was removed while it was read") from error
+
+    def remove(self, address: str) -> None:
+        """See Place."""
+        try:
+            with self._translated():
+                obstore.delete(self._store, _path(address))
+        except FileNotFoundError:
+            return
+
+    def erase(self, address: str) -> bool:
+        """See Place. A bucket that keeps versions keeps this one too, which is for its lifecycle rules to end."""
+        self.remove(address)
+        return True
+
+    def listed(self, older_than_s: float) -> Iterator[list[str]]:
+        """See Place."""
+        limit = datetime.fromtimestamp(system_clock() / 1e6 - older_than_s, UTC)
+        with self._translated():
+            for page in obstore.list(self._store, chunk_size=1000):
+                yield [found["path"].rpartition("/")[2] for found in page if found["last_modified"] <= limit]
+
+    def tidy(self, older_than_s: float) -> int:
+        """See Place."""
+        return remove_spools(self._spools, older_than_s)
+
+    def where(self, address: str) -> str:
+        """See Place."""
+        return self._where + _path(address)
+
+    def close(self) -> None:
+        """See Place."""
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except NotFoundError as error:
+            raise FileNotFoundError(_brief(error)) from error
+        except BaseError as error:
+            raise UnreachableError(f"{self._where}: {_brief(error)}", place=self._where) from error
+
+
+class Ranges:
+    """An object read from its beginning to its end; see Source."""
+
+    def __init__(self, place: S3, address: str, size: int, first: bytes) -> None:
+        self._place, self._address, self._size = place, address, size
+        self._held, self._fetched = first, len(first)
+
+    def read(self, size: int, /) -> bytes:
+        """See Source."""
+        if not self._held and self._fetched < self._size:
+            self._held = self._place.range(self._address, self._fetched)
+            self._fetched += len(self._held)
+        piece, self._held = self._held[:size], self._held[size:]
+        return piece
+
+    def close(self) -> None:
+        """See Source."""
+
+
+def _plain(config: Mapping[str, Any]) -> bool:
+    """Whether the address that was given, here or by a variable, is one without TLS; else AWS_ALLOW_HTTP counts."""
+    given = config.get("endpoint") or next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+    return str(given).startswith("http://")
+
+
+def _brief(error: BaseError) -> str:
+    """What it says first; what follows is for those who mend obstore."""
+    return str(error).partition("\n")[0][:300]
+
+
+def _path(address: str) -> str:
+    return f"{address[:2]}/{address}"

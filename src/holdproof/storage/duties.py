@@ -1,0 +1,58 @@
+"""Duties: what one instance does for all, now and then.
+
+Rules:
+- A duty is claimed by one statement; of any number of instances one gets it, and none again before its time is over.
+- One that failed may be tried again sooner. One whose instance died counts as begun, and comes again in its time.
+- A claim from the future, by a clock that went wrong, binds nobody.
+"""
+
+from typing import Final
+
+from holdproof.db import Tx, sql
+from holdproof.model.instances import Duty
+from holdproof.model.times import later
+from holdproof.storage import values
+
+RETRY_S: Final = 3_600.0
+
+_CLAIM = sql(
+    "INSERT INTO upkeep (duty, begun_at, begun_by) VALUES (:duty, :now, :by)"
+    " ON CONFLICT (duty) DO UPDATE SET begun_at = excluded.begun_at, begun_by = excluded.begun_by, ended_at = NULL,"
+    " error = NULL WHERE upkeep.begun_at <= :before OR upkeep.begun_at > :ahead"
+    " OR (upkeep.error IS NOT NULL AND upkeep.begun_at <= :retry) RETURNING duty"
+)
+
+
+def claim(tx: Tx, duty: str, *, by: str, every_s: float) -> bool:
+    """Take a duty whose time has come; whether it is ours."""
+    last = get(tx, duty)
+    before, ahead, retry = later(tx.now, -every_s), later(tx.now, every_s), later(tx.now, -RETRY_S)
+    if last is not None and before < last.begun_at <= ahead and not (last.error and last.begun_at <= retry):
+        return False  # the usual case, and nothing is written
+    told = {"duty": values.words("duty", duty), "by": by, "now": tx.now}
+    return tx.one(_CLAIM, **told, before=before, ahead=ahead, retry=retry) is not None
+
+
+_END = sql("UPDATE upkeep SET ended_at = :now, error = :error WHERE duty = :duty AND begun_by = :by")
+
+
+def end(tx: Tx, duty: str, *, by: str, error: str | None = None) -> None:
+    """Say how a duty ended; nothing if another has taken it since."""
+    tx.execute(_END, duty=duty, by=by, error=error, now=tx.now)
+
+
+_GET = sql("SELECT duty, begun_at, begun_by, ended_at, error FROM upkeep WHERE duty = :duty")
+
+
+def get(tx: Tx, duty: str) -> Duty | None:
+    """Who began a duty last and how it ended; None if nobody ever did."""
+    row = tx.one(_GET, duty=duty)
+    return None if row is None else Duty(*row)
+
+
+_ALL = sql("SELECT duty, begun_at, begun_by, ended_at, error FROM upkeep ORDER BY duty")
+
+
+def recorded(tx: Tx) -> tuple[Duty, ...]:
+    """Every duty that was ever begun."""
+    return tuple(Duty(*row) for row in tx.all(_ALL))

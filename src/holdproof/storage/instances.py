@@ -1,0 +1,108 @@
+"""Instances: which processes use a storage, and which of them are still heard.
+
+Rules:
+- A heartbeat says that an instance is alive, whatever others took it for; only one that was stopped is heard no more.
+- An active instance that was not heard for longer than allowed is marked stale, once, by whoever looks first. A
+  heartbeat that comes first wins.
+"""
+
+from typing import Final
+
+from holdproof.db import Tx, sql
+from holdproof.errors import InstanceStoppedError, InvalidInputError, NotFoundError
+from holdproof.faces import Face, Noun, Reads
+from holdproof.model.instances import Instance, InstanceStatus
+from holdproof.model.times import later
+from holdproof.storage import values
+from holdproof.storage.projects import NOWHERE, Project
+
+STALE_S: Final = 300.0
+
+_BEAT = sql(
+    "INSERT INTO instances (id, hostname, pid, project_path, project_hash, started_at, last_heartbeat, status)"
+    " VALUES (:id, :hostname, :pid, :project_path, :project_hash, :started_at, :last_heartbeat, 'active')"
+    " ON CONFLICT (id) DO UPDATE SET last_heartbeat = excluded.last_heartbeat, status = 'active'"
+    " WHERE instances.status <> 'stopped'"
+    " RETURNING id, hostname, pid, project_path, project_hash, started_at, last_heartbeat, status"
+)
+
+
+def start(tx: Tx, *, hostname: str, pid: int, project: Project = NOWHERE) -> Instance:
+    """Enter a process that begins to use the storage."""
+    values.name("hostname", hostname)
+    active = InstanceStatus.ACTIVE.value
+    return beat(tx, Instance(tx.new_id(), hostname, pid, project.path, project.hash, tx.now, tx.now, active))
+
+
+def beat(tx: Tx, instance: Instance) -> Instance:
+    """Hear an instance, and enter it again where its row is gone; InstanceStoppedError if it was stopped."""
+    row = instance.to_dict() | {"last_heartbeat": tx.now}
+    del row["status"]
+    heard = tx.one(_BEAT, **row)
+    if heard is None:
+        raise InstanceStoppedError(f"instance {instance.id} was stopped", instance_id=instance.id)
+    return Instance(*heard)
+
+
+_MARK = sql(
+    "UPDATE instances SET status = 'stale' WHERE status = 'active' AND last_heartbeat < :before"
+    " RETURNING id, hostname, pid, project_path, project_hash, started_at, last_heartbeat, status"
+)
+
+
+def mark_stale(tx: Tx, *, stale_s: float = STALE_S) -> tuple[Instance, ...]:
+    """Mark active instances that were not heard for longer than that; those that this call marked."""
+    if not stale_s > 0:
+        raise InvalidInputError("an instance is stale after more than no time", field="stale_s")
+    return tuple(sorted((Instance(*row) for row in tx.all(_MARK, before=later(tx.now, -stale_s))), key=_by_id))
+
+
+def _by_id(instance: Instance) -> str:
+    return instance.id
+
+
+_STOP = sql("UPDATE instances SET status = 'stopped', last_heartbeat = :now WHERE id = :id AND status <> 'stopped'")
+
+
+def stop(tx: Tx, instance_id: str) -> bool:
+    """Say that an instance has ended; whether this call did."""
+    return tx.count(_STOP, id=instance_id, now=tx.now) > 0
+
+
+_GET = sql(
+    "SELECT id, hostname, pid, project_path, project_hash, started_at, last_heartbeat, status FROM instances"
+    " WHERE id = :id"
+)
+
+
+def get(tx: Tx, instance_id: str) -> Instance:
+    """One instance as it stands."""
+    row = tx.one(_GET, id=instance_id)
+    if row is None:
+        raise NotFoundError(f"there is no instance {instance_id}", instance_id=instance_id)
+    return Instance(*row)
+
+
+_RECENT = sql(
+    "SELECT id, hostname, pid, project_path, project_hash, started_at, last_heartbeat, status FROM instances"
+    " WHERE (CAST(:status AS TEXT) IS NULL OR status = :status)"
+    " AND (CAST(:project_hash AS TEXT) IS NULL OR project_hash = :project_hash)"
+    " AND (CAST(:after AS TEXT) = '' OR (started_at, id) < (SELECT a.started_at, a.id FROM instances a"
+    " WHERE a.id = :after)) ORDER BY started_at DESC, id DESC LIMIT :limit"
+)
+
+
+def recent(
+    tx: Tx, *, status: str | None = None, project_hash: str | None = None, limit: int = 100, after: str = ""
+) -> tuple[Instance, ...]:
+    """Instances, the last started first; `after` is the id of the last one of the page before."""
+    wanted = None if status is None else values.one_of("status", InstanceStatus, status).value
+    rows = tx.all(_RECENT, status=wanted, project_hash=project_hash, after=after, limit=values.limited(limit))
+    return tuple(Instance(*row) for row in rows)
+
+
+class Instances(Noun[Face]):
+    """The processes that use a storage."""
+
+    get = Reads(get)
+    list = Reads(recent)

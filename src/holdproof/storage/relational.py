@@ -1,0 +1,252 @@
+"""The relational store: SQL of services on the membrane, with `:name` parameters.
+
+Rules:
+- A script is one transaction. A parameter that is not given is NULL; a `:` in a string or a cast is none.
+- What SQL may do is bounded by the database (`Tx.ask`): it reaches neither the kernel nor any setting nor a secret, and
+  gives 64 MiB at most, on SQLite no value of more than 16.
+- A block is one transaction of its own: it sees what it wrote, and once a statement of it has failed, all of it has.
+- A block that could not begin says why at its first word.
+- A block holds the writer. One that says nothing for `IDLE_S` is rolled back, and says so at its next word. Nobody
+  gets longer than `MOST_IDLE_S`: services that write wait for it.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, Final
+
+from holdproof.db import Answer, Call, Read, Tx, Work, Write, ask
+from holdproof.db.sql import kind_of, statements
+from holdproof.errors import ClosedError, HoldproofError, IdleTransactionError, InvalidInputError
+from holdproof.faces import AsyncFace, Face, Hears, Noun, Runs, RunsWith, SyncFace, Writes
+from holdproof.model import given
+
+Params = Mapping[str, Any]
+Record = dict[str, Any]
+
+IDLE_S: Final = 5.0
+MOST_IDLE_S: Final = 300.0
+
+
+def execute(tx: Tx, query: str, params: Params | None = None) -> int:
+    """Run a statement, or a script of several; how many rows it touched."""
+    return tx.ask(query, _named(params)).touched
+
+
+def executemany(tx: Tx, query: str, rows: Sequence[Params]) -> int:
+    """Run one statement for each set of parameters; how many rows that touched."""
+    return sum(tx.ask(query, _named(row)).touched for row in rows)
+
+
+def fetch_all(query: str, params: Params | None = None) -> Work[list[Record]]:
+    """Every row of a query, by column name."""
+    named = _named(params)
+    reads = all(kind_of(statement) == "read" for statement in statements(query))
+    answer = yield from ask((Read if reads else Write)(lambda tx: tx.ask(query, named)))
+    return _records(answer)
+
+
+def fetch_one(query: str, params: Params | None = None) -> Work[Record | None]:
+    """The first row of a query, or None."""
+    records = yield from fetch_all(query, params)
+    return records[0] if records else None
+
+
+def _named(params: Params | None) -> Params:
+    if params is None:
+        return {}
+    if not isinstance(params, Mapping):
+        raise InvalidInputError("parameters are given by name: {'name': value}")
+    return params
+
+
+def _records(answer: Answer) -> list[Record]:
+    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+
+
+def close(face: AsyncFace | SyncFace) -> Work[None]:
+    """Close the database; may be called twice."""
+    yield Call(face.database.close)
+
+
+class Relational(Noun[Face]):
+    """Tables of the membrane."""
+
+    execute = Writes(execute)
+    executemany = Writes(executemany)
+    fetch_all = Runs(fetch_all)
+    fetch_one = Runs(fetch_one)
+    close = RunsWith(close)
+
+    @property
+    def held(self) -> AsyncFace | SyncFace:
+        """What closing needs."""
+        return self._face
+
+    def transaction(self, *, idle_s: float = IDLE_S) -> "Transaction[Face]":
+        """Several calls as one: committed at the end, rolled back by an exception."""
+        return Transaction(self._face, Feed(given.number("idle_s", idle_s, least=0.001, most=MOST_IDLE_S)))
+
+
+class _UndoneError(Exception):
+    """The block asked for its end without a commit."""
+
+
+class Feed:
+    """The words of a block on their way to its transaction, which runs on the writer's thread."""
+
+    def __init__(self, idle_s: float) -> None:
+        self._idle_s = idle_s
+        self._lock = threading.Lock()
+        self._words: SimpleQueue[tuple[Any, Future[Any]] | bool] = SimpleQueue()
+        self._over: BaseException | None = None
+
+    def run(self, tx: Tx) -> None:
+        """The transaction: carry out what the block says until it ends or falls silent."""
+        try:
+            self._listen(tx)
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._end(ClosedError("the transaction has ended"))
+
+    def _listen(self, tx: Tx) -> None:
+        failure: BaseException | None = None
+        while not isinstance(word := self._next(), bool):
+            fn, future = word
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                if failure is not None:
+                    raise failure
+                future.set_result(fn(tx))
+            except BaseException as error:
+                failure = error
+                future.set_exception(error)
+        if failure is not None or not word:
+            raise failure or _UndoneError
+
+    def _next(self) -> tuple[Any, Future[Any]] | bool:
+        try:
+            return self._words.get(timeout=self._idle_s)
+        except Empty:
+            message = f"the transaction was idle for {self._idle_s:g} s and was rolled back"
+            raise IdleTransactionError(message, idle_s=self._idle_s) from None
+
+    def ended(self, ending: "Future[None]") -> None:
+        """The transaction is over; if it never began, nobody else tells those who wait for its answers."""
+        error = ClosedError("the transaction was given up") if ending.cancelled() else ending.exception()
+        self._end(error or ClosedError("the transaction has ended"))
+
+    def _end(self, reason: BaseException) -> None:
+        with self._lock:
+            self._over = self._over or reason
+        with suppress(Empty):
+            while True:
+                word = self._words.get_nowait()
+                if not isinstance(word, bool) and word[1].set_running_or_notify_cancel():
+                    word[1].set_exception(self._over)
+
+    def say(self, fn: Any) -> "Future[Any]":
+        """A function for the transaction; its answer arrives in the future."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._over is not None:
+                raise self._over
+            self._words.put((fn, future))
+        return future
+
+    def finish(self, *, commit: bool) -> None:
+        """The block has ended."""
+        self._words.put(commit)
+
+
+def _execute(feed: Feed, query: str, params: Params | None = None) -> "Future[int]":
+    """Run a statement, or a script of several; how many rows it touched."""
+    return feed.say(lambda tx: execute(tx, query, params))
+
+
+def _executemany(feed: Feed, query: str, rows: Sequence[Params]) -> "Future[int]":
+    """Run one statement for each set of parameters; how many rows that touched."""
+    return feed.say(lambda tx: executemany(tx, query, rows))
+
+
+def _fetch_all(feed: Feed, query: str, params: Params | None = None) -> "Future[list[Record]]":
+    """Every row of a query, by column name."""
+    return feed.say(lambda tx: _records(tx.ask(query, _named(params))))
+
+
+def _fetch_one(feed: Feed, query: str, params: Params | None = None) -> "Future[Record | None]":
+    """The first row of a query, or None."""
+    return feed.say(lambda tx: next(iter(_records(tx.ask(query, _named(params)))), None))
+
+
+def _close(feed: Feed) -> "Future[None]":
+    """Refused: the end of the block ends it."""
+    del feed
+    raise InvalidInputError("a transaction ends with its block")
+
+
+class Transaction(Noun[Face]):
+    """A block of calls that count together or not at all."""
+
+    execute = Hears(_execute)
+    executemany = Hears(_executemany)
+    fetch_all = Hears(_fetch_all)
+    fetch_one = Hears(_fetch_one)
+    close = Hears(_close)
+
+    _ending: "Future[None]"
+
+    def __init__(self, face: Face, feed: Feed) -> None:
+        super().__init__(face)
+        self._feed = feed
+
+    @property
+    def held(self) -> Feed:
+        """The way to the transaction."""
+        return self._feed
+
+    def transaction(self) -> "Transaction[Face]":
+        """Refused: there is one transaction, and this is it."""
+        raise InvalidInputError("a transaction has none inside it; go on with this one")
+
+    def _begin(self) -> None:
+        self._ending = self._face.begin(self._feed.run)
+        self._ending.add_done_callback(self._feed.ended)
+
+    @staticmethod
+    def _expected(error: BaseException | None) -> tuple[type[Exception], ...]:
+        """How the transaction may end without a word of its own: what fails in the block is told by the block."""
+        return () if error is None else (_UndoneError, HoldproofError)
+
+    async def __aenter__(self: "Transaction[AsyncFace]") -> "Transaction[AsyncFace]":
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self: "Transaction[AsyncFace]",
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._feed.finish(commit=error is None)
+        with suppress(*self._expected(error)):
+            await self._face.hear(self._ending)
+
+    def __enter__(self: "Transaction[SyncFace]") -> "Transaction[SyncFace]":
+        self._begin()
+        return self
+
+    def __exit__(
+        self: "Transaction[SyncFace]",
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._feed.finish(commit=error is None)
+        with suppress(*self._expected(error)):
+            self._face.hear(self._ending)

@@ -1,0 +1,115 @@
+"""Reading proposals, the nursery and rollback tokens."""
+
+import json
+from typing import Any
+
+from holdproof.crypto import canonical
+from holdproof.db import Row, Tx, sql
+from holdproof.errors import NotFoundError
+from holdproof.model.selfgrow import GrowthStatus, Proposal, RollbackToken, Seedling
+from holdproof.storage import values
+
+_PROPOSAL = sql(
+    "SELECT id, data, content_hash, context, entity, proposed_by, proposed_at, status, created_at, updated_at"
+    " FROM self_grow_proposals WHERE id = :id"
+)
+
+
+def proposal(tx: Tx, proposal_id: str) -> Proposal:
+    """One proposal as it stands."""
+    row = tx.one(_PROPOSAL, id=proposal_id)
+    if row is None:
+        raise NotFoundError(f"there is no proposal {proposal_id}", proposal_id=proposal_id)
+    return _proposal(row)
+
+
+_PROPOSALS = sql(
+    "SELECT id, data, content_hash, context, entity, proposed_by, proposed_at, status, created_at, updated_at"
+    " FROM self_grow_proposals WHERE (CAST(:status AS TEXT) IS NULL OR status = :status)"
+    " AND (CAST(:after AS TEXT) = '' OR (created_at, id) < (SELECT a.created_at, a.id FROM self_grow_proposals a"
+    " WHERE a.id = :after)) ORDER BY created_at DESC, id DESC LIMIT :limit"
+)
+
+
+def proposals(tx: Tx, *, status: str | None = None, limit: int = 100, after: str = "") -> tuple[Proposal, ...]:
+    """Proposals, newest first; `after` is the id of the last one of the page before."""
+    wanted = None if status is None else values.one_of("status", GrowthStatus, status).value
+    rows = tx.all(_PROPOSALS, status=wanted, limit=values.limited(limit), after=after)
+    return tuple(_proposal(row) for row in rows)
+
+
+_SEEDLING = sql(
+    "SELECT id, proposal_id, data, handle, usage_count, success_count, failure_patterns, germinated_by, germinated_at,"
+    " promoted_at, pruned_at, rollback_token, created_at, updated_at FROM self_grow_nursery WHERE id = :id"
+)
+
+
+def seedling(tx: Tx, seedling_id: str) -> Seedling:
+    """One of the nursery as it stands."""
+    row = tx.one(_SEEDLING, id=seedling_id)
+    if row is None:
+        raise NotFoundError(f"nothing in the nursery is called {seedling_id}", seedling_id=seedling_id)
+    return _seedling(row)
+
+
+_NURSERY = sql(
+    "SELECT n.id, n.proposal_id, n.data, n.handle, n.usage_count, n.success_count, n.failure_patterns,"
+    " n.germinated_by, n.germinated_at, n.promoted_at, n.pruned_at, n.rollback_token, n.created_at, n.updated_at"
+    " FROM self_grow_nursery n JOIN self_grow_proposals p ON p.id = n.proposal_id"
+    " WHERE (CAST(:status AS TEXT) IS NULL OR p.status = :status)"
+    " AND (CAST(:handle AS TEXT) IS NULL OR n.handle = :handle)"
+    " AND (CAST(:after AS TEXT) = '' OR (n.created_at, n.id) < (SELECT a.created_at, a.id FROM self_grow_nursery a"
+    " WHERE a.id = :after)) ORDER BY n.created_at DESC, n.id DESC LIMIT :limit"
+)
+
+
+def nursery(
+    tx: Tx, *, status: str | None = None, handle: str | None = None, limit: int = 100, after: str = ""
+) -> tuple[Seedling, ...]:
+    """What germinated, newest first; `after` is the id of the last one of the page before."""
+    wanted = None if status is None else values.one_of("status", GrowthStatus, status).value
+    rows = tx.all(_NURSERY, status=wanted, handle=handle, limit=values.limited(limit), after=after)
+    return tuple(_seedling(row) for row in rows)
+
+
+_TOKEN = sql(
+    "SELECT id, handle, promoted_at, expires_at, spec_path, impl_path, spec_content, impl_content, created_at"
+    " FROM self_grow_rollback_tokens WHERE id = :id"
+)
+
+
+def token(tx: Tx, token_id: str) -> RollbackToken:
+    """What can be put back with a token."""
+    row = tx.one(_TOKEN, id=token_id)
+    if row is None:
+        raise NotFoundError(f"there is no rollback token {token_id}", token_id=token_id)
+    return RollbackToken(*row)
+
+
+def content_hash(text: str) -> str:
+    """The hash of what is proposed, as it is stored."""
+    return canonical.sha256(text.encode()).hex()
+
+
+def patterns(text: str | None) -> tuple[str, ...]:
+    """The ways in which it failed."""
+    found = _loaded(text)
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def _proposal(row: Row) -> Proposal:
+    id, data, *texts = row
+    return Proposal(id, _loaded(data), *("" if text is None else str(text) for text in texts))
+
+
+def _seedling(row: Row) -> Seedling:
+    used, succeeded = int(row[4] or 0), int(row[5] or 0)
+    return Seedling(*(*row[:2], _loaded(row[2]), row[3] or "", used, succeeded, patterns(row[6]), *row[7:]))
+
+
+def _loaded(text: str | None) -> Any:
+    """JSON as a value; what another program left there that is none, as its text."""
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,122 @@
+"""Sessions of the command line: what ran, what happened in it, which agents it spawned and what it brought forth.
+
+    async with await create_cli_session_service() as service:
+        session = await service.start_session("interactive", "My REPL")
+        await service.log_event(session.id, "command", "repl", "User ran check")
+        await service.end_session(session.id, state="completed")
+
+Rules:
+- A session is started once and ended once: completed, failed or interrupted. Ending it again is SessionEndedError.
+- An ended session takes no events, agents or artifacts; an agent that is still running may be completed.
+- `session_start` is logged with the session and `session_end` with its end: each with its row, or neither.
+- Times are UTC. Sessions and events come newest first, and of one moment the later first; a timeline runs onwards.
+"""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from holdproof.db import Work, Write, ask
+from holdproof.errors import InvalidInputError
+from holdproof.faces import AsyncFace, Face, Noun, Reads, RunsWith, Writes
+from holdproof.model.sessions import CLISession
+from holdproof.storage import values
+from holdproof.storage.projects import NOWHERE, Project, project_here, project_of
+from holdproof.storage.provider import StorageProvider
+from holdproof.storage.sessions import lives, parts, rows
+from holdproof.storage.stores import RelationalStore
+
+__all__ = ["CLISessionService", "Sessions", "create_cli_session_service"]
+
+
+def _start_session(
+    project: Project,
+    session_type: str,
+    name: str,
+    *,
+    project_path: str | None = None,
+    project_hash: str | None = None,
+    flow_name: str | None = None,
+    flow_path: str | None = None,
+    budget_level: str = "medium",
+    metadata: Mapping[str, Any] | None = None,
+    subject: str | None = None,
+) -> Work[CLISession]:
+    """Open a session and log `session_start`; its project is the one given, else that of the service.
+
+    It goes with its `subject`, and so does all that belongs to it.
+    """
+    if project_path is not None:
+        project = project_of(project_path)
+    if project_hash is not None:
+        known = None if project_path is None else project.path
+        project = Project(known, values.name("project_hash", project_hash))
+    opening = Write(
+        lambda tx: lives.start(
+            tx,
+            session_type,
+            name,
+            project=project,
+            flow_name=flow_name,
+            flow_path=flow_path,
+            budget_level=budget_level,
+            metadata=metadata,
+            subject=subject,
+        )
+    )
+    return (yield from ask(opening))
+
+
+class Sessions(Noun[Face]):
+    """Sessions of the command line."""
+
+    start_session = RunsWith(_start_session)
+    end_session = Writes(lives.end)
+    get_session = Reads(rows.get)
+    list_sessions = Reads(lives.recent)
+    log_event = Writes(lives.log)
+    get_session_events = Reads(lives.events)
+    spawn_agent = Writes(parts.spawn)
+    complete_agent = Writes(parts.complete)
+    record_artifact = Writes(parts.record)
+    timeline = Reads(lives.timeline)
+
+    def __init__(self, face: Face, project: Project = NOWHERE) -> None:
+        super().__init__(face)
+        self._project = project
+
+    @property
+    def held(self) -> Project:
+        """The project that its sessions belong to, where nothing else is said."""
+        return self._project
+
+
+class CLISessionService(Sessions[AsyncFace]):
+    """Sessions of the command line, kept in a storage; made of a provider or of its relational store."""
+
+    def __init__(self, storage: StorageProvider | RelationalStore, project: Project = NOWHERE) -> None:
+        face = storage.membrane if isinstance(storage, StorageProvider) else getattr(storage, "held", None)
+        if not isinstance(face, AsyncFace):
+            raise InvalidInputError("sessions are kept by a StorageProvider, or by the relational store of one")
+        super().__init__(face, project)
+        self._storage = storage
+
+    async def close(self) -> None:
+        """Close the storage that it was made of; may be called twice."""
+        await self._storage.close()
+
+    async def __aenter__(self) -> "CLISessionService":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def create_cli_session_service(storage: StorageProvider | None = None) -> CLISessionService:
+    """Sessions of the project that the working folder lies in, in the storage given, else the one that settings name.
+
+    Close it, or use it as an async context manager; what was acknowledged is durable in any case.
+    """
+    return CLISessionService(storage or await StorageProvider.from_config(), project_here())

@@ -1,0 +1,170 @@
+"""The life of a session, from its start to its end, and what happens between."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from holdproof.db import Row, Tx, sql
+from holdproof.errors import InvalidInputError, NotFoundError
+from holdproof.model.sessions import (
+    SESSION_ENDS,
+    CLISession,
+    CLISessionEvent,
+    SessionState,
+    SessionTimeline,
+    SessionType,
+)
+from holdproof.storage import labels, values
+from holdproof.storage.projects import NOWHERE, Project
+from holdproof.storage.sessions import parts, rows
+
+_SOURCE: Final = "cli"
+
+# --- start and end -------------------------------------------------------------------------------------------------
+
+_START = sql(
+    "INSERT INTO cli_sessions (id, name, session_type, state, started_at, project_path, project_hash, flow_name,"
+    " flow_path, budget_level, tokens_used, metadata, subject) VALUES (:id, :name, :session_type, 'active',"
+    " :started_at, :project_path, :project_hash, :flow_name, :flow_path, :budget_level, 0, :metadata, :subject)"
+    " ON CONFLICT (id) DO NOTHING"
+)
+
+
+def start(
+    tx: Tx,
+    session_type: str,
+    name: str,
+    *,
+    project: Project = NOWHERE,
+    flow_name: str | None = None,
+    flow_path: str | None = None,
+    budget_level: str = "medium",
+    metadata: Mapping[str, Any] | None = None,
+    subject: str | None = None,
+) -> CLISession:
+    """Open a session and log `session_start`; it goes with its subject."""
+    kind = values.one_of("session_type", SessionType, session_type)
+    row: dict[str, Any] = {"name": values.name("name", name), "session_type": kind.value, "started_at": tx.now}
+    row |= {"project_path": project.path, "project_hash": project.hash}
+    row |= {"flow_name": values.maybe("flow_name", flow_name), "flow_path": values.maybe("flow_path", flow_path)}
+    row |= {"budget_level": values.name("budget_level", budget_level)}
+    known, id = values.facts("metadata", metadata), rows.short_id(tx, "cli")
+    whose = None if subject is None else labels.label(tx, subject)
+    while not tx.count(
+        _START, **row, id=id, metadata=known, subject=whose
+    ):  # 48 random bits meet again once in a long while
+        id = rows.short_id(tx, "cli")
+    _enter(tx, id, "session_start", f"Started {kind} session: {name}")
+    state: dict[str, Any] = {"state": SessionState.ACTIVE.value, "ended_at": None, "tokens_used": 0}
+    return CLISession(id, **row, **state, metadata=values.load(known))
+
+
+_ENTER = sql(
+    "INSERT INTO cli_session_events (id, session_id, timestamp, event_type, source, message, data)"
+    " VALUES (:id, :session_id, :timestamp, :event_type, :source, :message, '{}')"
+)
+
+
+def _enter(tx: Tx, session_id: str, event_type: str, message: str) -> None:
+    """An event of the session's own, at its start and at its end."""
+    own = {"session_id": session_id, "event_type": event_type, "source": _SOURCE, "message": message}
+    tx.execute(_ENTER, expect=1, id=tx.new_id(), timestamp=tx.now, **own)
+
+
+_END = sql(
+    "UPDATE cli_sessions SET state = :state, ended_at = :now,"
+    " tokens_used = coalesce(CAST(:tokens_used AS BIGINT), tokens_used) WHERE id = :id AND state = 'active'"
+    " RETURNING id, name, session_type, state, started_at, ended_at, project_path, project_hash, flow_name, flow_path,"
+    " budget_level, tokens_used, metadata"
+)
+
+
+def end(tx: Tx, session_id: str, state: str = "completed", tokens_used: int | None = None) -> CLISession:
+    """End a session and log `session_end`; SessionEndedError if it has ended before."""
+    last = values.one_of("state", SessionState, state)
+    if last not in SESSION_ENDS:
+        raise InvalidInputError(f"a session does not end {last}", field="state")
+    used = None if tokens_used is None else values.count("tokens_used", tokens_used)
+    row = tx.one(_END, id=session_id, state=last.value, tokens_used=used, now=tx.now)
+    if row is None:
+        raise rows.refusal(tx, session_id)
+    _enter(tx, session_id, "session_end", f"Session ended with state: {last}")
+    return rows.session(row)
+
+
+_RECENT = sql(
+    "SELECT id, name, session_type, state, started_at, ended_at, project_path, project_hash, flow_name, flow_path,"
+    " budget_level, tokens_used, metadata FROM cli_sessions WHERE (CAST(:state AS TEXT) IS NULL OR state = :state)"
+    " AND (CAST(:project_hash AS TEXT) IS NULL OR project_hash = :project_hash)"
+    " AND (CAST(:after AS TEXT) = '' OR (started_at, id) < (SELECT a.started_at, a.id FROM cli_sessions a"
+    " WHERE a.id = :after)) ORDER BY started_at DESC, id DESC LIMIT :limit"
+)
+
+
+def recent(
+    tx: Tx, limit: int = 20, state: str | None = None, project_hash: str | None = None, *, after: str = ""
+) -> list[CLISession]:
+    """Sessions, newest first; `after` is the id of the last one of the page before."""
+    wanted = None if state is None else values.one_of("state", SessionState, state).value
+    found = tx.all(_RECENT, limit=values.limited(limit), state=wanted, project_hash=project_hash, after=after)
+    return [rows.session(row) for row in found]
+
+
+# --- events --------------------------------------------------------------------------------------------------------
+
+_LOG = rows.into(
+    "INSERT INTO cli_session_events (id, session_id, timestamp, event_type, source, message, data) SELECT"
+    " CAST(:id AS TEXT), s.id, CAST(:timestamp AS TEXT), CAST(:event_type AS TEXT), CAST(:source AS TEXT),"
+    " CAST(:message AS TEXT), CAST(:data AS TEXT)"
+)
+
+
+def log(  # noqa: PLR0917 (the order that D-gent's callers know)
+    tx: Tx, session_id: str, event_type: str, source: str, message: str, data: Mapping[str, Any] | None = None
+) -> CLISessionEvent:
+    """Log what happened; SessionEndedError if the session has ended."""
+    row: dict[str, Any] = {"event_type": values.name("event_type", event_type)}
+    row |= {"source": values.name("source", source), "message": values.words("message", message)}
+    row |= {"id": tx.new_id(), "session_id": session_id, "timestamp": tx.now}
+    told = values.facts("data", data)
+    if not tx.count(_LOG, **row, data=told):
+        raise rows.refusal(tx, session_id)
+    return CLISessionEvent(**row, data=values.load(told))
+
+
+_EVENTS = sql(
+    "SELECT id, session_id, timestamp, event_type, source, message, data FROM cli_session_events"
+    " WHERE session_id = :session_id AND (CAST(:event_type AS TEXT) IS NULL OR event_type = :event_type)"
+    " ORDER BY timestamp DESC, id DESC LIMIT :limit"
+)
+
+
+def events(tx: Tx, session_id: str, limit: int = 100, event_type: str | None = None) -> list[CLISessionEvent]:
+    """What happened in a session, newest first."""
+    found = tx.all(_EVENTS, session_id=session_id, limit=values.limited(limit), event_type=event_type)
+    return [_event(row) for row in found]
+
+
+def _event(row: Row) -> CLISessionEvent:
+    id, session_id, *texts, data = row
+    at, event_type, source, message = rows.told(texts)
+    return CLISessionEvent(id, session_id, at, event_type, source, message, values.load(data))
+
+
+# --- the whole of it -----------------------------------------------------------------------------------------------
+
+_ONWARD = sql(
+    "SELECT id, session_id, timestamp, event_type, source, message, data FROM cli_session_events e"
+    " WHERE session_id = :session_id AND (CAST(:after AS TEXT) = '' OR (e.timestamp, e.id) >"
+    " (SELECT a.timestamp, a.id FROM cli_session_events a WHERE a.id = :after)) ORDER BY e.timestamp, e.id LIMIT :limit"
+)
+
+
+def timeline(tx: Tx, session_id: str, *, limit: int = 200, after: str = "") -> SessionTimeline:
+    """A session with all that belongs to it, its events a page at a time, oldest first; `after` is an event's id."""
+    session = rows.get(tx, session_id)
+    if session is None:
+        raise NotFoundError(f"there is no session {session_id}", session_id=session_id)
+    found = tx.all(_ONWARD, session_id=session_id, limit=values.limited(limit), after=after)
+    page = tuple(_event(row) for row in found)
+    following = page[-1].id if len(page) == limit else None
+    return SessionTimeline(session, parts.agents(tx, session_id), parts.artifacts(tx, session_id), page, following)

@@ -1,0 +1,115 @@
+"""What belongs to a session: the agents it spawned, and the artifacts it brought forth."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdproof.db import Row, Tx, sql
+from holdproof.errors import InvalidInputError, NotFoundError, SessionEndedError
+from holdproof.model.sessions import AGENT_ENDS, AgentStatus, CLISessionAgent, CLISessionArtifact
+from holdproof.storage import values
+from holdproof.storage.sessions import rows
+
+_SPAWN = rows.into(
+    "INSERT INTO cli_session_agents (id, session_id, name, genus, status, started_at, metadata) SELECT"
+    " CAST(:id AS TEXT), s.id, CAST(:name AS TEXT), CAST(:genus AS TEXT), 'running', CAST(:now AS TEXT),"
+    " CAST(:metadata AS TEXT)"
+)
+
+
+def spawn(tx: Tx, session_id: str, name: str, genus: str, metadata: Mapping[str, Any] | None = None) -> CLISessionAgent:
+    """Record that a session spawned an agent, which is running from now on."""
+    values.name("name", name)
+    values.name("genus", genus)
+    known, id = values.facts("metadata", metadata), rows.short_id(tx, "agt")
+    if not tx.count(_SPAWN, id=id, session_id=session_id, name=name, genus=genus, metadata=known, now=tx.now):
+        raise rows.refusal(tx, session_id)
+    status = AgentStatus.RUNNING.value
+    return CLISessionAgent(id, session_id, name, genus, status, tx.now, None, None, values.load(known))
+
+
+_COMPLETE = sql(
+    "UPDATE cli_session_agents SET status = :status, completed_at = :now, error = :error WHERE id = :id"
+    " AND status IN ('pending', 'running')"
+    " RETURNING id, session_id, name, genus, status, started_at, completed_at, error, metadata"
+)
+_STATUS = sql("SELECT status FROM cli_session_agents WHERE id = :id")
+
+
+def complete(tx: Tx, agent_id: str, *, status: str = "completed", error: str | None = None) -> CLISessionAgent:
+    """Record that an agent has come to its end, well or not; SessionEndedError if it had before."""
+    last = values.one_of("status", AgentStatus, status)
+    if last not in AGENT_ENDS:
+        raise InvalidInputError(f"an agent does not end {last}", field="status")
+    row = tx.one(_COMPLETE, id=agent_id, status=last.value, error=values.maybe("error", error), now=tx.now)
+    if row is not None:
+        return _agent(row)
+    found = tx.one(_STATUS, id=agent_id)
+    if found is None:
+        raise NotFoundError(f"there is no agent {agent_id}", agent_id=agent_id)
+    raise SessionEndedError(f"agent {agent_id} is {found[0]} already", agent_id=agent_id, state=found[0])
+
+
+_AGENTS = sql(
+    "SELECT id, session_id, name, genus, status, started_at, completed_at, error, metadata FROM cli_session_agents"
+    " WHERE session_id = :session_id ORDER BY started_at, id"
+)
+
+
+def agents(tx: Tx, session_id: str) -> tuple[CLISessionAgent, ...]:
+    """The agents of a session, in the order they were spawned."""
+    return tuple(_agent(row) for row in tx.all(_AGENTS, session_id=session_id))
+
+
+def _agent(row: Row) -> CLISessionAgent:
+    id, session_id, *texts, started, completed, error, metadata = row
+    name, genus, status = rows.told(texts)
+    return CLISessionAgent(id, session_id, name, genus, status, started, completed, error, values.load(metadata))
+
+
+_RECORD = rows.into(
+    "INSERT INTO cli_session_artifacts (id, session_id, name, path, artifact_type, created_at, updated_at, size_bytes,"
+    " content_preview, metadata) SELECT CAST(:id AS TEXT), s.id, CAST(:name AS TEXT), CAST(:path AS TEXT),"
+    " CAST(:artifact_type AS TEXT), CAST(:now AS TEXT), CAST(:now AS TEXT), CAST(:size_bytes AS BIGINT),"
+    " CAST(:content_preview AS TEXT), CAST(:metadata AS TEXT)"
+)
+
+
+def record(
+    tx: Tx,
+    session_id: str,
+    name: str,
+    artifact_type: str,
+    *,
+    path: str | None = None,
+    size_bytes: int = 0,
+    content_preview: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> CLISessionArtifact:
+    """Record what a session brought forth."""
+    row: dict[str, Any] = {"name": values.name("name", name), "path": values.maybe("path", path)}
+    row |= {"artifact_type": values.name("artifact_type", artifact_type)}
+    row |= {"size_bytes": values.count("size_bytes", size_bytes)}
+    row |= {"content_preview": values.maybe("content_preview", content_preview)}
+    known, id = values.facts("metadata", metadata), rows.short_id(tx, "art")
+    if not tx.count(_RECORD, **row, id=id, session_id=session_id, metadata=known, now=tx.now):
+        raise rows.refusal(tx, session_id)
+    told: dict[str, Any] = {"created_at": tx.now, "updated_at": tx.now, "metadata": values.load(known)}
+    return CLISessionArtifact(id, session_id, **row, **told)
+
+
+_ARTIFACTS = sql(
+    "SELECT id, session_id, name, path, artifact_type, created_at, updated_at, size_bytes, content_preview, metadata"
+    " FROM cli_session_artifacts WHERE session_id = :session_id ORDER BY created_at, id"
+)
+
+
+def artifacts(tx: Tx, session_id: str) -> tuple[CLISessionArtifact, ...]:
+    """The artifacts of a session, in the order they were recorded."""
+    return tuple(_artifact(row) for row in tx.all(_ARTIFACTS, session_id=session_id))
+
+
+def _artifact(row: Row) -> CLISessionArtifact:
+    id, session_id, name, path, kind, created, updated, size, preview, metadata = row
+    name, kind, created, updated = rows.told((name, kind, created, updated))
+    known = values.load(metadata)
+    return CLISessionArtifact(id, session_id, name, path, kind, created, updated, int(size or 0), preview, known)

@@ -1,0 +1,196 @@
+"""Shapes: patterns that services observe, found by a vector.
+
+    shapes = Shapes(storage)
+    shape = await shapes.observe("rhythm", intensity=0.8, vector=embedding)
+    await shapes.search(question, 5, shape_type="rhythm")
+
+Rules:
+- The row is the truth, its vector the way to find it: what a search finds without a row is left out.
+- A vector is kept under the shape's id. Until it is, the shape is `pending`, also after a crash; `embed` gives it one.
+- A shape whose vector is refused is not kept.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from holdproof.db import Row, Tx, sql
+from holdproof.errors import NotFoundError
+from holdproof.faces import AsyncFace, Noun, Reads
+from holdproof.model.shapes import EmbeddingStatus, FoundShape, Shape
+from holdproof.storage import values
+from holdproof.storage.provider import StorageProvider
+
+_OF: Final = "shapes"
+
+_OBSERVE = sql(
+    "INSERT INTO shapes (id, shape_type, intensity, persistence, interpretation, project_hash, instance_id,"
+    " observed_at, embedding_status) VALUES (:id, :shape_type, :intensity, :persistence, :interpretation,"
+    " :project_hash, :instance_id, :observed_at, :embedding_status)"
+)
+
+
+def observe(
+    tx: Tx,
+    shape_type: str,
+    *,
+    intensity: float = 1.0,
+    persistence: float = 1.0,
+    interpretation: str | None = None,
+    project_hash: str | None = None,
+    instance_id: str | None = None,
+    embedding_status: EmbeddingStatus = EmbeddingStatus.NONE,
+) -> Shape:
+    """Keep what was observed."""
+    row: dict[str, Any] = {"id": tx.new_id(), "shape_type": values.name("shape_type", shape_type)}
+    row |= {"intensity": values.number("intensity", intensity, least=0)}
+    row |= {"persistence": values.number("persistence", persistence, least=0)}
+    row |= {"interpretation": values.maybe("interpretation", interpretation)}
+    row |= {"project_hash": values.maybe("project_hash", project_hash)}
+    row |= {"instance_id": values.maybe("instance_id", instance_id), "observed_at": tx.now}
+    row |= {"embedding_status": embedding_status.value}
+    tx.execute(_OBSERVE, **row, expect=1)
+    return Shape(**row)
+
+
+_GET = sql(
+    "SELECT id, shape_type, intensity, persistence, interpretation, project_hash, instance_id, observed_at,"
+    " embedding_status FROM shapes WHERE id = :id"
+)
+
+
+def get(tx: Tx, shape_id: str) -> Shape:
+    """One shape."""
+    row = tx.one(_GET, id=shape_id)
+    if row is None:
+        raise NotFoundError(f"there is no shape {shape_id}", shape_id=shape_id)
+    return _shape(row)
+
+
+def known(tx: Tx, ids: Sequence[str]) -> dict[str, Shape]:
+    """Those of them that are there."""
+    found = (tx.one(_GET, id=id) for id in ids)
+    return {row[0]: _shape(row) for row in found if row is not None}
+
+
+def _shape(row: Row) -> Shape:
+    intensity, persistence = (1.0 if number is None else float(number) for number in row[2:4])
+    return Shape(*(*row[:2], intensity, persistence, *row[4:8], row[8] or EmbeddingStatus.NONE.value))
+
+
+_RECENT = sql(
+    "SELECT id, shape_type, intensity, persistence, interpretation, project_hash, instance_id, observed_at,"
+    " embedding_status FROM shapes WHERE (CAST(:shape_type AS TEXT) IS NULL OR shape_type = :shape_type)"
+    " AND (CAST(:project_hash AS TEXT) IS NULL OR project_hash = :project_hash)"
+    " AND (CAST(:status AS TEXT) IS NULL OR embedding_status = :status)"
+    " AND (CAST(:after AS TEXT) = '' OR (observed_at, id) < (SELECT a.observed_at, a.id FROM shapes a"
+    " WHERE a.id = :after)) ORDER BY observed_at DESC, id DESC LIMIT :limit"
+)
+
+
+def recent(
+    tx: Tx,
+    *,
+    shape_type: str | None = None,
+    project_hash: str | None = None,
+    embedding_status: str | None = None,
+    limit: int = 100,
+    after: str = "",
+) -> tuple[Shape, ...]:
+    """Shapes, newest first; `after` is the id of the last one of the page before."""
+    status = None
+    if embedding_status is not None:
+        status = values.one_of("embedding_status", EmbeddingStatus, embedding_status).value
+    wanted = {"shape_type": shape_type, "project_hash": project_hash, "status": status, "after": after}
+    return tuple(_shape(row) for row in tx.all(_RECENT, **wanted, limit=values.limited(limit)))
+
+
+_MARK = sql("UPDATE shapes SET embedding_status = :status WHERE id = :id")
+
+
+def mark(tx: Tx, shape_id: str, status: EmbeddingStatus) -> Shape:
+    """Say whether a shape has its vector."""
+    tx.count(_MARK, id=shape_id, status=status.value)
+    return get(tx, shape_id)
+
+
+_FORGET = sql("DELETE FROM shapes WHERE id = :id")
+
+
+def forget(tx: Tx, shape_id: str) -> bool:
+    """Remove a shape; whether it was there. Dreams keep the ids they were consolidated from."""
+    return tx.count(_FORGET, id=shape_id) > 0
+
+
+class Shapes(Noun[AsyncFace]):
+    """The shapes of a storage, and their vectors."""
+
+    get = Reads(get)
+    list = Reads(recent)
+
+    def __init__(self, storage: StorageProvider) -> None:
+        super().__init__(storage.membrane)
+        self._vectors = storage.vector
+
+    async def observe(
+        self,
+        shape_type: str,
+        *,
+        intensity: float = 1.0,
+        persistence: float = 1.0,
+        interpretation: str | None = None,
+        project_hash: str | None = None,
+        instance_id: str | None = None,
+        vector: Sequence[float] | None = None,
+    ) -> Shape:
+        """Keep what was observed, with the vector that it is to be found by."""
+        status = EmbeddingStatus.NONE if vector is None else EmbeddingStatus.PENDING
+        shape = await self._face.write(
+            lambda tx: observe(
+                tx,
+                shape_type,
+                intensity=intensity,
+                persistence=persistence,
+                interpretation=interpretation,
+                project_hash=project_hash,
+                instance_id=instance_id,
+                embedding_status=status,
+            )
+        )
+        if vector is None:
+            return shape
+        try:
+            return await self.embed(shape.id, vector)
+        except Exception:
+            await self._face.write(lambda tx: forget(tx, shape.id))
+            raise
+
+    async def embed(self, shape_id: str, vector: Sequence[float]) -> Shape:
+        """Give a shape its vector, in the place of the one it had."""
+        shape = await self._face.read(lambda tx: get(tx, shape_id))
+        facts = {"of": _OF, "shape_type": shape.shape_type, "project_hash": shape.project_hash}
+        await self._vectors.add(shape_id, vector, {name: fact for name, fact in facts.items() if fact is not None})
+        try:
+            return await self._face.write(lambda tx: mark(tx, shape_id, EmbeddingStatus.EMBEDDED))
+        except NotFoundError:  # it was forgotten meanwhile
+            await self._vectors.delete(shape_id)
+            raise
+
+    async def search(
+        self,
+        vector: Sequence[float],
+        k: int = 10,
+        *,
+        shape_type: str | None = None,
+        project_hash: str | None = None,
+    ) -> tuple[FoundShape, ...]:
+        """The shapes nearest to a vector, nearest first."""
+        facts = {"of": _OF, "shape_type": shape_type, "project_hash": project_hash}
+        wanted = {name: fact for name, fact in facts.items() if fact is not None}
+        near = await self._vectors.search(vector, k, filter=wanted)
+        there = await self._face.read(lambda tx: known(tx, [each.id for each in near]))
+        return tuple(FoundShape(there[each.id], each.distance) for each in near if each.id in there)
+
+    async def forget(self, shape_id: str) -> bool:
+        """Remove a shape and its vector; whether it was there. Dreams keep the ids they were consolidated from."""
+        await self._vectors.delete(shape_id)
+        return await self._face.write(lambda tx: forget(tx, shape_id))

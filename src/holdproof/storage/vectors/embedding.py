@@ -1,0 +1,129 @@
+"""Texts and their vectors: embedding them, and moving all of them to another model.
+
+Rules:
+- What was embedded here is kept with its text in `embedding_metadata`; `needs_reembed` says what is still to come.
+- Vectors of two models never stand side by side: those of the new one wait in `vector_moves`, and take the place of
+  the old ones in one transaction, under a new key. Until then everybody searches the old ones.
+- A move that was stopped goes on where it was. What changed meanwhile is embedded again before the exchange.
+- A vector without a text cannot be moved: the move is refused before it begins.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, sql
+from holdproof.errors import EmbedderMissingError, EmbeddingMismatchError, InvalidInputError
+from holdproof.storage.vectors import given, rows
+from holdproof.storage.vectors.rows import Facts, Vector
+from holdproof.storage.vectors.shelf import Embedder
+
+_PAGE = 64
+
+
+class _Target(NamedTuple):
+    model: str
+    dimensions: int
+    embedder: Embedder
+
+
+def embedded(
+    embedder: Embedder | None, id: str, content: str, metadata: Mapping[str, Any] | None, dimensions: int
+) -> Work[Vector]:
+    """A text as a vector to be kept."""
+    id, described = given.identity(id), given.metadata(metadata)
+    made = yield from asked(embedder, content)
+    return Vector(id, given.vector(made, dimensions), described, content)
+
+
+def asked(embedder: Embedder | None, content: str) -> Work[Any]:
+    """What the embedder makes of a text."""
+    known = _known(embedder)
+    if not content:
+        raise InvalidInputError("there must be a text to embed", field="content")
+    return (yield from ask(Call(lambda: known(content))))
+
+
+def _known(embedder: Embedder | None) -> Embedder:
+    if embedder is None:
+        raise EmbedderMissingError("texts need an embedder: name one when the vectors are opened")
+    return embedder
+
+
+_SILENT = sql(
+    "SELECT count(*) FROM vectors v LEFT JOIN embedding_metadata m ON m.source_id = v.id"
+    " WHERE v.stamp > 0 AND m.content IS NULL"
+)
+_OTHERS = sql("DELETE FROM vector_moves WHERE model <> :model")
+_NEEDED = sql(
+    "UPDATE embedding_metadata SET needs_reembed = 1 WHERE model_name <> :model"
+    " AND source_id IN (SELECT id FROM vectors WHERE stamp > 0)"
+)
+
+
+def move(model: str, dimensions: int, embedder: Embedder | None) -> Work[Facts]:
+    """Embed every text anew and exchange all vectors at once; what holds from then on."""
+    target = _Target(model, dimensions, _known(embedder))
+    yield Write(lambda tx: _start(tx, target.model))
+    while True:
+        page = yield from ask(Read(_waiting))
+        if not page:
+            facts = yield from ask(Write(lambda tx: _exchange(tx, target)))
+            if facts is not None:
+                return facts
+            continue
+        made = []
+        for id, stamp, content in page:
+            vector = yield from asked(target.embedder, content)
+            made.append({"id": id, "stamp": stamp, "vector": given.vector(vector, target.dimensions)})
+        yield Write(lambda tx: tx.many(_MOVED, [{"model": target.model, **each} for each in made]))  # noqa: B023
+
+
+def _start(tx: Tx, model: str) -> None:
+    [(silent,)] = tx.all(_SILENT)
+    if silent:
+        raise EmbeddingMismatchError(f"{silent} vectors came without their text; delete them, or add them anew")
+    tx.execute(_OTHERS, model=model)
+    tx.execute(_NEEDED, model=model)
+
+
+_WAITING = sql(
+    "SELECT v.id, v.stamp, m.content FROM vectors v JOIN embedding_metadata m ON m.source_id = v.id"
+    " LEFT JOIN vector_moves w ON w.id = v.id AND w.stamp = v.stamp WHERE v.stamp > 0 AND w.id IS NULL LIMIT :limit"
+)
+_MOVED = sql(
+    "INSERT INTO vector_moves (id, model, stamp, vector) VALUES (:id, :model, :stamp, :vector)"
+    " ON CONFLICT (id) DO UPDATE SET stamp = excluded.stamp, vector = excluded.vector"
+)
+
+
+def _waiting(tx: Tx) -> list[Row]:
+    return tx.all(_WAITING, limit=_PAGE)
+
+
+_BURIED = sql("DELETE FROM vectors WHERE stamp = 0")
+_EXCHANGE = sql(
+    "UPDATE vectors SET change = change + (SELECT max(change) FROM vectors), stamp = (stamp + :salt) % 4294967295 + 1,"
+    " vector = (SELECT w.vector FROM vector_moves w WHERE w.id = vectors.id) WHERE stamp > 0",
+    postgres="UPDATE vectors SET change = pg_current_xact_id()::text::bigint,"
+    " stamp = (stamp + :salt) % 4294967295 + 1,"
+    " vector = (SELECT w.vector FROM vector_moves w WHERE w.id = vectors.id) WHERE stamp > 0",
+)
+_RENAME = sql("UPDATE vector_facts SET key = :key, dimensions = :dimensions, model = :model, swept = 0")
+_RECORD = sql(
+    "UPDATE embedding_metadata SET model_name = :model, dimensions = :dimensions, created_at = :now, needs_reembed = 0"
+    " WHERE source_id IN (SELECT id FROM vectors)"
+)
+_DONE = sql("DELETE FROM vector_moves")
+
+
+def _exchange(tx: Tx, target: _Target) -> Facts | None:
+    """The new vectors for the old; None if some changed meanwhile and are still to be embedded."""
+    rows.alone(tx)
+    if _waiting(tx):
+        return None
+    tx.execute(_RENAME, key=rows.new_key(tx), dimensions=target.dimensions, model=target.model, expect=1)
+    tx.execute(_BURIED)
+    tx.execute(_EXCHANGE, salt=rows.stamp(tx))
+    tx.execute(_RECORD, model=target.model, dimensions=target.dimensions, now=tx.now)
+    tx.execute(_DONE)
+    return rows.facts(tx)

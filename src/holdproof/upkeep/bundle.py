@@ -1,0 +1,162 @@
+"""Bundles: one zip with which a stranger checks a record, offline, without Holdproof if need be.
+
+    VERIFY.md                   how to check it with openssl and a page of Python
+    bundle.json                 kind, subject, and for each record its projection, leaf and salt
+    records/0001.json           the record: the canonical bytes that its leaf commits to
+    records/0001.leaf.json      its leaf, exactly as it stands in the log
+    records/0001.tlog-proof     C2SP tlog-proof: that the leaf stands under the head
+    head.note                   the signed head that all proofs lead to
+    trust.json                  which keys count, for what, up to where
+    dbom.json, dbom.dsse.json   of a battle: its DBOM, and the same signature as a DSSE envelope
+
+Rules:
+- Records, proofs and head are read in one snapshot, so they belong together.
+- A record that does not match its leaf, or is not under a signed head yet, is not exported.
+- What is too large to be checked (offline.py) is not exported either.
+- Members stand in a fixed order with fixed zip fields; only trust.json carries a time.
+"""
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Final
+
+from holdproof.crypto import attest, canonical, dbom, dsse, tlog_proof
+from holdproof.db import Read, Row, Tx, Work, ask, sql
+from holdproof.errors import InvalidInputError, NotFoundError, ProofError
+from holdproof.evidence import battles, covered, log, tree, trust
+from holdproof.evidence.context import Context
+from holdproof.evidence.covered import COLUMNS, Covered
+from holdproof.upkeep import offline
+from holdproof.upkeep.rows import judge
+
+VERSION: Final = 1
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a kind of bundle is made of: covered rows by table and key, and further files."""
+
+    kind: str
+    records: list[tuple[str, str | int]]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def _battle(tx: Tx, battle_id: str) -> Material:
+    """The newest evaluation of a battle; an imported one has no signature of ours to show."""
+    battle = battles.get(tx, battle_id)
+    records: list[tuple[str, str | int]] = [("battles", battle.id)]
+    if battle.legacy is not None or battle.dbom is None:
+        return Material("imported", records)
+    envelope = dsse.encode(attest.to_envelope(dbom.parse(battle.dbom.encode())))
+    return Material("battle", records, {"dbom.json": battle.dbom.encode(), "dbom.dsse.json": envelope})
+
+
+_OF_FLOW: Final = {
+    "flow_transitions": sql("SELECT id FROM flow_transitions WHERE dfid = :dfid ORDER BY id LIMIT :limit"),
+    "flow_steps": sql("SELECT step_id FROM flow_steps WHERE dfid = :dfid ORDER BY step_id LIMIT :limit"),
+    "escalation_requests": sql("SELECT id FROM escalation_requests WHERE dfid = :dfid ORDER BY id LIMIT :limit"),
+    "flow_context": sql("SELECT dfid FROM flow_context WHERE dfid = :dfid LIMIT :limit"),
+    "decision_ledger_entries": sql("SELECT id FROM decision_ledger_entries WHERE dfid = :dfid LIMIT :limit"),
+    "decision_audit_events": sql("SELECT id FROM decision_audit_events WHERE dfid = :dfid ORDER BY id LIMIT :limit"),
+}
+
+
+def _flow(tx: Tx, dfid: str) -> Material:
+    """A flow with everything that is recorded of it; flows that it delegated have bundles of their own."""
+    records: list[tuple[str, str | int]] = [("decision_flows", dfid)]
+    for table, query in _OF_FLOW.items():
+        records += [(table, row[0]) for row in tx.all(query, dfid=dfid, limit=offline.MOST_RECORDS + 1)]
+    if len(records) > offline.MOST_RECORDS:
+        raise InvalidInputError(f"a bundle has at most {offline.MOST_RECORDS} records", dfid=dfid)
+    return Material("flow", records)
+
+
+Gather = Callable[[Tx, str], Material]
+KINDS: Final[dict[str, Gather]] = {"battle": _battle, "flow": _flow}
+"""How each kind of subject is gathered."""
+
+
+def export(context: Context, subject: str, *, kind: str = "battle") -> Work[bytes]:
+    """The bundle of a battle, or of another kind of subject."""
+    gather = KINDS.get(kind)
+    if gather is None:
+        raise InvalidInputError(f"no bundle is made of a {kind}; kinds are {', '.join(sorted(KINDS))}", kind=kind)
+    members: dict[str, bytes] = yield from ask(Read(lambda tx: _collect(tx, gather(tx, subject), subject)))
+    signed = yield from trust.trust(context)
+    members["trust.json"] = signed.text.encode()
+    packed = pack(members)
+    offline.refuse_large(members, packed)
+    return packed
+
+
+def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
+    members: dict[str, bytes] = {}
+    listed: list[canonical.Json] = []
+    for number, (table, key) in enumerate(material.records, 1):
+        name = f"records/{number:04}"
+        entry, files = _record(tx, table, key)
+        listed.append({"name": name, **entry})
+        members |= {f"{name}{suffix}": data for suffix, data in files.items()}
+    about: dict[str, canonical.Json] = {"v": VERSION, "kind": material.kind, "subject": subject, "records": listed}
+    return {
+        "VERIFY.md": instructions(),
+        "bundle.json": canonical.dumps(about),
+        **members,
+        **material.files,
+        "head.note": tree.state(tx).head.encode(),
+    }
+
+
+def _record(tx: Tx, table: str, key: str | int) -> tuple[dict[str, canonical.Json], dict[str, bytes]]:
+    """What bundle.json says of a record, and its files."""
+    known = covered.COVERED[table]
+    row = tx.one(known.one, key=key)
+    if row is None:
+        raise NotFoundError(f"{table} has no row {key}", table=table, key=key)
+    _refuse(known, row)
+    leaf = str(row[5])
+    projection = known.projections[str(_said(leaf)["p"])]
+    content = projection.content(dict(zip(known.columns, row[COLUMNS:], strict=True)))
+    proof = log.prove(tx, row[1], row[2])
+    entry: dict[str, canonical.Json] = {
+        "projection": projection.name,
+        "leaf_id": row[1],
+        "leaf_ver": row[2],
+        "salt": bytes(row[3]).hex(),
+    }
+    return entry, {".json": content, ".leaf.json": leaf.encode(), ".tlog-proof": tlog_proof.encode(proof)}
+
+
+def _refuse(known: Covered, row: Row) -> None:
+    """What cannot be proven is not exported."""
+    finding = judge(known, row)
+    if finding is not None:
+        raise ProofError(f"{known.table} {row[0]}: {finding.what}", table=known.table, verdict=finding.verdict.word)
+    if row[4] is None:
+        raise NotFoundError("the record is committed, but not yet under a signed head; try again", table=known.table)
+
+
+def _said(leaf: str) -> dict[str, canonical.Json]:
+    value = canonical.loads(leaf.encode())
+    assert isinstance(value, dict), "judged already"
+    return value
+
+
+def instructions() -> bytes:
+    """VERIFY.md as it is shipped."""
+    return (resources.files("holdproof.upkeep") / "VERIFY.md").read_bytes()
+
+
+def pack(members: Mapping[str, bytes]) -> bytes:
+    """A zip of these members, in this order, the same bytes every time."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            about = zipfile.ZipInfo(name, _EPOCH)
+            about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(about, data)
+    return target.getvalue()

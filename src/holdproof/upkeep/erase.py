@@ -1,0 +1,241 @@
+"""Erasure: a person or a record goes for good, and every proof still holds.
+
+Rules:
+- Erasing a subject destroys its key, so that whatever was sealed with it is unreadable in every copy that has no key of
+  its own, and removes every row labelled with it: content, salt, DBOM file and all.
+- Objects and values that were sealed stay as envelopes nobody can open: their CIDs stand in trees, signatures and
+  proofs. `Erasure.sealed` says how many.
+- What stays is leaves: one of type `erasure` under each record's handle, one for the erasure itself.
+- Bytes are gone from every file of the store when the call returns: `secure_delete`, files overwritten, the
+  write-ahead log emptied. `Erasure.remains` names what could not be reached: older states kept aside by a restore, a
+  log that somebody is reading just now.
+- Where one DBOM of a battle goes, another takes its file name at once: every file is right when the call returns.
+- A crash after the commit leaves only files to remove; the next opening of the store removes them.
+- Erasures are remembered outside the database too (`state/erasures.jsonl`, handles only), so that a restore of an older
+  backup re-applies them even where the database is lost.
+- Said plainly: copies exported in clear, raw copies of `kernel.db`, and backups made with `--keys` cannot be recalled;
+  on PostgreSQL the server's own dead rows and logs go with its vacuum and its retention, not with this call.
+"""
+
+import builtins
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from holdproof.config import Paths
+from holdproof.content import disk, sealing
+from holdproof.crypto.canonical import sha256_hex
+from holdproof.db import Call, Read, Tx, Work, Write, ask, call
+from holdproof.db.sqlite import copying
+from holdproof.errors import FormatError, HoldproofError, InvalidInputError, NotFoundError
+from holdproof.evidence import battles, dbomfiles, erasable, erasures, lockdown
+from holdproof.evidence.context import Context
+from holdproof.evidence.erasable import Removed
+from holdproof.evidence.lockdown import gate_of
+from holdproof.model.erasure import Erasure
+from holdproof.model.given import who as _who
+from holdproof.upkeep import persons
+from holdproof.upkeep.persons import Person
+
+_log = logging.getLogger("holdproof")
+
+_FILE = "erasures.jsonl"
+_NS = "main"
+
+
+def subject(context: Context, name: str, *, who: str = "operator", ns: str | None = None) -> Work[Erasure]:
+    """Erase a person: the key, every row and file labelled with it, and labelled blobs and sessions of services.
+
+    Services know no namespaces: they are looked at where none is given, and a store that is open for one always is.
+    """
+    served = (yield from call(persons.find, context, name)) if ns is None else []
+    made = yield from ask(Write(lambda tx: _by_name(tx, name, served, who=who, ns=_NS if ns is None else ns)))
+    remains = yield from finish(context)
+    went = {kind: sum(each.holds[kind] for each in served) for kind in (served[0].holds if served else ())}
+    return replace(made, files=(), remains=remains, services=went)
+
+
+def record(context: Context, table: str, id: str, *, who: str = "operator") -> Work[Erasure]:
+    """Erase one record of a table."""
+    made = yield from ask(Write(lambda tx: _one(tx, table, id, who=who)))
+    remains = yield from finish(context)
+    return replace(made, files=(), remains=remains)
+
+
+def list(tx: Tx) -> builtins.list[Erasure]:
+    """Every erasure, oldest first."""
+    return [_with_sealed(tx, each) for each in erasures.history(tx)]
+
+
+def _with_sealed(tx: Tx, made: Erasure) -> Erasure:
+    """The erasure, and how much became unreadable with the key."""
+    return replace(made, sealed=sealing.marked(tx, made.target)) if made.kind == "subject" else made
+
+
+def _by_name(tx: Tx, name: str, served: Iterable[Person] = (), *, who: str, ns: str) -> Erasure:
+    handle, made = sealing.find(tx, name, ns=ns), builtins.list[Erasure]()
+    if handle is not None and (own := _subject(tx, handle, who=who)) is not None:
+        made.append(own)
+    made += [_served(tx, persons.target(each.handle), sum(each.holds.values()), who=who) for each in served]
+    if not made:
+        raise NotFoundError("no such subject is known here (it may be erased already)")
+    return _with_sealed(tx, made[0])
+
+
+def _served(tx: Tx, target: str, count: int, *, who: str) -> Erasure:
+    """Record that a label of services goes; what carries it goes after the commit."""
+    return erasures.record(tx, "subject", target, who=_who(who), removed=[], outside=count, due=[target])
+
+
+def _subject(tx: Tx, handle: str, *, who: str) -> Erasure | None:
+    """Destroy the key and remove every labelled row; None where nothing was left to erase."""
+    destroyed = sealing.destroy(tx, handle)
+    if destroyed:
+        erasures.log_subject(tx, handle)
+    removed: builtins.list[Removed] = []
+    for domain in erasable.domains():
+        gone = [domain.remove(tx, key) for key in domain.find(tx, handle)]
+        removed += [each for each in gone if each is not None]
+    outside = erasable.remove_rows(tx, handle)
+    if not destroyed and not removed and not outside:
+        return None
+    return erasures.record(tx, "subject", handle, who=_who(who), removed=removed, outside=outside)
+
+
+def _one(tx: Tx, table: str, key: str, *, who: str) -> Erasure:
+    try:
+        removed = erasable.of(table).remove(tx, key)
+    except ValueError as error:
+        raise InvalidInputError(f"{key!r} is no id of {table}", table=table, id=key) from error
+    if removed is None:
+        raise NotFoundError(f"{table} has no record {key}", table=table, id=key)
+    return erasures.record(tx, "record", table, who=_who(who), removed=[removed])
+
+
+# --- after the commit --------------------------------------------------------------------------------------------
+
+
+def finish(context: Context) -> Work[tuple[str, ...]]:
+    """Remove the files of committed erasures, remember them outside, empty the write-ahead log; what is not reached."""
+    left: builtins.list[str] = []
+    for due in (yield from ask(Read(erasures.due))):
+        left += yield from ask(Call(lambda due=due: _remove(context, due.files)))  # type: ignore[misc]
+        yield from ask(Write(lambda tx, due=due: erasures.done(tx, due.id)))  # type: ignore[misc]
+    if context.marks is None:
+        return tuple(left)
+    known = yield from ask(Read(erasures.history))
+    yield from ask(Call(lambda: remember(context.paths, known)))
+    remains = left + sorted(str(path) for path in context.paths.data.glob("before-restore-*"))
+    if context.database.dialect == "sqlite":
+        file = Path(context.database.backend.facts()["path"])
+        if not (yield from ask(Call(lambda: copying.fold(file)))):
+            remains.append(f"{file}-wal")  # somebody reads an old state just now; the next checkpoint empties it
+    return tuple(remains)
+
+
+def at_opening(context: Context) -> None:
+    """What a crash between commit and removal left to do; a locked store is left as it is found."""
+    database = context.database
+    if gate_of(database).flag() is not None or database.read(lockdown.current).result() is not None:
+        return
+    for due in database.read(erasures.due).result():
+        try:
+            _remove(context, due.files)
+        except HoldproofError as error:
+            if not any(map(persons.is_target, due.files)):
+                raise
+            _log.warning("an erasure in what services store is still to be done: %s", error)
+            continue
+        database.write(lambda tx, due=due: erasures.done(tx, due.id), ungated=True).result()  # type: ignore[misc]
+
+
+def _remove(context: Context, names: tuple[str, ...]) -> builtins.list[str]:
+    """Remove what is due for good, and write anew what other DBOMs have under names of files; what was not reached."""
+    left = [each for name in names if persons.is_target(name) for each in persons.erase(context, name)]
+    paths = [context.paths.data / name for name in names if not persons.is_target(name)]
+    with disk.translated(context.paths.data):
+        for path in paths:
+            disk.shred(path)
+    for ns, battle_id in dict.fromkeys(each for path in paths for each in dbomfiles.owners(context.paths.dboms, path)):
+        battles.file(context, ns, battle_id)
+    return left
+
+
+# --- erasures on their way into a restored store ------------------------------------------------------------------
+
+
+def remember(paths: Paths, known: Iterable[Erasure]) -> None:
+    """Keep erasures outside the database, each on one line; several that do so at once take turns."""
+    file = paths.state / _FILE
+    with disk.translated(file), disk.locked(file.with_name(f".{_FILE}.lock")):
+        have = {each.id: each for each in kept(file)}
+        if fresh := [each for each in known if each.id not in have]:
+            lines = [_line(each) for each in (*have.values(), *fresh)]
+            disk.write(file, "".join(f"{line}\n" for line in lines).encode())
+
+
+def remembered(paths: Paths) -> builtins.list[Erasure]:
+    """The erasures kept outside the database."""
+    return kept(paths.state / _FILE)
+
+
+def kept(file: Path) -> builtins.list[Erasure]:
+    """The erasures that a file lists; none where there is no file."""
+    if not file.exists():
+        return []
+    try:
+        with disk.translated(file):
+            lines = disk.read(file, 1 << 28).decode().splitlines()
+        return [_parse(json.loads(line)) for line in lines]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{file} is no list of erasures: {error}", path=str(file)) from error
+
+
+def _line(erasure: Erasure) -> str:
+    """With a digest of its own: a flipped bit must not make a restore erase somebody else, or nobody."""
+    said = erasure.to_dict()
+    return json.dumps({**said, "sha256": _digest(said)}, sort_keys=True)
+
+
+def _digest(said: dict[str, object]) -> str:
+    return sha256_hex(json.dumps(said, sort_keys=True).encode())
+
+
+def _parse(line: dict[str, object]) -> Erasure:
+    digest = line.pop("sha256", None)
+    if digest is not None and digest != _digest(line):
+        raise ValueError("a line is damaged")
+    handles = line["leaf_ids"]
+    if not isinstance(handles, builtins.list):
+        raise TypeError("leaf_ids is no list")
+    key, kind, target, who, moment = (str(line[name]) for name in ("id", "kind", "target", "who", "erased_at"))
+    count = line.get("count", len(handles))
+    if not isinstance(count, int):
+        raise TypeError("count is no number")
+    return Erasure(key, kind, target, who, count, tuple(map(str, handles)), moment)
+
+
+def reapply(tx: Tx, known: Iterable[Erasure]) -> builtins.list[Erasure]:
+    """Erase again what was erased after the state in this database; gives what that did."""
+    made = []
+    for each in known:
+        again = _subject_again(tx, each) if each.kind == "subject" else _again(tx, each)
+        if again is not None:
+            made.append(again)
+    return made
+
+
+def _subject_again(tx: Tx, known: Erasure) -> Erasure | None:
+    """A subject of the kernel, or a label of services, which goes at the next opening."""
+    if not persons.is_target(known.target):
+        return _subject(tx, known.target, who=known.who)
+    return None if erasures.known(tx, known.target) else _served(tx, known.target, known.count, who=known.who)
+
+
+def _again(tx: Tx, known: Erasure) -> Erasure | None:
+    domain = erasable.of(known.target)
+    found = [key for handle in known.leaf_ids if (key := domain.at(tx, handle)) is not None]
+    removed = [gone for key in found if (gone := domain.remove(tx, key)) is not None]
+    return erasures.record(tx, "record", known.target, who=known.who, removed=removed) if removed else None

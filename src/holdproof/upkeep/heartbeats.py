@@ -1,0 +1,61 @@
+"""Heartbeats: what an open store does for its memory now and then, without being asked.
+
+Rules:
+- A heartbeat writes an image of every namespace in which something changed since its last one: what changed, no more.
+- It does so at most every `images.every_s` seconds (settings), whoever beats: the newest image says when it was made.
+  One from the future, by a clock that went wrong, holds nobody back.
+- Where nothing changed nothing is written, not even a snapshot. A store in memory has no place for images.
+- A namespace that fails keeps no other back; the error is raised when all were tried.
+"""
+
+from holdproof.db import MEMORY, Call, Read, Tx, Work, ask
+from holdproof.errors import FormatError, HoldproofError
+from holdproof.evidence.context import Context
+from holdproof.memory import image, imagefiles, refs
+from holdproof.model.memory import Dumped
+from holdproof.model.progress import Progress
+from holdproof.model.times import later
+
+
+def beat(context: Context, *, progress: Progress | None = None) -> Work[tuple[Dumped, ...]]:
+    """Write images of what changed, where that is due; those that were written."""
+    settings = context.settings.images
+    if settings.every_s == 0 or context.database.backend.facts().get("path") == MEMORY:
+        return ()
+    spaces, now = yield from ask(Read(_spaces))
+    made: list[Dumped] = []
+    failed: HoldproofError | None = None
+    for ns in spaces:
+        looking: Call[bool] = Call(lambda ns=ns: _due(context, ns, now))  # type: ignore[misc]
+        if not (yield from ask(looking)):
+            continue
+        try:
+            done = yield from image.dump(context, message="heartbeat", keep=settings.keep, ns=ns, progress=progress)
+        except HoldproofError as error:
+            failed = failed or error
+            continue
+        if done.kind != "nothing":
+            made.append(done)
+    if failed is not None:
+        raise failed
+    return tuple(made)
+
+
+def _spaces(tx: Tx) -> tuple[list[str], str]:
+    """The namespaces that have objects, and the moment."""
+    found, after = [], ""
+    while page := refs.page(tx, after):
+        after = page[-1].name
+        found += [ref.ns for ref in page if ref.name.startswith("work/")]
+    return found, tx.now
+
+
+def _due(context: Context, ns: str, now: str) -> bool:
+    """Whether the newest image is old enough; one that cannot be read says nothing."""
+    for path in imagefiles.manifests(image.folder_of(context, None, ns)):
+        try:
+            made_at = imagefiles.read_manifest(path)[0].made_at
+        except (FormatError, OSError):
+            continue
+        return not made_at <= now < later(made_at, context.settings.images.every_s)
+    return True

@@ -1,0 +1,109 @@
+"""The log of a copy: the root of its leaves is the one its signed head says, under a key that counts."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from holdproof.crypto import checkpoint, frontier, keys, merkle
+from holdproof.crypto.keys import PublicKey
+from holdproof.crypto.vkey import ED25519, VerifierKey
+from holdproof.db import Tx, sql
+from holdproof.errors import CorruptError, NotFoundError, ProofError
+from holdproof.evidence import tree
+from holdproof.evidence.tree import State
+from holdproof.model.backup import Manifest
+
+_PAGE = 4096
+
+
+class LogKey(NamedTuple):
+    """A log key of a store's keyring, and from which size of the log on it does not count any more."""
+
+    public: PublicKey
+    revoked_from: int | None
+
+
+class Parts(NamedTuple):
+    """What a copied store says of itself: who it is, where its log stands, its log keys, its leaves in order."""
+
+    store_id: str
+    state: State
+    keys: list[LogKey]
+    leaves: Iterable[str]
+
+
+_STORE_ID = sql("SELECT value FROM store_facts WHERE key = 'store_id'")
+
+
+def store_id(tx: Tx) -> str:
+    """The name of the store, as its database has it."""
+    row = tx.one(_STORE_ID)
+    if row is None:
+        raise NotFoundError("that database belongs to no store")
+    return str(row[0])
+
+
+def called(tx: Tx) -> str:
+    """The same for those who are alerted: damage to it keeps nobody from being told."""
+    try:
+        return store_id(tx)
+    except NotFoundError:
+        return "unknown"
+
+
+def parts(tx: Tx) -> Parts:
+    """The parts of a store, out of its database."""
+    name, state = store_id(tx), tree.state(tx)
+    return Parts(name, state, log_keys(tx), _leaves(tx, state.size))
+
+
+_LOG_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log'")
+
+
+def log_keys(tx: Tx) -> list[LogKey]:
+    """Every log key a store ever had."""
+    return [LogKey(keys.load_public_pem(pem.encode()), revoked) for pem, revoked in tx.all(_LOG_KEYS)]
+
+
+def counting(known: Iterable[LogKey], size: int) -> list[PublicKey]:
+    """The keys whose signature counts for a log of that size."""
+    return [key for key, revoked in known if revoked is None or size <= revoked]
+
+
+_LEAVES = sql("SELECT leaf FROM log_leaves WHERE idx >= :first AND idx < :end ORDER BY idx")
+
+
+def _leaves(tx: Tx, size: int) -> Iterator[str]:
+    for first in range(0, size, _PAGE):
+        yield from (row[0] for row in tx.all(_LEAVES, first=first, end=min(size, first + _PAGE)))
+
+
+def check(found: Parts, trusted: Iterable[PublicKey]) -> None:
+    """Refuse a log whose leaves do not give the root of its head, or whose head none of these keys signed."""
+    state = found.state
+    head = checkpoint.parse(state.head.encode())
+    grown = _grow(found.leaves)
+    said = head.checkpoint
+    if grown.to_bytes() != state.frontier or (grown.size, grown.root()) != (said.size, said.root):
+        raise CorruptError("the log's leaves do not give the root of its head", size=state.size, leaves=grown.size)
+    if said.origin != state.origin:
+        raise ProofError("the head is of another log", found=said.origin, expected=state.origin)
+    named = [VerifierKey(state.origin, ED25519, key) for key in trusted if key.alg == "ed25519"]
+    checkpoint.verify(head, origin=state.origin, log_keys=named)
+
+
+def agree(found: Parts, made: Manifest, trusted: Iterable[PublicKey]) -> None:
+    """The same, and refuse a database that is not the one its manifest speaks of."""
+    check(found, trusted)
+    said = (made.store_id, made.origin, made.size, made.head)
+    if (found.store_id, found.state.origin, found.state.size, found.state.head) != said:
+        raise CorruptError("the backup's database is not the one its manifest speaks of")
+
+
+def _grow(leaves: Iterable[str]) -> frontier.Frontier:
+    grown, batch = frontier.EMPTY, list[bytes]()
+    for text in leaves:
+        batch.append(text.encode())
+        if len(batch) == _PAGE:
+            grown = frontier.append(grown, merkle.leaf_hashes(batch)).frontier
+            batch.clear()
+    return frontier.append(grown, merkle.leaf_hashes(batch)).frontier

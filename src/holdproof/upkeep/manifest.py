@@ -1,0 +1,125 @@
+"""The manifest of a backup: canonical JSON over every file, and the log key's signature over the manifest.
+
+`manifest.json` is JCS; `manifest.sig` is a C2SP signed note of three lines (`holdproof-backup/1`, the store's id, the
+SHA-256 of manifest.json in base64) under the name `holdproof-backup/<store id>`. The log key signs, because it is at
+hand wherever a store is open; the name enters the key id and the second line is no number, so that neither this note
+can pass for a log head nor a head for it.
+
+Rules:
+- A file that is missing, added, or has another hash or length than the manifest says condemns the backup.
+- Names are relative, without `..`, and lie in the places a backup has.
+- A signature counts only under a key the caller trusts; which ones those are is not decided here.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, cast
+
+from holdproof.content import disk
+from holdproof.crypto import b64, canonical, note
+from holdproof.crypto.keys import PublicKey, Signer
+from holdproof.crypto.note import Note
+from holdproof.crypto.vkey import ED25519, VerifierKey
+from holdproof.errors import FormatError, NotFoundError, ProofError
+from holdproof.model.backup import Entry, Manifest
+from holdproof.model.times import to_micros
+
+MANIFEST: Final = "manifest.json"
+SIGNATURE: Final = "manifest.sig"
+PLACES: Final = ("kernel.db", "membrane.db", "telemetry.db", "kernel", "dboms", "blobs", "images", "config", "keys")
+_MOST = 256 << 20
+_TEXTS = ("store_id", "created_at", "backend", "origin", "root", "head")
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The manifest as it is hashed and stored."""
+    return canonical.dumps({"v": 1, "t": "holdproof-backup", **asdict(manifest)})
+
+
+def parse(data: bytes) -> Manifest:
+    """A manifest from untrusted bytes; FormatError where anything is missing, odd or too much."""
+    tree = canonical.loads(data)
+    if not isinstance(tree, dict) or (tree.get("v"), tree.get("t")) != (1, "holdproof-backup"):
+        raise FormatError("not the manifest of a backup, or of an unknown version")
+    try:
+        rest: dict[str, Any] = {key: value for key, value in tree.items() if key not in {"v", "t", "files"}}
+        listed = cast("Mapping[str, Mapping[str, Any]]", tree["files"])
+        made = Manifest(**rest, files={name: Entry(**entry) for name, entry in listed.items()})
+    except (TypeError, KeyError, AttributeError) as error:
+        raise FormatError(f"the manifest lacks a field or has one too many: {error}") from error
+    if type(rest.get("size")) is not int or not all(isinstance(rest.get(name), str) for name in _TEXTS):
+        raise FormatError("the manifest has a field of the wrong kind")
+    try:
+        to_micros(made.created_at)
+    except ValueError as error:
+        raise FormatError("the manifest says no time at which the backup was made") from error
+    if not _is_table_list(made.tables) or not all(isinstance(each, dict) for each in (made.migrations, made.sequences)):
+        raise FormatError("the manifest's tables, sequences or migrations are not as a backup lists them")
+    for name, entry in made.files.items():
+        _check_name(name)
+        if not canonical.is_sha256_hex(entry.sha256) or type(entry.size) is not int:
+            raise FormatError("the manifest has no hash or size for a file", file=name)
+    return made
+
+
+def _is_table_list(found: object) -> bool:
+    if not isinstance(found, dict):
+        return False
+    return all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in found.values())
+
+
+def _check_name(name: str) -> None:
+    path = PurePosixPath(name)
+    plain = str(path) == name and "\0" not in name and ".." not in path.parts
+    if not plain or not path.parts or path.parts[0] not in PLACES:
+        raise FormatError("the manifest names a file outside the backup", file=name[:200])
+
+
+def sign(manifest: bytes, store_id: str, signer: Signer) -> bytes:
+    """The signature file."""
+    text = _text(manifest, store_id)
+    return note.encode(Note(text, (note.sign(text, _name(store_id), signer),)))
+
+
+def verify(manifest: bytes, store_id: str, signature: bytes, keys: Iterable[PublicKey]) -> PublicKey:
+    """The key that signed; ProofError if none of these did, or for another manifest."""
+    signed = note.parse(signature)
+    if signed.text != _text(manifest, store_id):
+        raise ProofError("the signature is for another manifest", store_id=store_id)
+    known = {VerifierKey(_name(store_id), ED25519, key): key for key in keys if key.alg == "ed25519"}
+    return known[note.verify(signed, known)[0].key]
+
+
+def read(folder: Path) -> tuple[Manifest, bytes, bytes]:
+    """Manifest, its bytes and its signature, out of a backup."""
+    with disk.translated(folder):
+        try:
+            data, signature = disk.read(folder / MANIFEST, _MOST), disk.read(folder / SIGNATURE, note.MAX_BYTES)
+        except FileNotFoundError:
+            raise NotFoundError(f"{folder} is no complete backup: no manifest", path=str(folder)) from None
+    return parse(data), data, signature
+
+
+def check_listing(folder: Path, manifest: Manifest) -> None:
+    """Refuse a backup that has a file too many or too few."""
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    found -= {MANIFEST, SIGNATURE}
+    if missing := sorted(manifest.files.keys() - found):
+        raise FormatError(f"{missing[0]} is missing from the backup", file=missing[0], count=len(missing))
+    if added := sorted(found - manifest.files.keys()):
+        raise FormatError(f"{added[0]} is not in the backup's manifest", file=added[0], count=len(added))
+
+
+def check_file(name: str, found: Entry, manifest: Manifest) -> None:
+    """Refuse a file that is not the one the manifest speaks of."""
+    if found != manifest.files[name]:
+        raise FormatError(f"{name} is not as the backup's manifest says: it was changed or is damaged", file=name)
+
+
+def _text(manifest: bytes, store_id: str) -> str:
+    return f"holdproof-backup/1\n{store_id}\n{b64.encode(canonical.sha256(manifest))}\n"
+
+
+def _name(store_id: str) -> str:
+    return f"holdproof-backup/{store_id}"

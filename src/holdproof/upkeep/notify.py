@@ -1,0 +1,235 @@
+"""Notifiers: how an alert leaves this machine.
+
+Rules:
+- Nothing here raises into its caller: an alert that cannot be delivered is a line in the log and in the outcome.
+- Each attempt has a time-out, each notifier a bounded number of attempts, all of them together one deadline.
+- Network trouble, 429 and 5xx are tried again; any other answer but 2xx is final.
+- Secrets (tokens, HMAC keys, URLs that hold them) appear in no message, log line or `repr`.
+- A notifier that is configured by halves is a problem that `status` shows, not silence.
+"""
+
+import hashlib
+import hmac
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Protocol
+
+import httpx
+
+_log = logging.getLogger("holdproof.alerts")
+
+SIGNATURE: Final = "Holdproof-Signature"
+_TELEGRAM: Final = "https://api.telegram.org"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What is told: which store, which lockdown, how grave, why, when."""
+
+    store_id: str
+    lockdown: str
+    verdict: str
+    reason: str
+    at: str
+    findings: int = 0
+    skill: str = ""
+    """The path of the skill that is locked; empty where the store is."""
+
+    def text(self) -> str:
+        """The alert for people."""
+        if self.skill:
+            return (
+                f"The skill {self.skill} of Holdproof store {self.store_id} is LOCKED ({self.verdict}): {self.reason}\n"
+                f"{self.findings} changes, lockdown {self.lockdown}, since {self.at}.\n"
+                "It is not loaded. Look at the file, then approve the one you trust with `holdproof skills approve`."
+            )
+        return (
+            f"Holdproof store {self.store_id} is LOCKED ({self.verdict}): {self.reason}\n"
+            f"{self.findings} findings, lockdown {self.lockdown}, since {self.at}.\n"
+            "Keep a copy of the store as it is, run `holdproof verify --full`, then decide."
+        )
+
+
+class Notifier(Protocol):
+    """Whatever carries an alert; `send` may raise, may be called again, and is not called by two threads at once."""
+
+    @property
+    def name(self) -> str:
+        """What outcomes call it; holds no secret."""
+        ...
+
+    def send(self, alert: Alert) -> None:
+        """Deliver, or raise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogNotifier:
+    """The process's own log, at level CRITICAL: always there."""
+
+    name: str = "log"
+
+    def send(self, alert: Alert) -> None:
+        """See Notifier."""
+        _log.critical("%s", alert.text())
+
+
+class UndeliveredError(Exception):
+    """An alert could not be delivered; the text holds no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poster:
+    """Posts JSON with time-outs and bounded retries; knows nothing of what it carries."""
+
+    timeout_s: float = 5.0
+    attempts: int = 3
+    pause_s: float = 0.5
+
+    def post(self, url: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """Deliver one body; raises UndeliveredError that names no URL."""
+        problem = ""
+        for attempt in range(self.attempts):
+            if attempt:
+                time.sleep(self.pause_s * 2 ** (attempt - 1))
+            problem, again = self._once(url, body, headers or {})
+            if not problem:
+                return
+            if not again:
+                break
+        raise UndeliveredError(problem)
+
+    def _once(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[str, bool]:
+        """What went wrong, and whether it is worth another attempt."""
+        timeout = httpx.Timeout(self.timeout_s).as_dict()
+        try:
+            request = httpx.Request(
+                "POST",
+                url,
+                content=body,
+                headers={"content-type": "application/json", **headers},
+                extensions={"timeout": timeout},
+            )
+            # The transport itself: httpx's client would log the URL, and with it Telegram's token.
+            with httpx.HTTPTransport() as transport:
+                answer = transport.handle_request(request)
+                answer.close()
+        except (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError, ValueError) as error:
+            return f"the address cannot be used ({type(error).__name__})", False
+        except (httpx.HTTPError, OSError) as error:
+            return f"no answer ({type(error).__name__})", True
+        if answer.status_code // 100 == 2:
+            return "", False
+        return f"answered {answer.status_code}", answer.status_code == 429 or answer.status_code >= 500
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Any HTTP endpoint: the alert as JSON, signed with HMAC-SHA-256 over the body where a secret is given."""
+
+    url: str = field(repr=False)
+    secret: str = field(default="", repr=False)
+    poster: Poster = Poster()
+    name: str = "webhook"
+
+    def send(self, alert: Alert) -> None:
+        """See Notifier."""
+        body = json.dumps({"type": "holdproof.lockdown", **asdict(alert)}, sort_keys=True).encode()
+        self.poster.post(self.url, body, {SIGNATURE: sign(self.secret, body)} if self.secret else {})
+
+
+def sign(secret: str, body: bytes) -> str:
+    """The value of the signature header: `sha256=` and the HMAC of the body, in hex."""
+    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Telegram:
+    """A chat of a Telegram bot."""
+
+    token: str = field(repr=False)
+    chat: str
+    base: str = field(default=_TELEGRAM, repr=False)
+    poster: Poster = Poster()
+    name: str = "telegram"
+
+    def send(self, alert: Alert) -> None:
+        """See Notifier."""
+        body = json.dumps({"chat_id": self.chat, "text": alert.text()}).encode()
+        self.poster.post(f"{self.base.rstrip('/')}/bot{self.token}/sendMessage", body)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A number or group, through signal-cli's REST service."""
+
+    base: str = field(repr=False)
+    sender: str
+    recipients: tuple[str, ...]
+    poster: Poster = Poster()
+    name: str = "signal"
+
+    def send(self, alert: Alert) -> None:
+        """See Notifier."""
+        message = {"message": alert.text(), "number": self.sender, "recipients": list(self.recipients)}
+        self.poster.post(f"{self.base.rstrip('/')}/v2/send", json.dumps(message).encode())
+
+
+_PARTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "WEBHOOK": (("URL",), ("SECRET",)),
+    "TELEGRAM": (("TOKEN", "CHAT"), ("URL",)),
+    "SIGNAL": (("URL", "FROM", "TO"), ()),
+}
+
+
+def configured(env: Mapping[str, str]) -> tuple[list[Notifier], list[str]]:
+    """The notifiers that `HOLDPROOF_NOTIFY_<KIND>_<PART>` variables describe, and what is wrong with the rest."""
+    made: list[Notifier] = [LogNotifier()]
+    problems = []
+    for kind, (needed, optional) in _PARTS.items():
+        prefix = f"HOLDPROOF_NOTIFY_{kind}_"
+        given = {part: env[prefix + part] for part in (*needed, *optional) if env.get(prefix + part)}
+        if missing := [prefix + part for part in needed if part not in given]:
+            if given:
+                problems.append(f"no {kind.lower()} alerts: {', '.join(missing)} is not set")
+            continue
+        made.append(_MAKERS[kind](given))
+    return made, problems
+
+
+_MAKERS: Final[dict[str, Callable[[dict[str, str]], Notifier]]] = {
+    "WEBHOOK": lambda given: Webhook(given["URL"], given.get("SECRET", "")),
+    "TELEGRAM": lambda given: Telegram(given["TOKEN"], given["CHAT"], given.get("URL", _TELEGRAM)),
+    "SIGNAL": lambda given: Signal(given["URL"], given["FROM"], tuple(given["TO"].replace(",", " ").split())),
+}
+
+
+def broadcast(notifiers: Sequence[Notifier], alert: Alert, *, deadline_s: float = 30.0) -> dict[str, str]:
+    """Send to all at once and say how each ended; never raises, and never takes longer than the deadline."""
+    outcomes: dict[str, str] = {each.name: "no answer within the deadline" for each in notifiers}
+
+    def deliver(notifier: Notifier) -> None:
+        try:
+            notifier.send(alert)
+        except UndeliveredError as error:
+            outcomes[notifier.name] = str(error)
+        except Exception as error:  # its text may hold anything, its kind may not
+            outcomes[notifier.name] = f"failed ({type(error).__name__})"
+        else:
+            outcomes[notifier.name] = "delivered"
+
+    threads = [threading.Thread(target=deliver, args=(each,), daemon=True) for each in notifiers]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + deadline_s
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    told: dict[str, Any] = dict(outcomes)
+    for name, outcome in told.items():
+        if outcome != "delivered":
+            _log.error("the alert was not delivered through %s: %s", name, outcome)
+    return told

@@ -1,0 +1,108 @@
+"""Retention: what has had its time goes, in small transactions, and its space goes back to the system.
+
+Rules:
+- Each batch is one transaction: rows gone, and a pruning in the log that names them; a crash leaves whole batches.
+- Log leaves stay, so every proof holds, and `verify` answers VALID.
+- Of memory, snapshots and versions are let go first, then their blocks as garbage, where nothing else leads to them.
+- A dry run counts by the same queries and changes nothing.
+- Space goes back in small transactions too, so that writers get on. PostgreSQL keeps the room for new rows and gives
+  back what is free at the end of a table; `VACUUM FULL`, which locks it, is the server's own business.
+"""
+
+import builtins
+from collections import Counter
+from functools import partial
+
+from holdproof.crypto import canonical
+from holdproof.db import Call, Read, Tx, Work, Write, ask
+from holdproof.errors import InvalidInputError
+from holdproof.evidence import prunings
+from holdproof.evidence.context import Context
+from holdproof.memory import garbage
+from holdproof.memory import retention as memory
+from holdproof.model.memory import Collected
+from holdproof.model.progress import Progress
+from holdproof.model.retention import Batch, Compacted, Cut, Pruned, Pruning
+from holdproof.runtime import retention, rows
+from holdproof.runtime.rows import MAIN
+
+
+def prune(
+    context: Context,
+    what: str,
+    *,
+    older_than_days: float | None = None,
+    keep: int | None = None,
+    keep_daily: int | None = None,
+    flow_type: str | None = None,
+    who: str = "operator",
+    dry_run: bool = False,
+    ns: str = MAIN,
+) -> Work[Pruned]:
+    """Remove "flows" that have ended, "audit", "feedback", "snapshots", or "versions" of objects.
+
+    What goes is older than so many days and beyond the newest `keep`; of snapshots the last of each of `keep_daily`
+    days stays as well.
+    """
+    rows.name("who", who)
+    rows.one_of("what", what, retention.KINDS | memory.KINDS)
+    if what in memory.KINDS:
+        if flow_type is not None:
+            raise InvalidInputError("memory has no types of flows", flow_type=flow_type)
+        draw = partial(memory.cuts, keep_daily=keep_daily)
+    elif keep_daily is not None:
+        raise InvalidInputError("only snapshots are kept by the day", what=what)
+    else:
+        draw = partial(retention.cuts, flow_type=flow_type)
+    cuts = yield from ask(Read(lambda tx: draw(tx, what, older_than_days=older_than_days, keep=keep, ns=ns)))
+    count, records = 0, Counter[str]()
+    for cut in cuts:
+        after: str | None = ""
+        while after is not None:
+            act = partial(_batch, what=what, cut=cut, after=after, who=who, dry_run=dry_run, ns=ns)
+            done = yield from ask(Read(act) if dry_run else Write(act))
+            count, after = count + done.count, done.after
+            records.update({table: len(handles) for table, handles in done.handles.items()})
+            records.update(done.counted)
+    space = Compacted(None, None) if dry_run or not count else (yield from compact(context))
+    found = {table: records[table] for table in sorted(records)}
+    return Pruned(what, dry_run, count, found, space.bytes_before, space.bytes_after, ns)
+
+
+def _batch(tx: Tx, *, what: str, cut: Cut, after: str, who: str, dry_run: bool, ns: str) -> Batch:
+    if what in memory.KINDS:
+        done = memory.batch(tx, what, cut, remove=not dry_run, ns=ns)
+        rule = {"before": cut.before, "daily": cut.daily, "newest": cut.newest}
+    else:
+        done = retention.batch(tx, what, cut, after=after, remove=not dry_run, ns=ns)
+        rule = {"before": cut.before, "flow_type": cut.flow_type, "newest": cut.newest}
+    if done.count and not dry_run:
+        text = canonical.dumps(rule).decode()
+        prunings.record(tx, what, done.handles, rule=text, who=who, count=done.count, ns=ns)
+    return done
+
+
+def gc(context: Context, *, dry_run: bool = False, progress: Progress | None = None) -> Work[Collected]:
+    """Remove blocks of memory that nothing leads to any more, and give their space back; `dry_run` only counts them."""
+    done = yield from garbage.collect(context, dry_run=dry_run, progress=progress)
+    if done.blocks and not dry_run:
+        yield from compact(context)
+    return done
+
+
+def compact(context: Context) -> Work[Compacted]:
+    """Give the free space of the database back to the system."""
+    measure: Call[int | None] = Call(lambda: _size(context))
+    before = yield from ask(measure)
+    yield from ask(Call(context.database.backend.compact))
+    return Compacted(before, (yield from ask(measure)))
+
+
+def _size(context: Context) -> int | None:
+    sizes = context.database.backend.facts().get("bytes")
+    return None if sizes is None else sum(sizes.values())
+
+
+def list(tx: Tx, *, ns: str = MAIN, after: str = "", limit: int = 100) -> builtins.list[Pruning]:
+    """What was pruned, by which rule and by whom, oldest first."""
+    return prunings.history(tx, ns=ns, after=after, limit=rows.limited(limit))
