@@ -59,7 +59,7 @@ check: $(VENV)/.dev         ## lint, types, layers, unit tests: a minute or two
 	@$(BIN)/lint-imports --no-cache | tail -n 5
 	@$(PYTEST) tests/unit -m 'not slow'
 
-bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling; docs/benchmarks.md is made from it
+bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling; docs/internals/benchmarks.md is made from it
 	@$(BIN)/python -m bench --keep
 
 faults: $(VENV)/.dev        ## every fault of a whole scenario; then 1,000 kills, 1,000 rounds of each race, long walks

@@ -1,4 +1,4 @@
-"""Every tampering that docs/threat-model.md speaks of, done to real stores on both databases.
+"""Every tampering that docs/audit/threat-model.md speaks of, done to real stores on both databases.
 
 An attack is done to a copy of a store with something of everything in it. Then the store is verified as its owner
 would, or what was tampered with is loaded, restored or checked as its reader would. What cannot be noticed is in the
@@ -19,11 +19,11 @@ from typing import Any, Final
 from proof.attacks import bundles, files, history, memory, rows, skills
 from proof.attacks.matrix import Attack, Row, judge, together
 from proof.attacks.place import Lab, Place, quiet
-from proof.report import FIGURES, Proof, Say
+from proof.report import RUNS, Proof, Say
 from tests.servers import Postgres
 
 DATABASES: Final = ("sqlite", "postgres")
-MATRIX: Final = FIGURES / "attack-matrix.json"
+MATRIX: Final = RUNS / "attack-matrix.json"
 CLAIM: Final = "every tampering is noticed as the threat model says, or named there as one that cannot be"
 
 
@@ -50,7 +50,7 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
 
 
 def write(found: list[Row], where: Path = MATRIX) -> None:
-    """The whole matrix, a row on a line."""
+    """Write the whole matrix, a row on a line; the summary of it is what git keeps."""
     where.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(json.dumps(row.to_dict(), ensure_ascii=False) for row in found)
     where.write_text(f"[\n{lines}\n]\n")

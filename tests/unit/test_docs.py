@@ -25,7 +25,7 @@ from holdproof.errors import HoldproofError
 from holdproof.model.verdicts import Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("changelog.d/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -133,13 +133,13 @@ def test_the_commands_of_the_readme_are_targets_of_the_makefile() -> None:
     assert set(wanted) <= set(targets)
 
 
-def test_every_decision_is_listed_in_the_index() -> None:
-    listed = re.findall(r"\(adr/(\S+?)\)", prose(ROOT / "docs" / "index.md"))
-    assert listed == sorted(page.name for page in ROOT.glob("docs/adr/*.md"))
+def test_every_decision_is_listed_in_the_index_of_internals() -> None:
+    listed = re.findall(r"\(adr/(\S+?)\)", prose(ROOT / "docs" / "internals" / "index.md"))
+    assert listed == sorted(page.name for page in ROOT.glob("docs/internals/adr/*.md"))
 
 
 def test_every_dependency_is_explained() -> None:
-    explained = (ROOT / "docs" / "adr" / "0002-dependencies.md").read_text(encoding="utf-8")
+    explained = (ROOT / "docs" / "internals" / "adr" / "0002-dependencies.md").read_text(encoding="utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = [project["dependencies"], *project["optional-dependencies"].values()]
     packages = {re.split(r"[^\w-]", one)[0] for group in declared for one in group} - {"holdproof"}
@@ -148,7 +148,7 @@ def test_every_dependency_is_explained() -> None:
 
 @pytest.mark.parametrize("space", ["kernel", "membrane", "telemetry"])
 def test_every_table_is_in_the_format(space: str) -> None:
-    documented = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs" / "reference" / "format.md").read_text(encoding="utf-8")
     scripts = "".join(step.text for step in migrate.shipped(space))
     tables = re.findall(r"CREATE TABLE (\w+)", scripts)
     assert [table for table in tables if f"`{table}`" not in documented] == []
@@ -205,7 +205,7 @@ def test_no_two_errors_share_a_code() -> None:
 
 
 def test_every_exit_code_is_explained() -> None:
-    table = (ROOT / "docs" / "guide" / "cli.md").read_text(encoding="utf-8").partition("## Exit codes")[2]
+    table = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8").partition("## Exit codes")[2]
     told = {int(number) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for number in row.split(",")}
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HoldproofError)]
     assert {kind.exit_code for kind in kinds} <= told
