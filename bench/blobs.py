@@ -23,8 +23,8 @@ from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, run_race
 from bench.threads import threads
 from holdproof.db import open_database
-from holdproof.faces import AsyncFace, SyncFace
-from holdproof.storage.blobs import Blobs, Shelf, open_place
+from holdproof.executors import AsyncExecutor, SyncExecutor
+from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_place
 
 SIZES = {"4 KiB": 4 << 10, "1 MiB": 1 << 20, "100 MiB": 100 << 20}
 CALLERS = {"4 KiB": (1, 64), "1 MiB": (1, 32), "100 MiB": (1,)}
@@ -184,9 +184,9 @@ def _has_obstore() -> bool:
 
 
 @contextmanager
-def _store() -> Iterator[Blobs[SyncFace]]:
+def _store() -> Iterator[Blobs[SyncExecutor]]:
     with _files() as folder, closing(open_database(folder / "membrane.db", space="membrane")) as database:
-        yield Blobs(SyncFace(database), Shelf(open_place(folder / "blobs")))
+        yield Blobs(SyncExecutor(database), BlobStoreConfig(open_place(folder / "blobs")))
 
 
 # --- how -----------------------------------------------------------------------------------------------------------
@@ -216,14 +216,14 @@ def _threads(name: str, callers: int, size: str, place: Any, act: Any, fill: Any
 def _async(name: str, callers: int, size: str, act: Any, fill: Any = None) -> Contestant:
     """Callers as coroutines."""
 
-    async def caller(blobs: Blobs[AsyncFace], meter: Meter, first: int) -> None:
+    async def caller(blobs: Blobs[AsyncExecutor], meter: Meter, first: int) -> None:
         load = Load(size, None if fill is None else KEYS[size])
         for number in itertools.count(first, callers):
             await act(blobs, load, number)
             if not meter.done():
                 return
 
-    async def play(blobs: Blobs[AsyncFace], meter: Meter) -> None:
+    async def play(blobs: Blobs[AsyncExecutor], meter: Meter) -> None:
         load = Load(size)
         for number in range(KEYS[size] if fill is not None else 1):
             await (fill or act)(blobs, load, FIRST if fill is None else number)
@@ -232,6 +232,6 @@ def _async(name: str, callers: int, size: str, act: Any, fill: Any = None) -> Co
 
     def sample(meter: Meter) -> None:
         with _store() as blobs:
-            asyncio.run(play(Blobs(AsyncFace(blobs._face.database), blobs.held), meter))
+            asyncio.run(play(Blobs(AsyncExecutor(blobs._face.database), blobs.held), meter))
 
     return Contestant(name, callers, sample)

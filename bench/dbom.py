@@ -23,7 +23,7 @@ from bench.threads import threads
 from holdproof import sync
 from holdproof.crypto import attest, keys
 from holdproof.crypto.dbom import Fields
-from holdproof.evidence import battles
+from holdproof.evidence import evaluations
 
 VECTOR = tuple((at % 97) / 97 - 0.5 for at in range(384))
 FIELDS = Fields("battle-1", "ab" * 32, VECTOR, 0.875, "2026-01-14T21:05:51Z")
@@ -82,7 +82,7 @@ def _sign() -> Contestant:
 
 def _text() -> Contestant:
     key = keys.generate()
-    return _loop("sign and write as text", lambda: battles.sign(FIELDS, key))
+    return _loop("sign and write as text", lambda: evaluations.sign(FIELDS, key))
 
 
 def _verify() -> Contestant:

@@ -14,7 +14,7 @@ from itertools import count
 from bench.harness import Contestant, Meter, Race, progress
 from holdproof import sync
 from holdproof.db import Tx
-from holdproof.memory import threads
+from holdproof.memory.threads import threads
 from holdproof.model.threads import Run
 
 TITLE = "a put among others"

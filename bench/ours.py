@@ -19,7 +19,7 @@ from bench.threads import threads
 from holdproof.db import Database, Migration, Tx, open_database, sql
 from holdproof.evidence import leaves
 from holdproof.evidence.leaves import Projection
-from holdproof.faces import AsyncFace, SyncFace
+from holdproof.executors import AsyncExecutor, SyncExecutor
 
 MIGRATIONS = [Migration("0001_bench", w.SCHEMA)]
 STORE = [Migration("9000_bench", w.SCHEMA)]
@@ -131,7 +131,7 @@ def on_store(place: Place = in_a_folder) -> Iterator[Database]:
 def _filled(target: str) -> Iterator[Database]:
     db = open_database(target, migrations=MIGRATIONS)
     try:
-        SyncFace(db).write(fill)
+        SyncExecutor(db).write(fill)
         yield db
     finally:
         db.close()
@@ -149,7 +149,7 @@ def asynchronous(work: str, callers: int, opener: Opener, name: str = "holdproof
                 return
 
     async def all_callers(db: Database, meter: Meter) -> None:
-        face = AsyncFace(db)
+        face = AsyncExecutor(db)
         call = face.read if work == "read" else face.write
         meter.start()
         await asyncio.gather(*(caller(call, meter, first) for first in range(callers)))
@@ -165,7 +165,7 @@ def synchronous(work: str, callers: int, opener: Opener) -> Contestant:
     """The sync face with that many threads."""
     act = _WORKS[work]
 
-    def caller(face: SyncFace, meter: Meter, first: int) -> None:
+    def caller(face: SyncExecutor, meter: Meter, first: int) -> None:
         for number in itertools.count(first, callers):
             face.write(partial(act, number=number))
             if not meter.done():
@@ -173,7 +173,7 @@ def synchronous(work: str, callers: int, opener: Opener) -> Contestant:
 
     def sample(meter: Meter) -> None:
         with opener() as db:
-            face = SyncFace(db)
+            face = SyncExecutor(db)
             meter.start()
             threads(callers, lambda first: caller(face, meter, first))
 

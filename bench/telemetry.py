@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
 from holdproof.db import Migration, Tx, open_database, sql
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_text
 from holdproof.storage.telemetry import Telemetry
@@ -124,7 +124,7 @@ def _by_hand() -> Contestant:
     return Contestant("rows and index", 1, sample)
 
 
-def _find(store: Telemetry[SyncFace], spans: list[str]) -> Contestant:
+def _find(store: Telemetry[SyncExecutor], spans: list[str]) -> Contestant:
     def sample(meter: Meter) -> None:
         chance = random.Random(1)
         meter.start()
@@ -137,9 +137,9 @@ def _find(store: Telemetry[SyncFace], spans: list[str]) -> Contestant:
 
 
 @contextmanager
-def _store() -> Iterator[Telemetry[SyncFace]]:
+def _store() -> Iterator[Telemetry[SyncExecutor]]:
     with tempfile.TemporaryDirectory(prefix="bench-telemetry-") as folder:
-        store = Telemetry(SyncFace(open_database(Path(folder, "telemetry.db"), space="telemetry")))
+        store = Telemetry(SyncExecutor(open_database(Path(folder, "telemetry.db"), space="telemetry")))
         try:
             yield store
         finally:
@@ -147,7 +147,7 @@ def _store() -> Iterator[Telemetry[SyncFace]]:
 
 
 @contextmanager
-def _large() -> Iterator[tuple[Telemetry[SyncFace], list[str]]]:
+def _large() -> Iterator[tuple[Telemetry[SyncExecutor], list[str]]]:
     """A store of a million events, and some of their spans."""
     spans: list[str] = []
     with _store() as store:

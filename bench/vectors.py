@@ -27,7 +27,7 @@ from bench.goals import Goal
 from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
 from bench.threads import threads
 from holdproof.db import Database, open_database
-from holdproof.faces import AsyncFace, SyncFace
+from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.storage.vectors import open_vectors
 from holdproof.storage.vectors.store import Vectors
 
@@ -142,9 +142,9 @@ def _folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _store(folder: Path, kind: str) -> Iterator[Vectors[SyncFace]]:
+def _store(folder: Path, kind: str) -> Iterator[Vectors[SyncExecutor]]:
     with closing(open_database(folder / "membrane.db", space="membrane")) as database:
-        face = SyncFace(database)
+        face = SyncExecutor(database)
         store = face.run(open_vectors(face, kind, dimensions=WIDTH, cache=folder / "cache"))
         yield store
         store.close()
@@ -203,7 +203,7 @@ def _add() -> Contestant:
                 return
 
     async def all_callers(database: Database, meter: Meter) -> None:
-        face = AsyncFace(database)
+        face = AsyncExecutor(database)
         store = await face.run(open_vectors(face, dimensions=WIDTH))
         await store.add("first", vectors[0])
         meter.start()

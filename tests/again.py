@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from holdproof.db import Tx
-from holdproof.db.pump import ONCE, READS, Job
 from holdproof.db.sqlite.link import SqliteLink
+from holdproof.db.worker_pool import ONCE, READS, Job
 from holdproof.errors import ConnectionLostError
 
 

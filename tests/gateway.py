@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 from holdproof.crypto import car
 from holdproof.crypto import cid as cids
 from holdproof.crypto.cid import CID
-from holdproof.memory import records
+from holdproof.memory.objects import records
 
 Bend = Callable[[BaseHTTPRequestHandler, bytes], None]
 RAW, CAR = "application/vnd.ipld.raw", "application/vnd.ipld.car"

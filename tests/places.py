@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from holdproof import sync
-from holdproof.evidence import battles
+from holdproof.evidence import evaluations
 from holdproof.model.backup import Backup, Restored
-from holdproof.model.battles import Battle
+from holdproof.model.evaluations import Evaluation
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,15 @@ class Place:
         assert report.verdict.sound, report.to_dict()
 
 
-def submit(store: sync.Holdproof, battle_id: str, *, subject: str | None = None, secret: str = "x") -> Battle:
+def submit(store: sync.Holdproof, battle_id: str, *, subject: str | None = None, secret: str = "x") -> Evaluation:
     """A battle whose result holds a text to look for."""
-    return store.run(battles.submit(store.context, {"answer": secret}, battle_id=battle_id, score=0.5, subject=subject))
+    return store.run(
+        evaluations.submit(store.context, {"answer": secret}, battle_id=battle_id, score=0.5, subject=subject)
+    )
 
 
 def everything(store: sync.Holdproof) -> list[tuple[str, str | None]]:
-    found = store.read(lambda tx: battles.list(tx, limit=1000))
+    found = store.read(lambda tx: evaluations.list(tx, limit=1000))
     return [(each.battle_id, each.raw_result) for each in found.battles]
 
 

@@ -13,13 +13,13 @@ from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import holdproof
+from holdproof.api import problems
+from holdproof.api.catalogue import MethodSpec
 from holdproof.errors import HoldproofError
-from holdproof.faces import problems
-from holdproof.ops.catalogue import Entry
-from holdproof.server import api, blocks
-from holdproof.server.access import Caller
+from holdproof.server import api, remote_contexts
 from holdproof.server.exchange import Exchanges
-from holdproof.store import Store
+from holdproof.server.permissions import Caller
+from holdproof.store.opening import Store
 
 
 class Refusing:
@@ -61,13 +61,13 @@ class Stage:
             request.state.caller = Caller("operator", "test")
             return request.headers["Authorization"].removeprefix("Bearer ")
 
-        async def guard(request: Request, entry: Entry, given: Mapping[str, Any]) -> api.Granted:
+        async def guard(request: Request, entry: MethodSpec, given: Mapping[str, Any]) -> api.Granted:
             token = await who(request)
             return api.Granted(self._stores[token], token)
 
         app.add_middleware(api.Verbs, guard, exchanges)
         app.add_middleware(Refusing)
-        app.include_router(blocks.router(guard, who, exchanges))
+        app.include_router(remote_contexts.router(guard, who, exchanges))
         return app
 
 

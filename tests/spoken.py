@@ -17,10 +17,10 @@ import pytest
 from typer.main import get_command
 
 from holdproof import errors, sync
+from holdproof.api import problems
+from holdproof.api.catalogue import MethodSpec, entries
 from holdproof.cli.app import app
 from holdproof.cli.call import Call
-from holdproof.faces import problems
-from holdproof.ops.catalogue import Entry, entries
 
 _WORDS: Final = ("code", "message", "remedy")
 _SAYABLE: Final = (str, int, float)
@@ -127,7 +127,7 @@ class Speaking:
         self._store, self._folder, self._lock = store, folder, threading.Lock()
         self._root: Any = get_command(app)
 
-    def ask(self, entry: Entry, said: Said, given: Mapping[str, Any]) -> Any:
+    def ask(self, entry: MethodSpec, said: Said, given: Mapping[str, Any]) -> Any:
         """The answer of a verb, by its command."""
         words = self._words(entry, said, given)
         code, told = self._run(words)
@@ -149,7 +149,7 @@ class Speaking:
         assert error.exit_code == code, f"{told['code']} ends with {error.exit_code}, the command with {code}"
         return error
 
-    def _words(self, entry: Entry, said: Said, given: Mapping[str, Any]) -> list[str]:
+    def _words(self, entry: MethodSpec, said: Said, given: Mapping[str, Any]) -> list[str]:
         command = self._root
         for word in said.words.split():
             command = command.commands[word]

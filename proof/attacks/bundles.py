@@ -7,8 +7,9 @@ from typing import Final
 
 from holdproof import errors
 from holdproof.crypto import canonical, dsse
-from holdproof.evidence.keyfiles import KeyFolder
-from holdproof.upkeep import bundle, offline
+from holdproof.evidence.key_files import KeyFolder
+from holdproof.upkeep import bundle
+from holdproof.upkeep.verification import offline
 from proof.attacks.matrix import CARRIER, NOTHING, REFUSED, STRANGER, Attack, Got, refused
 from proof.attacks.place import Place
 from tests.conformance.twins import FLOWS, FORGED, OMITTED, TWINS, Change, members

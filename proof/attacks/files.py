@@ -11,10 +11,11 @@ import psycopg
 from holdproof import errors, sync
 from holdproof.crypto import dsse, keys
 from holdproof.evidence import trust as trusts
-from holdproof.evidence.keyfiles import ROLES, KeyFolder
+from holdproof.evidence.key_files import ROLES, KeyFolder
 from holdproof.model.keys import Role
 from holdproof.model.verdicts import Verdict
-from holdproof.upkeep import manifest, unlock
+from holdproof.upkeep import unlock
+from holdproof.upkeep.backups import manifest
 from proof.attacks.matrix import (
     CARRIER,
     FILES,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdproof import errors, sync
-from holdproof.memory import imagefiles
+from holdproof.memory.images import image_files
 from proof.attacks.matrix import CARRIER, LOADING, REFUSED, ROWS, Attack, Got, refused
 from proof.attacks.place import OTHER, Place
 from tests.conformance.attacks import MEMORY
@@ -102,9 +102,9 @@ def _newest(folder: Path, kind: str) -> Path:
 
 
 def _older_as_newest(folder: Path) -> None:
-    older = imagefiles.manifests(folder)[-1]
-    (folder / f"zzzzzzzzzzzz2{imagefiles.MANIFEST}").write_bytes(older.read_bytes())
-    for path in imagefiles.manifests(folder)[1:]:
+    older = image_files.manifests(folder)[-1]
+    (folder / f"zzzzzzzzzzzz2{image_files.MANIFEST}").write_bytes(older.read_bytes())
+    for path in image_files.manifests(folder)[1:]:
         path.unlink()
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import psycopg
 
-from holdproof.evidence import covered
+from holdproof.evidence import logged_tables
 from proof.attacks.matrix import NOTHING, OPENING, PLAIN, REFUSED, ROWS, Attack
 from proof.attacks.place import OTHER, Place
 from tests.conformance.stores import Past
@@ -57,7 +57,7 @@ class Table:
 
 def tables(past: Past) -> list[Table]:
     """Every table under the log."""
-    return [_table(past, each.table) for each in covered.tables()]
+    return [_table(past, each.table) for each in logged_tables.tables()]
 
 
 def _table(past: Past, name: str) -> Table:

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from holdproof import errors
 from holdproof.crypto import keys as keypairs
-from holdproof.evidence.keyfiles import KeyFolder
-from holdproof.memory import skillproofs
+from holdproof.evidence.key_files import KeyFolder
+from holdproof.memory.skills import proofs
 from proof.attacks.matrix import LOADING, PLAIN, REFUSED, SKILLS, SKILLS_ROWS, Attack, Got, refused
 from proof.attacks.place import OTHER, Place
 
 FIRST: Final = b"* Deploy\n#+begin_src sh\nship --careful\n#+end_src\n"
 SECOND: Final = FIRST.replace(b"--careful", b"--now")
 EVIL: Final = FIRST.replace(b"ship", b"rm -rf /; ship")
-_COLUMNS: Final = (*skillproofs.SAID, "blocks", "keyid", "statement")
+_COLUMNS: Final = (*proofs.SAID, "blocks", "keyid", "statement")
 
 
 def _approved(place: Place) -> Path:
@@ -125,7 +125,7 @@ def _signed(signer: Callable[[Place], keypairs.PrivateKey], place: Place, path: 
         origin = store.log.head().checkpoint.origin
     row |= {"keyid": key.keyid}
     said = {name: _said(value) for name, value in row.items()}
-    _put(place, row | {"statement": skillproofs.sign(said, origin, key)})
+    _put(place, row | {"statement": proofs.sign(said, origin, key)})
 
 
 def _said(value: Any) -> Any:

@@ -22,12 +22,13 @@ from holdproof import errors, sync
 from holdproof.config import Paths, load
 from holdproof.db.sqlite import check_file, files
 from holdproof.evidence import trust as trusts
-from holdproof.evidence.heads import HighWater
-from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.evidence.heads import HeadFile
+from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.lockdown import read_flag
-from holdproof.evidence.witnessing import State
-from holdproof.memory import imagefiles
-from holdproof.upkeep import erase, offline
+from holdproof.evidence.witness_server import WitnessState
+from holdproof.memory.images import image_files
+from holdproof.upkeep import erase
+from holdproof.upkeep.verification import offline
 from proof.flips.damage import Damage, put
 from proof.flips.subject import DIMENSIONS, PASSPHRASE, Subject
 from tests.conformance.stores import submit
@@ -232,7 +233,7 @@ def _everything(store: sync.Holdproof) -> Any:
 
 def _meant(folder: Path, original: Path) -> Any:
     """What the files of an image say, but for how it is written."""
-    manifests = [imagefiles.read_manifest(each)[0] for each in imagefiles.manifests(folder)]
+    manifests = [image_files.read_manifest(each)[0] for each in image_files.manifests(folder)]
     parts = [(folder / each.name).read_bytes() for each in sorted(original.glob("*.car"))]
     return manifests, [hashlib.sha256(each).hexdigest() for each in parts]
 
@@ -343,7 +344,7 @@ def heads(bench: Bench, path: Path, data: bytes) -> Told:
     """Read the heads that were kept."""
     target = bench.scratch / path.name
     put(target, data)
-    now, before = HighWater(target), HighWater(path)
+    now, before = HeadFile(target), HeadFile(path)
     if now.unreadable():
         return Told(DETECTED, "verify says that lines of kept heads are damaged")
     if [each.encode() for each in now.kept()] == [each.encode() for each in before.kept()]:
@@ -372,7 +373,7 @@ def witness(bench: Bench, path: Path, data: bytes) -> Told:
     target = bench.scratch / path.name
     put(target, data)
     try:
-        with State(target).locked() as now, State(path).locked() as before:
+        with WitnessState(target).locked() as now, WitnessState(path).locked() as before:
             same = now == before
     except errors.HoldproofError as error:
         return refusal(error)

@@ -18,7 +18,7 @@ import yaml
 
 from holdproof import errors, sync
 from holdproof.crypto import car
-from holdproof.memory.archive import Mode
+from holdproof.memory.archive.archive import Mode
 from proof.servers.blobs import Rounds
 from proof.servers.tally import Tally
 from proof.servers.web import KINDS, Fault, Proxy

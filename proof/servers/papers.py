@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from holdproof import errors, sync
 from holdproof.cli.app import app
 from holdproof.crypto import car
-from holdproof.memory import imagefiles
+from holdproof.memory.images import image_files
 
 Harm = tuple[str, str] | None
 _NEW: Final = b"new bytes of a blob " * 3000
@@ -105,9 +105,9 @@ class Image(Act):
     def after(self) -> str | None:
         """See Act."""
         folder = self.folder / "images"
-        for path in imagefiles.manifests(folder):
-            for part in imagefiles.read_manifest(path)[0].parts:
-                imagefiles.read_part(folder, part)
+        for path in image_files.manifests(folder):
+            for part in image_files.read_manifest(path)[0].parts:
+                image_files.read_part(folder, part)
         how = self.store.image.load(folder, verify="full").how
         return None if how == "same" else f"the image loads as {how}"
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import psycopg
 
 from holdproof import errors, sync
-from holdproof.db.postgres import asking
+from holdproof.db.postgres import liveness
 from proof import scenario
 from proof.oracle import Oracle, told
 from proof.servers.storm import Storm
@@ -101,11 +101,11 @@ class Ground:
 @contextmanager
 def hurried() -> Iterator[None]:
     """A server that says nothing is asked after sooner than users would want it."""
-    usual, asking.SILENCE_S = asking.SILENCE_S, _SILENCE_S
+    usual, liveness.SILENCE_S = liveness.SILENCE_S, _SILENCE_S
     try:
         yield
     finally:
-        asking.SILENCE_S = usual
+        liveness.SILENCE_S = usual
 
 
 @contextmanager

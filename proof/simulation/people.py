@@ -14,8 +14,19 @@ from holdproof.errors import (
     IllegalTransitionError,
     NotFoundError,
 )
-from holdproof.model.guards import Escalation
-from holdproof.runtime import agents, decisions, escalations, flows, idempotency, inbox, leases, lineage, sagas, sweeps
+from holdproof.model.coordination import Escalation
+from holdproof.runtime import (
+    agents,
+    decisions,
+    escalations,
+    flow_queries,
+    flows,
+    idempotency,
+    inbox,
+    leases,
+    sagas,
+    sweeps,
+)
 from holdproof.runtime.decisions import Kind
 from proof.simulation.acts import KEY_TTL_S, Scene
 from proof.simulation.engine import HOUR, WEEK, Script
@@ -54,7 +65,7 @@ def keeper(scene: Scene, worker: str) -> Script:
             run, _ = taken
             engine.counts["recovered"] += 1
             engine.spawn(worker, within(scene, run), dfid=run.hand.dfid)
-        waiting = yield from ask(Read(lambda tx: lineage.list(tx, status="CREATED", limit=20)))
+        waiting = yield from ask(Read(lambda tx: flow_queries.list(tx, status="CREATED", limit=20)))
         for flow in waiting.flows:
             scene.conduct(flow.dfid)
 
@@ -153,7 +164,7 @@ def _settle(scene: Scene, key: str) -> Work[None]:
 
 
 def _cancel(scene: Scene, name: str) -> Work[None]:
-    page = yield from ask(Read(lambda tx: lineage.list(tx, status="RUNNING", limit=20)))
+    page = yield from ask(Read(lambda tx: flow_queries.list(tx, status="RUNNING", limit=20)))
     if not page.flows:
         return
     dfid = scene.engine.rng.choice(page.flows).dfid

@@ -10,7 +10,7 @@ from pathlib import Path
 from holdproof import sync
 from holdproof.crypto import keys
 from holdproof.db import MEMORY
-from holdproof.evidence.keyfiles import MemoryKeys
+from holdproof.evidence.key_files import MemoryKeys
 from holdproof.testing import FrozenClock, SeededRandom
 from tests.servers import Postgres
 

@@ -5,7 +5,7 @@ from holdproof.client import Holdproof, open
 from holdproof.db import Call, Migration, Query, Read, Refused, Tx, Wait, Work, Write, ask, sql
 from holdproof.errors import HoldproofError
 from holdproof.remote import connect
-from holdproof.store import VERSION as __version__
+from holdproof.store.opening import VERSION as __version__
 
 __all__ = [
     "Call",

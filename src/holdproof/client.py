@@ -5,22 +5,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from holdproof.faces import AsyncFace
-from holdproof.faces.opening import Opening
+from holdproof.api import Resources
+from holdproof.api.awaitable import AwaitableStore
+from holdproof.executors import AsyncExecutor
 from holdproof.model.backup import Restored
 from holdproof.model.copy import Copied
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.status import Check, Status
-from holdproof.ops import Nouns
-from holdproof.store import Store, copy_store, migrate_legacy_store, open_store, restore_store
+from holdproof.store.opening import Store, copy_store, migrate_legacy_store, open_store, restore_store
 
 
-class Holdproof(AsyncFace, Nouns[AsyncFace]):
+class Holdproof(AsyncExecutor, Resources[AsyncExecutor]):
     """An open store for coroutines. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store, ns: str | None = None) -> None:
-        AsyncFace.__init__(self, core.database, ns)
-        Nouns.__init__(self, self)
+        AsyncExecutor.__init__(self, core.database, ns)
+        Resources.__init__(self, self)
         self.core, self.context = core, core.context
 
     async def status(self) -> Status:
@@ -46,7 +46,7 @@ class Holdproof(AsyncFace, Nouns[AsyncFace]):
 
 def open(
     home: str | Path | None = None, url: str | None = None, *, ns: str | None = None, **options: Any
-) -> Opening[Holdproof]:
+) -> AwaitableStore[Holdproof]:
     """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says.
 
     A store opened for one namespace (`ns`) sees no other.
@@ -55,7 +55,7 @@ def open(
     async def opens() -> Holdproof:
         return Holdproof(await asyncio.to_thread(open_store, home, url, **options), ns)
 
-    return Opening(opens)
+    return AwaitableStore(opens)
 
 
 async def restore(src: str | Path, home: str | Path | None = None, url: str | None = None, **options: Any) -> Restored:

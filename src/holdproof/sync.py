@@ -4,8 +4,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from holdproof.api import Resources
 from holdproof.errors import HoldproofError
-from holdproof.faces import SyncFace, refuse_running_loop
+from holdproof.executors import SyncExecutor, refuse_running_loop
 from holdproof.model.backup import Restored
 from holdproof.model.copy import Copied
 from holdproof.model.doctor import Examined
@@ -13,10 +14,9 @@ from holdproof.model.legacy import LegacyReport
 from holdproof.model.progress import Progress
 from holdproof.model.status import Check, Migrated, Status
 from holdproof.model.verify import Report
-from holdproof.ops import Nouns
 from holdproof.remote import SyncRemote, connect_sync
-from holdproof.storage.lazily import Lazily
-from holdproof.store import (
+from holdproof.storage.lazy_stores import LazyStores
+from holdproof.store.opening import (
     Store,
     check_store,
     copy_store,
@@ -30,12 +30,12 @@ from holdproof.store import (
 )
 
 
-class Holdproof(SyncFace, Nouns[SyncFace]):
+class Holdproof(SyncExecutor, Resources[SyncExecutor]):
     """An open store for threads. Close it, or use it as a context manager."""
 
     def __init__(self, core: Store, ns: str | None = None) -> None:
-        SyncFace.__init__(self, core.database, ns)
-        Nouns.__init__(self, self)
+        SyncExecutor.__init__(self, core.database, ns)
+        Resources.__init__(self, self)
         self.core, self.context = core, core.context
 
     def status(self) -> Status:
@@ -74,7 +74,7 @@ def connect(url: str, token: str | None = None, **options: Any) -> SyncRemote:
     return connect_sync(url, token, **options)
 
 
-def storage(home: str | Path | None = None, url: str | None = None) -> Lazily:
+def storage(home: str | Path | None = None, url: str | None = None) -> LazyStores:
     """What services store, without the kernel: `stores.open("blobs")` is its noun. Close it."""
     refuse_running_loop()
     return open_services(home, url)

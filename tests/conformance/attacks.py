@@ -11,8 +11,8 @@ from typing import Any
 
 from holdproof.crypto import attest, canonical, checkpoint, frontier, keys, merkle
 from holdproof.crypto.checkpoint import Checkpoint
-from holdproof.evidence.battles import BATTLES
-from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.evidence.evaluations import BATTLES
+from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.leaves import Projection
 from holdproof.evidence.restores import RESTORES
 from tests.conformance.stores import Past, behind

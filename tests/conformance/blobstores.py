@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdproof.db import MEMORY, Database, open_database, sql
-from holdproof.faces import AsyncFace, SyncFace
+from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.model.blobs import Blob
-from holdproof.storage.blobs import Blobs, Shelf, open_place, rows
+from holdproof.storage.blobs import Blobs, BlobStoreConfig, blob_rows, open_place
 from tests.servers import IpfsNode, Seaweed
 
 _ALTER = sql("UPDATE blobs SET data = :data WHERE key = :key")
@@ -20,17 +20,17 @@ class Stores:
     """One database and one shelf for a test, in as many hands as it likes."""
 
     database: Database
-    shelf: Shelf
+    shelf: BlobStoreConfig
 
-    def open(self) -> Blobs[AsyncFace]:
-        return Blobs(AsyncFace(self.database), self.shelf)
+    def open(self) -> Blobs[AsyncExecutor]:
+        return Blobs(AsyncExecutor(self.database), self.shelf)
 
     @property
-    def blobs(self) -> Blobs[SyncFace]:
-        return Blobs(SyncFace(self.database), self.shelf)
+    def blobs(self) -> Blobs[SyncExecutor]:
+        return Blobs(SyncExecutor(self.database), self.shelf)
 
     def stat(self, key: str) -> Blob:
-        blob = self.database.read(lambda tx: rows.stat(tx, key)).result()
+        blob = self.database.read(lambda tx: blob_rows.stat(tx, key)).result()
         assert blob is not None
         return blob
 
@@ -58,7 +58,7 @@ class Rows(Stores):
 
     @pytest.fixture(autouse=True)
     def _place(self) -> Iterator[None]:
-        self.database, self.shelf = open_database(MEMORY, space="membrane"), Shelf()
+        self.database, self.shelf = open_database(MEMORY, space="membrane"), BlobStoreConfig()
         yield
         self.database.close()
 
@@ -76,7 +76,7 @@ class SqliteFiles(Stores):
     def _place(self, tmp_path: Path) -> Iterator[None]:
         self.root = tmp_path / "blobs"
         self.database = open_database(tmp_path / "membrane.db", space="membrane")
-        self.shelf = Shelf(open_place(self.root))
+        self.shelf = BlobStoreConfig(open_place(self.root))
         yield
         self.database.close()
 
@@ -88,7 +88,7 @@ class PostgresFiles(Stores):
     def _place(self, postgres_url: str, tmp_path: Path) -> Iterator[None]:
         self.root = tmp_path / "blobs"
         self.database = open_database(postgres_url, space="membrane")
-        self.shelf = Shelf(open_place(self.root))
+        self.shelf = BlobStoreConfig(open_place(self.root))
         yield
         self.database.close()
 
@@ -101,7 +101,7 @@ class SqliteS3(Stores):
         bucket = f"t{uuid.uuid4().hex[:12]}"
         self.database = open_database(tmp_path / "membrane.db", space="membrane")
         self.place = open_place(f"s3://{bucket}/some/prefix", spools=tmp_path / "spools", **seaweed.options)
-        self.shelf = Shelf(self.place)
+        self.shelf = BlobStoreConfig(self.place)
         yield
         self.database.close()
 
@@ -125,7 +125,7 @@ class SqliteIpfs(Stores):
     @pytest.fixture(autouse=True)
     def _place(self, ipfs_node: IpfsNode, tmp_path: Path) -> Iterator[None]:
         self.database = open_database(tmp_path / "membrane.db", space="membrane")
-        self.shelf = Shelf(open_place(f"ipfs+{ipfs_node.url}", idle_s=60, spools=tmp_path / "spools"))
+        self.shelf = BlobStoreConfig(open_place(f"ipfs+{ipfs_node.url}", idle_s=60, spools=tmp_path / "spools"))
         yield
         shutil.rmtree(tmp_path / "spools", ignore_errors=True)
         self.database.close()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdproof.db import open_database
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.storage.vectors import open_vectors
 from holdproof.storage.vectors.store import Vectors
 
@@ -19,10 +19,10 @@ SIZE = 8
 @contextmanager
 def opened(
     target: object, cache: Path | None = None, kind: str = "numpy", **options: Any
-) -> Iterator[Vectors[SyncFace]]:
+) -> Iterator[Vectors[SyncExecutor]]:
     """A store on the sync face, closed at the end with its database."""
     with closing(open_database(str(target), space="membrane")) as database:
-        face = SyncFace(database)
+        face = SyncExecutor(database)
         store = face.run(open_vectors(face, kind, **{"dimensions": SIZE, "cache": cache, **options}))
         yield store
         store.close()
@@ -33,7 +33,7 @@ def cloud(count: int, seed: int = 1, size: int = SIZE) -> NDArray[np.float32]:
     return np.random.default_rng(seed).standard_normal((count, size), dtype=np.float32)
 
 
-def fill(store: Vectors[SyncFace], vectors: NDArray[np.float32], first: int = 0) -> None:
+def fill(store: Vectors[SyncExecutor], vectors: NDArray[np.float32], first: int = 0) -> None:
     store.add_many((f"v{first + at:05}", vector, {"at": first + at}) for at, vector in enumerate(vectors))
 
 
@@ -42,7 +42,7 @@ def nearest(vectors: NDArray[np.float32], query: NDArray[np.float32], k: int = 1
     return [f"v{row:05}" for row in np.argsort(-cosines(vectors, query), kind="stable")[:k]]
 
 
-def ids(store: Vectors[SyncFace], query: Any, k: int = 10, **options: Any) -> list[str]:
+def ids(store: Vectors[SyncExecutor], query: Any, k: int = 10, **options: Any) -> list[str]:
     return [found.id for found in store.search(query, k, **options)]
 
 

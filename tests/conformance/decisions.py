@@ -11,7 +11,7 @@ from holdproof import sync
 from holdproof.db import MEMORY, Tx, sql
 from holdproof.db.sql import Query
 from holdproof.runtime import checks
-from holdproof.runtime.rows import IMPORTED, RECORDS, Record
+from holdproof.runtime.logged_rows import IMPORTED, RECORDS, Record
 from holdproof.testing import FrozenClock
 
 

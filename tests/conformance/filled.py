@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from holdproof import sync
+from holdproof.importers import import_records
 from holdproof.upkeep import unlock
-from holdproof.upkeep.importers import kept
 from tests.conformance.decisions import running
 from tests.conformance.places import settled
 from tests.conformance.stores import populate
@@ -36,7 +36,7 @@ def fill(store: sync.Holdproof) -> None:
         for number in range(3):
             store.audit.record(dfid, "SEEN", detail={"by": name, "number": number})
         store.retention.prune("audit", keep=2)
-        store.write(lambda tx, name=name: kept.add(tx, name, IMPORTED, {"extra": 1}, ns="main"))  # type: ignore[misc]
+        store.write(lambda tx, name=name: import_records.add(tx, name, IMPORTED, {"extra": 1}, ns="main"))  # type: ignore[misc]
         store.feedback.record(name, dfid, status="GOOD", reason="fast", score=0.5, source="Human")
         store.ledger.append(dfid, {"buy": 1}, context_ref="c", evidence_hash="00" * 32, signature="s")
         asked = store.escalations.request(dfid, reason="may I?", proposal={"buy": 2}, deadline_s=600)

@@ -7,22 +7,24 @@ from typing import Any
 import pytest
 
 from holdproof import sync
-from holdproof.memory import checks
-from holdproof.memory.checks import Flaw
+from holdproof.memory.objects import object_checks
+from holdproof.memory.objects.object_checks import Flaw
 from tests.conformance.decisions import OnStore
 
 
 def flaws(store: sync.Holdproof) -> list[Flaw]:
     """What the checks of memory find."""
-    spaces, found = store.read(checks.names)
-    found += pages(store, checks.content) + pages(store, checks.snapshots)
+    spaces, found = store.read(object_checks.names)
+    found += pages(store, object_checks.content) + pages(store, object_checks.snapshots)
     for ns in spaces:
-        found += pages(store, partial(checks.tree, ns=ns)) + pages(store, partial(checks.index, ns=ns))
-        found += pages(store, partial(checks.vectors, ns=ns)) + pages(store, partial(checks.vector_rows, ns=ns))
+        found += pages(store, partial(object_checks.tree, ns=ns)) + pages(store, partial(object_checks.index, ns=ns))
+        found += pages(store, partial(object_checks.vectors, ns=ns)) + pages(
+            store, partial(object_checks.vector_rows, ns=ns)
+        )
     return found
 
 
-def pages(store: sync.Holdproof, check: Callable[..., checks.Checked]) -> list[Flaw]:
+def pages(store: sync.Holdproof, check: Callable[..., object_checks.Checked]) -> list[Flaw]:
     """What a check finds, page by page."""
     found, after = [], None
     while True:

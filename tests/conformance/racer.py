@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 
 from holdproof import errors, sync
-from holdproof.faces import SyncFace
-from holdproof.ops import OpenFlow
+from holdproof.api import OpenFlow
+from holdproof.executors import SyncExecutor
 
 
 def locks(store: sync.Holdproof, turn: str, mine: str) -> str:
@@ -62,7 +62,7 @@ def recoveries(store: sync.Holdproof, turn: str, mine: str) -> str:
     if "raced" not in store.flows.held:
 
         @store.decision(flow_type="raced")
-        def raced(flow: OpenFlow[SyncFace], turn: int) -> None:
+        def raced(flow: OpenFlow[SyncExecutor], turn: int) -> None:
             flow.step("run", _write, f"{turn} {flow.dfid}")
 
     return str(len(store.flows.recover(mine).again))

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from holdproof.db import Tx
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.testing import FrozenClock
 from tests.conformance.membranes import Place
 
@@ -29,10 +29,10 @@ class OnMembrane(Place):
         return FrozenClock()
 
     @pytest.fixture
-    def face(self, clock: FrozenClock) -> Iterator[SyncFace]:
+    def face(self, clock: FrozenClock) -> Iterator[SyncExecutor]:
         database = self.database("membrane", clock=clock)
         try:
-            yield SyncFace(database)
+            yield SyncExecutor(database)
             assert database.backend.check() == []
         finally:
             database.close()
@@ -44,7 +44,7 @@ class OnMembrane(Place):
         run_state_machine_as_test(machine, settings=settings(**limits))
 
 
-def behind(face: SyncFace, first: Callable[[Tx], Any], second: Callable[[], T]) -> T:
+def behind(face: SyncExecutor, first: Callable[[Tx], Any], second: Callable[[], T]) -> T:
     """What `second` is answered if it begins while `first` has written and is not committed yet."""
     written, begun = threading.Event(), threading.Event()
 

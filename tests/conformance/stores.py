@@ -11,7 +11,7 @@ import psycopg
 
 from holdproof import sync
 from holdproof.db.sqlite import files
-from holdproof.evidence import battles, keys, trust
+from holdproof.evidence import evaluations, keys, trust
 
 BATTLES = 12
 
@@ -31,7 +31,7 @@ def populate(store: sync.Holdproof, count: int = BATTLES) -> None:
 
 def submit(store: sync.Holdproof, battle_id: str, score: float, **more: Any) -> Any:
     return store.run(
-        battles.submit(
+        evaluations.submit(
             store.context, {"task": battle_id}, battle_id=battle_id, score=score, intent=[score, 1.0], **more
         )
     )

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 import holdproof
 from holdproof import errors, sql
 from holdproof.cli.app import app
-from holdproof.content import sealing
-from holdproof.upkeep import catalogue as backups
-from holdproof.upkeep import manifest
+from holdproof.content import encryption
+from holdproof.upkeep.backups import backup_list as backups
+from holdproof.upkeep.backups import manifest
 from tests.places import Place, everything, files, submit
 
 _THEN = "2026-01-01T00:00:00Z"
@@ -160,7 +160,7 @@ def test_dboms_are_written_battle_by_battle(place: Place, tmp_path: Path, monkey
     with place.open() as store:
         for name in ("second", "first", "second"):
             submit(store, name)
-    monkeypatch.setattr("holdproof.upkeep.backup._PAGE", 1)
+    monkeypatch.setattr("holdproof.upkeep.backups.backup._PAGE", 1)
     place.backup(tmp_path / "backup")
     assert files(tmp_path / "backup" / "dboms") == files(place.home / "dboms")
     assert len(files(place.home / "dboms")) == 4
@@ -200,7 +200,7 @@ def test_another_key_than_the_one_named_is_refused(place: Place, tmp_path: Path)
 
 def test_keys_of_every_kind_are_left_out_unless_asked_for(place: Place, tmp_path: Path) -> None:
     with place.open() as store:
-        store.write(lambda tx: sealing.seal(tx, "Ada", b"hello"))
+        store.write(lambda tx: encryption.seal(tx, "Ada", b"hello"))
         [(key, digest)] = store.read(lambda tx: tx.all(_KEYS))
         without = store.backup.create(tmp_path / "without")
         with_keys = store.backup.create(tmp_path / "with", keys=True)
@@ -284,7 +284,7 @@ def test_the_command_line_erases_only_when_told_yes(place: Place) -> None:
 
 def test_the_command_line_says_that_keys_were_left_out(place: Place, tmp_path: Path) -> None:
     with place.open() as store:
-        store.write(lambda tx: sealing.seal(tx, "Ada", b"hello"))
+        store.write(lambda tx: encryption.seal(tx, "Ada", b"hello"))
     where = ["--home", str(place.home), *(["--url", place.url] if place.url else [])]
     done = CliRunner().invoke(app, [*where, "backup", str(tmp_path / "backup")])
     assert done.exit_code == 0

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import holdproof
 from holdproof import errors, sync
 from holdproof.db import sql
-from holdproof.evidence import battles
-from holdproof.evidence.dbomfiles import DbomFolder
+from holdproof.evidence import evaluations
+from holdproof.evidence.dbom_files import DbomFolder
 from holdproof.model.verdicts import Verdict
 from holdproof.testing import FrozenClock
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
@@ -345,8 +345,8 @@ def test_a_crash_between_commit_and_file_is_repaired_at_the_next_start(
     with sync.open(tmp_path) as store:
         store.battles.submit({"n": 1}, **GOOD)
         with monkeypatch.context() as patch:
-            patch.setattr(battles, "file", lambda *_: None)
-            patch.setattr("holdproof.evidence.tidying.at_closing", lambda _: None)
+            patch.setattr(evaluations, "file", lambda *_: None)
+            patch.setattr("holdproof.evidence.crash_recovery.at_closing", lambda _: None)
             store.battles.submit({"n": 2}, **GOOD)
             store.battles.submit({"n": 3}, **{**GOOD, "battle_id": "c"})
             store.core.close()
@@ -450,7 +450,7 @@ def test_a_file_that_cannot_be_written_costs_no_evaluation(
 
     with sync.open(tmp_path) as store:
         with monkeypatch.context() as patch:
-            patch.setattr("holdproof.evidence.dbomfiles.os.replace", full)
+            patch.setattr("holdproof.evidence.dbom_files.os.replace", full)
             battle = store.battles.submit({}, **GOOD)
         assert "not in its file yet" in caplog.text
         assert store.battles.get("b") == battle
@@ -464,7 +464,7 @@ def test_files_that_cannot_be_repaired_are_told_once(
     def broken(*_: Any, **__: Any) -> None:
         raise errors.UnavailableError("the folder is gone")
 
-    monkeypatch.setattr("holdproof.evidence.dbomfiles.DbomFolder.repair", broken)
+    monkeypatch.setattr("holdproof.evidence.dbom_files.DbomFolder.repair", broken)
     with caplog.at_level("WARNING"):
         sync.open(tmp_path).close()
     assert caplog.text.count("DBOM files could not be repaired") == 1

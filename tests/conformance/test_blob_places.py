@@ -16,10 +16,10 @@ import pytest
 from holdproof import errors
 from holdproof.db import MEMORY, Row, open_database, sql
 from holdproof.db.sqlite.files import connect
-from holdproof.faces import AsyncFace, SyncFace
+from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.model.blobs import BlobsSwept
 from holdproof.model.verdicts import Verdict
-from holdproof.storage.blobs import Blobs, Place, Shelf, open_place, rows
+from holdproof.storage.blobs import BlobBackend, Blobs, BlobStoreConfig, blob_rows, open_place
 from tests.conformance.blobstores import PostgresFiles, Rows, SqliteFiles, SqliteIpfs, SqliteS3, Stores
 
 LARGE = bytes(range(256)) * 300
@@ -37,7 +37,7 @@ _ENTER = sql(
 class Meddler:
     """A place where something happens right after bytes were put to it, once."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BlobBackend) -> None:
         self._place = place
         self.then: Callable[[], object] | None = None
 
@@ -68,7 +68,7 @@ class PlaceSuite(Stores):
     def meddle(self) -> Meddler:
         [place] = self.shelf.places.values()
         meddler = Meddler(place)
-        self.shelf = Shelf(meddler)
+        self.shelf = BlobStoreConfig(meddler)
         return meddler
 
     def sound(self) -> None:
@@ -95,7 +95,7 @@ class PlaceSuite(Stores):
 
     def test_a_crash_between_bytes_and_row_leaves_garbage_that_a_sweep_removes(self) -> None:
         [place] = self.shelf.places.values()
-        name, _ = self.database.read(lambda tx: rows.name(tx, place.kind, "0" * 64)).result()
+        name, _ = self.database.read(lambda tx: blob_rows.name(tx, place.kind, "0" * 64)).result()
         place.keep(place.take(LARGE), name)
         self.blobs.put("kept", OTHER)
         assert self.blobs.sweep() == BlobsSwept(0, 0), "it is young: somebody may be about to write its row"
@@ -105,7 +105,7 @@ class PlaceSuite(Stores):
 
     def test_a_sweep_leaves_alone_what_another_database_has_at_the_same_place(self) -> None:
         with closing(open_database(MEMORY, space="membrane")) as database:
-            others = Blobs(SyncFace(database), Shelf(*self.shelf.places.values()))
+            others = Blobs(SyncExecutor(database), BlobStoreConfig(*self.shelf.places.values()))
             others.put("theirs", LARGE)
             self.blobs.put("ours", OTHER)
             assert self.blobs.sweep(older_than_s=0) == others.sweep(older_than_s=0) == BlobsSwept(0, 0)
@@ -114,10 +114,10 @@ class PlaceSuite(Stores):
     def test_a_crash_between_row_and_removal_leaves_garbage_that_a_sweep_removes(self) -> None:
         self.blobs.put("k", LARGE)
         self.blobs.put("kept", OTHER)
-        self.database.write(lambda tx: rows.delete(tx, "k")).result()
+        self.database.write(lambda tx: blob_rows.delete(tx, "k")).result()
         assert self.blobs.sweep(older_than_s=0) == BlobsSwept(1, 0)
         self.sound()
-        self.database.write(lambda tx: rows.claim(tx, "files", NAME, "00")).result()
+        self.database.write(lambda tx: blob_rows.claim(tx, "files", NAME, "00")).result()
         assert self.blobs.sweep() == BlobsSwept(0, 0)
         swept = self.blobs.sweep(older_than_s=0)
         assert swept == BlobsSwept(int("files" in self.shelf.places), 0)
@@ -226,7 +226,7 @@ class FileSuite(PlaceSuite):
 class TestFilesOnSqlite(SqliteFiles, FileSuite):
     def test_equal_bytes_that_come_at_once_lie_there_once(self) -> None:
         async def race() -> list[str]:
-            blobs = Blobs(AsyncFace(self.database), self.shelf)
+            blobs = Blobs(AsyncExecutor(self.database), self.shelf)
             return await asyncio.gather(*(blobs.put(f"k{number}", LARGE) for number in range(12)))
 
         assert len(set(asyncio.run(race()))) == len(self.listed()) == 1
@@ -235,7 +235,7 @@ class TestFilesOnSqlite(SqliteFiles, FileSuite):
     def test_equal_bytes_are_found_without_a_walk_along_all_objects(self) -> None:
         file = Path(self.database.backend.facts()["path"])
         with closing(connect(file, busy_s=1)) as connection:
-            [step] = connection.execute(f"EXPLAIN QUERY PLAN {rows._SHARED.sqlite}", ("0" * 64, "files"))
+            [step] = connection.execute(f"EXPLAIN QUERY PLAN {blob_rows._SHARED.sqlite}", ("0" * 64, "files"))
         assert "(sha256=? AND place=?)" in str(step)
 
 
@@ -273,8 +273,8 @@ class TestIpfs(SqliteIpfs):
 
     def test_a_node_that_is_down_is_a_typed_error_and_loses_nothing(self, tmp_path: Path) -> None:
         self.blobs.put("k", LARGE)
-        down = Shelf(open_place("ipfs+http://127.0.0.1:9", spools=tmp_path))
-        blobs = Blobs(SyncFace(self.database), down)
+        down = BlobStoreConfig(open_place("ipfs+http://127.0.0.1:9", spools=tmp_path))
+        blobs = Blobs(SyncExecutor(self.database), down)
         for call in (lambda: blobs.put("k", OTHER), lambda: blobs.open_write("k", [OTHER]), lambda: blobs.get("k")):
             with pytest.raises(errors.UnreachableError):
                 call()
@@ -442,7 +442,7 @@ class TestMoving(SqliteFiles):
 
     def test_old_blobs_are_found_at_their_old_place(self, tmp_path: Path) -> None:
         self.blobs.put("old", LARGE)
-        rows_only = Blobs(SyncFace(self.database), Shelf())
+        rows_only = Blobs(SyncExecutor(self.database), BlobStoreConfig())
         rows_only.put("new", OTHER)
         with pytest.raises(errors.ConfigError, match="files"):
             rows_only.get("old")

@@ -19,9 +19,10 @@ from holdproof import errors, sync
 from holdproof.crypto import attest, canonical, dbom, dsse, keys, statement, tlog_proof
 from holdproof.evidence import keys as ring
 from holdproof.evidence import statements
-from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.verdicts import Verdict
-from holdproof.upkeep import bundle, offline, unlock
+from holdproof.upkeep import bundle, unlock
+from holdproof.upkeep.verification import offline
 from tests.conformance.decisions import running
 from tests.conformance.stores import attack, populate, submit
 from tests.conformance.twins import FLOWS, FORGED, OMITTED, TWINS, invented, members, own_trust

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from holdproof import client, errors, sync
 from holdproof.cli.app import app
-from holdproof.db import moving
+from holdproof.db import transfer
 from holdproof.evidence import tree
 from holdproof.model.storage import TelemetryEvent
 from tests.conformance.stores import attack, attack_server, behind, populate
@@ -223,7 +223,7 @@ def test_a_target_in_which_a_copy_did_not_end_is_refused_and_the_next_copy_begin
 ) -> None:
     source, target = ends
     before = seen(source)
-    moving.begin(target.url or target.home / "kernel.db", "kernel")
+    transfer.begin(target.url or target.home / "kernel.db", "kernel")
     with pytest.raises(errors.UnfinishedCopyError):
         target.open()
     assert seen(source) == before
@@ -291,7 +291,7 @@ def test_a_row_that_arrives_otherwise_is_found_before_the_seal(
     ends: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = ends
-    whole = moving.arrive
+    whole = transfer.arrive
 
     def lossy(*words: Any) -> Any:
         made = whole(*words)
@@ -304,7 +304,7 @@ def test_a_row_that_arrives_otherwise_is_found_before_the_seal(
         made.fill = drop  # type: ignore[method-assign]
         return made
 
-    monkeypatch.setattr(moving, "arrive", lossy)
+    monkeypatch.setattr(transfer, "arrive", lossy)
     with pytest.raises(errors.CorruptError, match="lock_fences"):
         copied(source, target)
     monkeypatch.undo()

@@ -18,7 +18,7 @@ from holdproof.crypto.dbom import Fields
 from holdproof.db import sql
 from holdproof.evidence import keys as ring
 from holdproof.evidence.dbom import read
-from holdproof.model.battles import Battle
+from holdproof.model.evaluations import Evaluation
 from holdproof.model.verdicts import Verdict
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
 
@@ -33,7 +33,7 @@ _EDIT = {
 _DROP_LEAF = sql("DELETE FROM log_leaves WHERE id = :id")
 
 
-def submit(store: sync.Holdproof, battle_id: str = "b", **more: Any) -> Battle:
+def submit(store: sync.Holdproof, battle_id: str = "b", **more: Any) -> Evaluation:
     battle = store.battles.submit(
         {"task": "limit", "n": battle_id}, battle_id=battle_id, score=0.5, intent=[0.1, 0.2, 0.3], **more
     )
@@ -41,7 +41,7 @@ def submit(store: sync.Holdproof, battle_id: str = "b", **more: Any) -> Battle:
     return battle
 
 
-def text_of(battle: Battle) -> str:
+def text_of(battle: Evaluation) -> str:
     assert battle.dbom is not None
     return battle.dbom
 

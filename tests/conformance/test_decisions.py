@@ -9,16 +9,16 @@ import pytest
 from holdproof import errors, sync
 from holdproof.client import Holdproof
 from holdproof.db import Tx
-from holdproof.faces import Noun
-from holdproof.model.guards import Swept
+from holdproof.executors import Resource
+from holdproof.model.coordination import Swept
 from holdproof.runtime import audit, escalations, flows, locks, state
-from holdproof.runtime.rows import load
+from holdproof.runtime.logged_rows import load
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 
 def _nouns(store: Any) -> dict[str, Any]:
-    return {name: noun for name, noun in vars(store).items() if isinstance(noun, Noun)}
+    return {name: noun for name, noun in vars(store).items() if isinstance(noun, Resource)}
 
 
 class Decisions(OnStore):
@@ -27,7 +27,7 @@ class Decisions(OnStore):
         assert here.keys() == there.keys()
         assert "flows" in here
         for name, noun in here.items():
-            verbs = [verb for verb in vars(type(noun)) if not verb.startswith("_") and verb not in vars(Noun)]
+            verbs = [verb for verb in vars(type(noun)) if not verb.startswith("_") and verb not in vars(Resource)]
             assert vars(type(noun)).keys() == vars(type(there[name])).keys()
             for verb in verbs:
                 signature = inspect.signature(getattr(noun, verb))

@@ -12,12 +12,12 @@ import pytest
 import holdproof
 from holdproof import errors, sql, sync
 from holdproof.config import Paths
-from holdproof.content import disk, sealing
+from holdproof.content import disk, encryption
 from holdproof.crypto import merkle, tlog_proof
 from holdproof.db import Call, Work, Write
-from holdproof.evidence import battles, erasable, erasures, log
-from holdproof.model.battles import Battle
+from holdproof.evidence import erasable, erasures, evaluations, log
 from holdproof.model.erasure import Erasure
+from holdproof.model.evaluations import Evaluation
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import erase
 from tests.places import Place, everything, submit
@@ -55,21 +55,21 @@ def test_a_subject_goes_with_row_salt_dbom_and_file_and_a_leaf_stays(place: Plac
         assert [battle_id for battle_id, _ in everything(store)] == ["yours", "nobodys"]
         assert store.erase.list() == [made]
         assert store.read(lambda tx: erasures.among(tx, {battle.leaf_id, "another"})) == {battle.leaf_id}
-        assert battle.leaf_id not in sealing.subject_of(store.write(lambda tx: sealing.seal(tx, NAME, b"x")))
+        assert battle.leaf_id not in encryption.subject_of(store.write(lambda tx: encryption.seal(tx, NAME, b"x")))
     assert not (place.home / "dboms" / "dbom_mine.json").exists()
     assert (place.home / "dboms" / "dbom_yours.json").exists()
     place.sound()
 
 
-def _battles(store: sync.Holdproof) -> list[Battle]:
-    return store.read(lambda tx: battles.list(tx)).battles
+def _battles(store: sync.Holdproof) -> list[Evaluation]:
+    return store.read(lambda tx: evaluations.list(tx)).battles
 
 
 def test_content_key_salt_and_name_are_gone_from_every_file(tmp_path: Path) -> None:
     place = Place(tmp_path / "home")
     with place.open() as store:
         submit(store, "mine-battle", subject=NAME, secret=SECRET)
-        sealed = store.write(lambda tx: sealing.seal(tx, NAME, SECRET.encode()))
+        sealed = store.write(lambda tx: encryption.seal(tx, NAME, SECRET.encode()))
         [(key,)] = store.read(lambda tx: tx.all(_KEYS))
         [(salt, dbom)] = store.read(lambda tx: tx.all(_SALTS, battle_id="mine-battle"))
         signature = json.loads(dbom)["sigma_judge"].encode()
@@ -78,7 +78,7 @@ def test_content_key_salt_and_name_are_gone_from_every_file(tmp_path: Path) -> N
         store.erase.subject(NAME)
         assert holding(place.home, *needles, SECRET.encode(), NAME.encode()) == [], "while the store is open"
         with pytest.raises(errors.ErasedError):
-            store.read(lambda tx: sealing.open(tx, sealed))
+            store.read(lambda tx: encryption.open(tx, sealed))
     assert holding(place.home, *needles, SECRET.encode(), NAME.encode()) == []
     place.sound()
 
@@ -190,14 +190,14 @@ def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -
 
 def test_nothing_is_recorded_of_a_subject_erased_since_it_was_sealed(place: Place) -> None:
     with place.open() as store:
-        work = battles.submit(store.context, {"a": 1}, battle_id="late", score=0.5, subject=NAME)
+        work = evaluations.submit(store.context, {"a": 1}, battle_id="late", score=0.5, subject=NAME)
         with pytest.raises(errors.ErasedError):
             store.run(_after_first_write(work, lambda: store.erase.subject(NAME)))
         assert "late" not in [battle.battle_id for battle in _battles(store)]
     place.sound()
 
 
-def _after_first_write(work: Work[Battle], act: Callable[[], object]) -> Work[Battle]:
+def _after_first_write(work: Work[Evaluation], act: Callable[[], object]) -> Work[Evaluation]:
     """The same work, with something else happening after its first write."""
     effect, written = next(work), False
     try:
@@ -208,7 +208,7 @@ def _after_first_write(work: Work[Battle], act: Callable[[], object]) -> Work[Ba
                 yield Call(act)
             effect = work.send(answer)
     except StopIteration as stop:
-        battle: Battle = stop.value
+        battle: Evaluation = stop.value
         return battle
 
 
@@ -273,7 +273,7 @@ def test_a_locked_store_keeps_its_files_as_they_are_found(place: Place) -> None:
 
 def test_a_backup_without_keys_is_erased_with_its_subject(place: Place, tmp_path: Path) -> None:
     with place.open() as store:
-        sealed = store.write(lambda tx: sealing.seal(tx, NAME, SECRET.encode()))
+        sealed = store.write(lambda tx: encryption.seal(tx, NAME, SECRET.encode()))
         store.backup.create(tmp_path / "backup")
         [key, *_] = [key for (key,) in store.read(lambda tx: tx.all(_KEYS))]
         store.erase.subject(NAME)
@@ -281,13 +281,13 @@ def test_a_backup_without_keys_is_erased_with_its_subject(place: Place, tmp_path
     fresh = Place(tmp_path / "fresh", place.url)
     fresh.restore(tmp_path / "backup", other=True)
     with fresh.open() as store, pytest.raises(errors.NotFoundError):
-        store.read(lambda tx: sealing.open(tx, sealed))
+        store.read(lambda tx: encryption.open(tx, sealed))
 
 
 def test_a_restore_of_an_older_backup_erases_again(place: Place, tmp_path: Path) -> None:
     with place.open() as store:
-        sealed = store.write(lambda tx: sealing.seal(tx, NAME, SECRET.encode()))
-        yours = store.write(lambda tx: sealing.seal(tx, "Bob", b"bob"))
+        sealed = store.write(lambda tx: encryption.seal(tx, NAME, SECRET.encode()))
+        yours = store.write(lambda tx: encryption.seal(tx, "Bob", b"bob"))
         record = store.read(lambda tx: tx.all(sql("SELECT id FROM battles WHERE battle_id = 'nobodys'")))[0][0]
         store.backup.create(tmp_path / "backup", keys=True)
         store.erase.subject(NAME)
@@ -296,8 +296,8 @@ def test_a_restore_of_an_older_backup_erases_again(place: Place, tmp_path: Path)
     with place.open() as store:
         assert [battle_id for battle_id, _ in everything(store)] == ["yours"]
         with pytest.raises(errors.ErasedError):
-            store.read(lambda tx: sealing.open(tx, sealed))
-        assert store.read(lambda tx: sealing.open(tx, yours)) == b"bob"
+            store.read(lambda tx: encryption.open(tx, sealed))
+        assert store.read(lambda tx: encryption.open(tx, yours)) == b"bob"
         assert len(store.erase.list()) == 2
     assert not (place.home / "dboms" / "dbom_mine.json").exists()
     place.sound()

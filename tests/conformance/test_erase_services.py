@@ -7,7 +7,7 @@ import pytest
 
 import holdproof
 from holdproof import errors, sql, sync
-from holdproof.upkeep import persons
+from holdproof.upkeep import subject_stores
 from tests.conformance.racing import together
 from tests.places import Place, submit
 
@@ -136,7 +136,7 @@ def test_an_erasure_that_a_crash_broke_off_is_done_at_the_next_opening(
     with place.open() as store:
         fill(store)
         with monkeypatch.context() as patch:
-            patch.setattr(persons, "erase", crash)
+            patch.setattr(subject_stores, "erase", crash)
             with pytest.raises(KeyboardInterrupt):
                 store.erase.subject(NAME)
         assert store.read(lambda tx: tx.all(_DUE)) != []
@@ -154,11 +154,11 @@ def test_an_opening_goes_on_where_services_cannot_be_reached(place: Place, monke
     with place.open() as store:
         fill(store)
         with monkeypatch.context() as patch:
-            patch.setattr(persons, "erase", away)
+            patch.setattr(subject_stores, "erase", away)
             with pytest.raises(errors.UnreachableError):
                 store.erase.subject(NAME)
     with monkeypatch.context() as patch:
-        patch.setattr(persons, "erase", away)
+        patch.setattr(subject_stores, "erase", away)
         place.open().close()
     with place.open() as store:
         assert seen(store) == OTHERS
@@ -170,7 +170,7 @@ def test_no_record_makes_another_subject_go(tmp_path: Path) -> None:
     with place.open() as store:
         fill(store)
         store.erase.subject(NAME)
-        [bob] = persons.find(store.core.context, "Bob")
+        [bob] = subject_stores.find(store.core.context, "Bob")
         store.write(lambda tx: tx.execute(forge, files=f'["membrane/{bob.handle}"]'))
     with place.open() as store:
         assert seen(store) == OTHERS

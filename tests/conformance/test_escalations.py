@@ -10,7 +10,7 @@ import pytest
 from holdproof import errors, sync
 from holdproof.client import Holdproof
 from holdproof.db import sql
-from holdproof.model.guards import Escalation
+from holdproof.model.coordination import Escalation
 from holdproof.model.times import later
 from holdproof.runtime import escalations
 from holdproof.testing import FrozenClock

@@ -13,7 +13,7 @@ from holdproof.content import blocks
 from holdproof.crypto import cid as cids
 from holdproof.crypto.cid import CID
 from holdproof.db import Tx, sql
-from holdproof.memory import checks, garbage
+from holdproof.memory.objects import garbage, object_checks
 from holdproof.model.verdicts import Verdict
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
@@ -45,7 +45,7 @@ def lacking(store: sync.Holdproof) -> list[CID]:
 
     def look(tx: Tx) -> list[CID]:
         every = blocks.page(tx, limit=1000).blocks
-        return blocks.missing(tx, [link for raw, data in every for link in checks.needs(cids.parse(raw), data)])
+        return blocks.missing(tx, [link for raw, data in every for link in object_checks.needs(cids.parse(raw), data)])
 
     return store.read(look)
 

@@ -9,7 +9,7 @@ import pytest
 import holdproof
 from holdproof import errors, sync
 from holdproof.config import Paths
-from holdproof.memory import imagefiles
+from holdproof.memory.images import image_files
 from holdproof.storage import StorageProvider, bootstrap
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
@@ -17,7 +17,7 @@ from tests.conformance.memories import OnMemory
 
 
 def images(store: sync.Holdproof, ns: str = "main") -> list[Path]:
-    return imagefiles.manifests(store.core.paths.images / ns)
+    return image_files.manifests(store.core.paths.images / ns)
 
 
 class Heartbeats(OnMemory):

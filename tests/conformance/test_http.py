@@ -13,7 +13,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from holdproof import errors
-from holdproof.ops.catalogue import entries
+from holdproof.api.catalogue import entries
 from holdproof.remote import connect_sync
 from tests.web import Web, running
 

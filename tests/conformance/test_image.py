@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdproof import errors, folders, sync
 from holdproof.crypto import b64, car, dsse
 from holdproof.crypto import cid as cids
-from holdproof.memory import imagefiles
+from holdproof.memory.images import image_files
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
 
@@ -109,7 +109,7 @@ class Images(OnMemory):
             kinds.append(store.image.dump(place, keep=2).kind)
         assert kinds[0] == "base"
         assert kinds.count("base") >= 2
-        assert len(imagefiles.manifests(place)) == 2
+        assert len(image_files.manifests(place)) == 2
         store.image.dump(tmp_path / "new")
         while store.image.dump(place).kind != "base":
             store.objects.put("o1", type="t", content=store.objects.get("o1").version)
@@ -260,17 +260,17 @@ class Images(OnMemory):
         """CARv1 has no end mark: even with a manifest that was signed anew, a block that is missing is missed."""
         fill(store, 1)
         store.image.dump(place)
-        [path] = imagefiles.manifests(place)
-        made, _ = imagefiles.read_manifest(path)
+        [path] = image_files.manifests(place)
+        made, _ = image_files.read_manifest(path)
         [part] = made.parts
         whole = car.load((place / part.name).read_bytes())
         blocks = [*whole.blocks.items()]
         for gone in range(0, len(blocks), 7):
             data = car.dump(whole.roots, blocks[:gone] + blocks[gone + 1 :])
             (place / part.name).write_bytes(data)
-            signed = imagefiles.Part(part.name, len(data), sha256(data).hexdigest(), part.head)
-            forged = imagefiles.Manifest(**{**_fields(made), "parts": (signed,)})
-            path.write_bytes(imagefiles.encode(forged, store.context.keys.load("memory")))
+            signed = image_files.Part(part.name, len(data), sha256(data).hexdigest(), part.head)
+            forged = image_files.Manifest(**{**_fields(made), "parts": (signed,)})
+            path.write_bytes(image_files.encode(forged, store.context.keys.load("memory")))
             with pytest.raises(errors.ImageCorruptError):
                 other.image.load(place, did=self.did(store))
             assert everything(other) == ()
@@ -278,7 +278,7 @@ class Images(OnMemory):
     def test_a_manifest_that_was_edited_is_refused(self, store: sync.Holdproof, place: Path) -> None:
         fill(store, 1)
         store.image.dump(place)
-        [path] = imagefiles.manifests(place)
+        [path] = image_files.manifests(place)
         envelope = json.loads(path.read_text())
         payload = dsse.parse(path.read_bytes()).payload.replace(b'"ns":"main"', b'"ns":"mine"')
         envelope["payload"] = b64.encode(payload)
@@ -315,8 +315,8 @@ class Images(OnMemory):
         assert cars(folder / "one") == cars(folder / "two")
 
 
-def _fields(made: imagefiles.Manifest) -> dict[str, Any]:
-    return {name: getattr(made, name) for name in imagefiles.Manifest.__slots__}
+def _fields(made: image_files.Manifest) -> dict[str, Any]:
+    return {name: getattr(made, name) for name in image_files.Manifest.__slots__}
 
 
 class TestOnSqlite(OnSqlite, Images):

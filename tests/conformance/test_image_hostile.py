@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdproof import errors, sync
-from holdproof.memory import image, imagefiles
+from holdproof.memory.images import image, image_files
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
@@ -33,8 +33,8 @@ class Hostile(OnMemory):
 
     def plant(self, stranger: Path, place: Path) -> Path:
         """Put a stranger's manifest among ours, as if it were the newest of all."""
-        [path] = imagefiles.manifests(stranger)
-        return Path(shutil.copy(path, place / f"{LAST}{imagefiles.MANIFEST}"))
+        [path] = image_files.manifests(stranger)
+        return Path(shutil.copy(path, place / f"{LAST}{image_files.MANIFEST}"))
 
     def test_an_older_image_under_the_name_of_a_newer_one_is_not_taken_for_it(
         self, store: sync.Holdproof, place: Path
@@ -43,8 +43,8 @@ class Hostile(OnMemory):
         store.image.dump(place)
         store.objects.put("o1", type="t", content="newer")
         store.image.dump(place)
-        newest, older = imagefiles.manifests(place)
-        shutil.copy(older, place / f"{LAST}{imagefiles.MANIFEST}")
+        newest, older = image_files.manifests(place)
+        shutil.copy(older, place / f"{LAST}{image_files.MANIFEST}")
         with store.image.open(place) as found:
             assert found.manifest.name == newest.name
             assert found.get("o1").content == "newer"
@@ -81,7 +81,7 @@ class Hostile(OnMemory):
         fill(store, 1)
         store.image.dump(place)
         for number in range(3):
-            (place / f"zzzzzzzzzzzz{number + 2}{imagefiles.MANIFEST}").write_bytes(b"{}")
+            (place / f"zzzzzzzzzzzz{number + 2}{image_files.MANIFEST}").write_bytes(b"{}")
         for number in range(3):
             store.objects.put("o1", type="t", content=number)
             done = store.image.dump(place, keep=1)
@@ -135,18 +135,18 @@ class Hostile(OnMemory):
     ) -> None:
         fill(store, 1)
         store.image.dump(place)
-        read = imagefiles.read_manifest
+        read = image_files.read_manifest
 
         def late(path: Path) -> Any:
             """A dump comes between the list of images and the reading of the first."""
-            monkeypatch.setattr(imagefiles, "read_manifest", read)
+            monkeypatch.setattr(image_files, "read_manifest", read)
             store.objects.put("o1", type="t", content="newer")
             (place / path.name).unlink()
             store.image.dump(place, keep=1)
             return read(path)
 
         for look in (lambda: store.image.load(place), lambda: store.image.open(place).close()):
-            monkeypatch.setattr(imagefiles, "read_manifest", late)
+            monkeypatch.setattr(image_files, "read_manifest", late)
             look()
         assert [path for path in place.iterdir() if "corrupt" in path.name] == []
 

@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from holdproof import errors
 from holdproof.db import sql
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.model.instances import Instance
-from holdproof.storage import duties, instances
+from holdproof.storage import instances, scheduled_jobs
 from holdproof.storage.instances import Instances
 from holdproof.storage.projects import Project
 from holdproof.testing import FrozenClock
@@ -24,12 +24,12 @@ DAY = 86_400.0
 _FORGET = sql("DELETE FROM instances")
 
 
-def started(face: SyncFace, hostname: str = "host") -> Instance:
+def started(face: SyncExecutor, hostname: str = "host") -> Instance:
     return face.write(lambda tx: instances.start(tx, hostname=hostname, pid=7, project=Project("/p", "0a1b2c3d")))
 
 
 class Suite(OnMembrane):
-    def test_an_instance_is_entered_heard_and_stopped(self, face: SyncFace, clock: FrozenClock) -> None:
+    def test_an_instance_is_entered_heard_and_stopped(self, face: SyncExecutor, clock: FrozenClock) -> None:
         instance = started(face)
         assert (instance.status, instance.project_hash, instance.last_heartbeat) == (
             "active",
@@ -46,7 +46,7 @@ class Suite(OnMembrane):
         assert Instances(face).get(instance.id).status == "stopped"
 
     def test_one_that_is_not_heard_for_five_minutes_is_stale_until_it_is_heard(
-        self, face: SyncFace, clock: FrozenClock
+        self, face: SyncExecutor, clock: FrozenClock
     ) -> None:
         silent, gone = started(face), started(face)
         face.write(lambda tx: instances.stop(tx, gone.id))
@@ -59,13 +59,13 @@ class Suite(OnMembrane):
         assert face.write(lambda tx: instances.beat(tx, silent)).status == "active"
         assert face.write(lambda tx: instances.mark_stale(tx, stale_s=1)) == ()
 
-    def test_an_instance_whose_row_is_gone_is_entered_again(self, face: SyncFace) -> None:
+    def test_an_instance_whose_row_is_gone_is_entered_again(self, face: SyncExecutor) -> None:
         instance = started(face)
         face.write(lambda tx: tx.execute(_FORGET))
         assert face.write(lambda tx: instances.beat(tx, instance)) == instance
         assert Instances(face).list() == (instance,)
 
-    def test_instances_come_the_last_started_first(self, face: SyncFace, clock: FrozenClock) -> None:
+    def test_instances_come_the_last_started_first(self, face: SyncExecutor, clock: FrozenClock) -> None:
         made = []
         for number in range(4):
             made.append(started(face, f"host{number}"))
@@ -87,7 +87,7 @@ class Suite(OnMembrane):
 
     # --- racing callers ------------------------------------------------------------------------------------------
 
-    def test_whoever_is_heard_is_active_whatever_others_mark(self, face: SyncFace, clock: FrozenClock) -> None:
+    def test_whoever_is_heard_is_active_whatever_others_mark(self, face: SyncExecutor, clock: FrozenClock) -> None:
         for _ in range(4):
             instance = started(face)
             clock.advance(301)
@@ -101,7 +101,7 @@ class Suite(OnMembrane):
             assert (got["active"], got["marked"]) in {(4, 0), (4, 1)}
             assert Instances(face).get(instance.id).status == "active"
 
-    def test_a_heartbeat_that_is_not_committed_yet_counts(self, face: SyncFace, clock: FrozenClock) -> None:
+    def test_a_heartbeat_that_is_not_committed_yet_counts(self, face: SyncExecutor, clock: FrozenClock) -> None:
         instance = started(face)
         clock.advance(301)
         assert behind(face, lambda tx: instances.beat(tx, instance), lambda: face.write(instances.mark_stale)) == ()
@@ -109,14 +109,14 @@ class Suite(OnMembrane):
         late = behind(face, instances.mark_stale, lambda: face.write(lambda tx: instances.beat(tx, instance)))
         assert late.status == Instances(face).get(instance.id).status == "active"
 
-    def test_of_many_that_look_one_marks(self, face: SyncFace, clock: FrozenClock) -> None:
+    def test_of_many_that_look_one_marks(self, face: SyncExecutor, clock: FrozenClock) -> None:
         for _ in range(3):
             started(face)
         clock.advance(301)
         got = together(8, lambda _: len(face.write(instances.mark_stale)))
         assert sum(count * times for count, times in got.items()) == 3
 
-    def test_a_stopped_instance_is_not_brought_back_by_a_late_heartbeat(self, face: SyncFace) -> None:
+    def test_a_stopped_instance_is_not_brought_back_by_a_late_heartbeat(self, face: SyncExecutor) -> None:
         for _ in range(4):
             instance = started(face)
 
@@ -133,46 +133,46 @@ class Suite(OnMembrane):
 
     # --- duties --------------------------------------------------------------------------------------------------
 
-    def claim(self, face: SyncFace, by: str = "a") -> bool:
-        return face.write(lambda tx: duties.claim(tx, "sweep", by=by, every_s=DAY))
+    def claim(self, face: SyncExecutor, by: str = "a") -> bool:
+        return face.write(lambda tx: scheduled_jobs.claim(tx, "sweep", by=by, every_s=DAY))
 
-    def test_a_duty_is_done_once_in_its_time(self, face: SyncFace, clock: FrozenClock) -> None:
+    def test_a_duty_is_done_once_in_its_time(self, face: SyncExecutor, clock: FrozenClock) -> None:
         assert self.claim(face)
-        face.write(lambda tx: duties.end(tx, "sweep", by="a"))
+        face.write(lambda tx: scheduled_jobs.end(tx, "sweep", by="a"))
         clock.advance(DAY - 1)
         assert not self.claim(face, "b")
         clock.advance(1)
         assert self.claim(face, "b")
-        [duty] = face.read(duties.recorded)
+        [duty] = face.read(scheduled_jobs.recorded)
         assert (duty.begun_by, duty.ended_at, duty.error) == ("b", None, None)
-        face.write(lambda tx: duties.end(tx, "sweep", by="a", error="too late to count"))
-        assert face.read(duties.recorded) == (duty,)
+        face.write(lambda tx: scheduled_jobs.end(tx, "sweep", by="a", error="too late to count"))
+        assert face.read(scheduled_jobs.recorded) == (duty,)
 
-    def test_a_duty_that_failed_is_tried_again_after_an_hour(self, face: SyncFace, clock: FrozenClock) -> None:
+    def test_a_duty_that_failed_is_tried_again_after_an_hour(self, face: SyncExecutor, clock: FrozenClock) -> None:
         self.claim(face)
-        face.write(lambda tx: duties.end(tx, "sweep", by="a", error="no luck"))
-        clock.advance(duties.RETRY_S - 1)
+        face.write(lambda tx: scheduled_jobs.end(tx, "sweep", by="a", error="no luck"))
+        clock.advance(scheduled_jobs.RETRY_S - 1)
         assert not self.claim(face, "b")
         clock.advance(1)
         assert self.claim(face, "b")
-        clock.advance(duties.RETRY_S)
+        clock.advance(scheduled_jobs.RETRY_S)
         assert not self.claim(face, "a")
 
-    def test_a_claim_by_a_clock_that_was_wrong_binds_nobody(self, face: SyncFace, clock: FrozenClock) -> None:
+    def test_a_claim_by_a_clock_that_was_wrong_binds_nobody(self, face: SyncExecutor, clock: FrozenClock) -> None:
         clock.advance(365 * DAY)
         assert self.claim(face)
         clock.advance(-365 * DAY)
         assert self.claim(face)
         assert not self.claim(face)
 
-    def test_of_many_instances_one_gets_a_duty(self, face: SyncFace, clock: FrozenClock) -> None:
+    def test_of_many_instances_one_gets_a_duty(self, face: SyncExecutor, clock: FrozenClock) -> None:
         for _ in range(4):
             assert together(8, lambda number: self.claim(face, f"i{number}")) == Counter({False: 7, True: 1})
             clock.advance(DAY)
 
     # --- a model -------------------------------------------------------------------------------------------------
 
-    def test_a_random_walk_ends_where_the_model_does(self, face: SyncFace, clock: FrozenClock) -> None:
+    def test_a_random_walk_ends_where_the_model_does(self, face: SyncExecutor, clock: FrozenClock) -> None:
         InstanceMachine.face, InstanceMachine.clock = face, clock
         self.walk(InstanceMachine)
 
@@ -189,7 +189,7 @@ class Known:
 class InstanceMachine(RuleBasedStateMachine):
     """Instances as plain Python beside the real ones; those of earlier walks have stopped."""
 
-    face: ClassVar[SyncFace]
+    face: ClassVar[SyncExecutor]
     clock: ClassVar[FrozenClock]
 
     def __init__(self) -> None:

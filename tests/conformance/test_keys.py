@@ -18,11 +18,11 @@ from holdproof.crypto.keys import PublicKey, Signer
 from holdproof.db import Tx, sql
 from holdproof.evidence import keys as ring
 from holdproof.evidence import statements, trust
-from holdproof.evidence.keyfiles import KeyFolder, MemoryKeys
-from holdproof.evidence.opening import add_key
+from holdproof.evidence.key_files import KeyFolder, MemoryKeys
+from holdproof.evidence.startup import add_key
 from holdproof.model.keys import Role, Successors
 from holdproof.model.verdicts import Verdict
-from holdproof.upkeep import offline
+from holdproof.upkeep.verification import offline
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
 
 _TAKE_BACK = sql("UPDATE keyring SET revoked_from = NULL WHERE keyid = :keyid")

@@ -11,8 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import holdproof
 from holdproof.errors import ClosedError, ConnectionLostError, OutcomeUnknownError, UnreachableError
-from holdproof.remote import connect, connect_sync, wires
-from holdproof.store import open_store
+from holdproof.remote import connect, connect_sync, transport
+from holdproof.store.opening import open_store
 from tests.served import Stage, staged
 
 
@@ -87,7 +87,7 @@ def test_more_callers_than_connections_wait_their_turn(stage: Stage, token: str)
 
 
 def test_whoever_finds_no_connection_in_time_is_told(stage: Stage, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wires, "TIMEOUT", httpx.Timeout(0.05))
+    monkeypatch.setattr(transport, "TIMEOUT", httpx.Timeout(0.05))
     with connect_sync(stage.url, token, limits=httpx.Limits(max_connections=1)) as store:
         with store.flows.run("bot") as flow, pytest.raises(UnreachableError, match="all 1 connections are in use"):
             flow.step("one", lambda: store.flows.start("bot"))

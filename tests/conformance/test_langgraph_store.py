@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from holdproof import errors, sql, sync
-from holdproof.adapters.places import Place
+from holdproof.adapters.shared_store import SharedStore
 from holdproof.client import Holdproof
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
@@ -233,7 +233,7 @@ class LangGraphStore(OnStore):
 
     def test_a_store_on_a_server_is_refused_with_a_reason(self) -> None:
         with sync.connect("http://127.0.0.1:9") as remote:
-            opening: tuple[Callable[[Any], Any], ...] = (adapter.HoldproofStore, adapter.HoldproofSaver, Place)
+            opening: tuple[Callable[[Any], Any], ...] = (adapter.HoldproofStore, adapter.HoldproofSaver, SharedStore)
             for made in opening:
                 with pytest.raises(errors.RemoteError, match="open in this process"):
                     made(remote)

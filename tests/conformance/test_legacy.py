@@ -13,9 +13,9 @@ import pytest
 
 from holdproof import errors, sync
 from holdproof.db import open_database
+from holdproof.importers import kgents as kgents_import
+from holdproof.importers.kgents.files import key_of
 from holdproof.model.legacy import LegacyReport, LegacySource, Outcome
-from holdproof.storage import legacy
-from holdproof.storage.legacy.files import key_of
 from tests import kgents
 
 ROOT = os.geteuid() == 0
@@ -410,9 +410,9 @@ class Legacy:
     def test_what_comes_back_to_the_old_path_is_warned_of_and_taken_over_beside_the_first(self, stores: Any) -> None:
         kgents.write(self.old / "ghost" / "one", "1")
         self.migrate()
-        assert legacy.returned() == []
+        assert kgents_import.returned() == []
         kgents.write(self.old / "ghost" / "two", "2")
-        [warning] = legacy.returned()
+        [warning] = kgents_import.returned()
         assert str(self.old / "ghost") in warning
         report = self.migrate()
         assert stores.open("blobs").list() == ["ghost/one", "ghost/two"]
@@ -426,11 +426,11 @@ class Legacy:
         assert stores.open("telemetry").count() == 3
 
     def test_a_first_start_hints_at_what_waits(self) -> None:
-        assert legacy.hint() is None
+        assert kgents_import.hint() is None
         kgents.legacy(self.old)
-        assert "migrate-legacy" in str(legacy.hint())
+        assert "migrate-legacy" in str(kgents_import.hint())
         self.migrate()
-        assert legacy.hint() is None
+        assert kgents_import.hint() is None
 
     def test_a_damaged_source_that_is_mended_is_taken_over_by_the_next_run(self) -> None:
         kgents.write(self.old / "soul" / "state.json", "{broken")

@@ -18,7 +18,7 @@ from holdproof.db import open_database
 from holdproof.model.instances import Mode
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_text
-from holdproof.storage import Instances, Lifecycle, StorageProvider, bootstrap, duties, instances, lifecycle
+from holdproof.storage import Instances, Lifecycle, StorageProvider, bootstrap, instances, lifecycle, scheduled_jobs
 from holdproof.storage.selfgrow import steps
 from holdproof.testing import FrozenClock
 from tests.conformance.racing import race
@@ -148,7 +148,9 @@ class Suite(OnStorage):
                 assert len(done) == len(set(done)) == (3 if self.kept else 1)
                 assert [await life.tend() for life in lives] == [[]] * 4
                 clock.advance(DAY)
-            assert all(duty.ended_at and not duty.error for duty in await storage.membrane.read(duties.recorded))
+            assert all(
+                duty.ended_at and not duty.error for duty in await storage.membrane.read(scheduled_jobs.recorded)
+            )
             for life in lives:
                 await life.shutdown()
 
@@ -168,10 +170,12 @@ class Suite(OnStorage):
                     await life.tend()
                     assert "selfgrow expire" not in await life.tend()
                 [duty] = [
-                    each for each in await storage.membrane.read(duties.recorded) if each.duty == "selfgrow expire"
+                    each
+                    for each in await storage.membrane.read(scheduled_jobs.recorded)
+                    if each.duty == "selfgrow expire"
                 ]
                 assert duty.error == "OSError: noluck"
-                clock.advance(duties.RETRY_S)
+                clock.advance(scheduled_jobs.RETRY_S)
                 assert await life.tend() == ["selfgrow expire"]
 
         with caplog.at_level(logging.WARNING, "holdproof.storage"):

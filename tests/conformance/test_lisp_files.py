@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdproof import errors, sync
-from holdproof.memory import sexpr
+from holdproof.importers.lisp import sexpr
 from holdproof.model.lisp import ForeignObject
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory

@@ -16,8 +16,8 @@ from holdproof.crypto import keys
 from holdproof.db import Tx, sql
 from holdproof.evidence import keys as ring
 from holdproof.evidence import statements, tree, trust
-from holdproof.evidence.keyfiles import KeyFolder
-from holdproof.evidence.opening import KEYRING, add_key
+from holdproof.evidence.key_files import KeyFolder
+from holdproof.evidence.startup import KEYRING, add_key
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import alarm, lockdown, notify, unlock

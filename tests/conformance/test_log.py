@@ -19,7 +19,7 @@ from holdproof.crypto.keys import Alg, PublicKey, Signer
 from holdproof.crypto.vkey import VerifierKey
 from holdproof.db import Migration, Tx
 from holdproof.evidence import leaves, log, tree
-from holdproof.evidence.keyfiles import MemoryKeys
+from holdproof.evidence.key_files import MemoryKeys
 from holdproof.model.keys import Role
 from holdproof.model.verdicts import Verdict
 from tests.conformance import logs

@@ -13,7 +13,7 @@ from holdproof.crypto import checkpoint, keys
 from holdproof.db import Tx, sql
 from holdproof.errors import NotFoundError
 from holdproof.evidence import audit, tree, walk
-from holdproof.evidence.heads import HighWater
+from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.tree import State
 from holdproof.model.verdicts import Verdict
 from tests.conformance import logs
@@ -327,7 +327,7 @@ class TestYesterdaysFile(logs.OnSqlite):
 
     def test_a_new_store_begins_its_log_beside_the_heads_of_another(self) -> None:
         other = checkpoint.sign(checkpoint.Checkpoint("holdproof/other", 5, b"\7" * 32), keys.generate("ed25519"))
-        marks = HighWater(self.home / "state" / "heads.jsonl")
+        marks = HeadFile(self.home / "state" / "heads.jsonl")
         marks.publish(other.encode().decode())
         self.write()
         assert [head.checkpoint.origin for head in marks.kept()][:1] == ["holdproof/other"]

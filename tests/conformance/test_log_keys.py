@@ -13,7 +13,7 @@ from holdproof.crypto.keys import Signer
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.evidence import keys as ring
 from holdproof.evidence import statements
-from holdproof.evidence.keyfiles import KeyFolder, MemoryKeys
+from holdproof.evidence.key_files import KeyFolder, MemoryKeys
 from holdproof.evidence.statements import KeyStatement
 from tests.conformance.places import StoreOnPostgres, StoreOnSqlite, settled, sound
 from tests.places import submit

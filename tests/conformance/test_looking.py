@@ -7,7 +7,7 @@ import pytest
 from holdproof import errors, sync
 from holdproof.model.times import later
 from holdproof.testing import FrozenClock
-from holdproof.upkeep import offline
+from holdproof.upkeep.verification import offline
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 

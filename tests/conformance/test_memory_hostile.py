@@ -12,7 +12,7 @@ from holdproof import errors, sync
 from holdproof.content import blocks
 from holdproof.crypto import cid as cids
 from holdproof.crypto import dagcbor
-from holdproof.memory import imagefiles
+from holdproof.memory.images import image_files
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
 from tests.conformance.test_image import everything, fill
@@ -152,6 +152,6 @@ def test_an_open_image_outlives_its_files(tmp_path: Path) -> None:
             for number in range(3):
                 store.objects.put("o1", type="t", content=number)
                 store.image.dump(keep=1)
-            assert imagefiles.manifests(store.context.paths.images / "main")[0].name != found.manifest.name
+            assert image_files.manifests(store.context.paths.images / "main")[0].name != found.manifest.name
             assert found.get("o1").content == "0 1"
             assert len(found.list(limit=1000).objects) == 60

@@ -6,7 +6,7 @@ import pytest
 
 from holdproof import errors, sync
 from holdproof.crypto import cid as cids
-from holdproof.memory import commits
+from holdproof.memory.objects import commits
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from tests.conformance.attacks import MEMORY

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from holdproof import errors
 from holdproof.db import MEMORY, Database, Refused, Tx, open_database, sql
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.testing.schema import COUNTERS, MIGRATIONS, value
 
 _PUT = sql(
@@ -134,7 +134,7 @@ class Machine(RuleBasedStateMachine):
     @rule(name=NAMES)
     def read(self, name: str) -> None:
         assert self.db.read(lambda tx: value(tx, name)).result(60) == self.model.get(name)
-        assert SyncFace(self.db).read(lambda tx: value(tx, name)) == self.model.get(name)
+        assert SyncExecutor(self.db).read(lambda tx: value(tx, name)) == self.model.get(name)
 
     @rule(finish=st.booleans(), name=NAMES, number=VALUES)
     def reopen(self, finish: bool, name: str, number: int) -> None:

@@ -5,14 +5,14 @@ import threading
 import pytest
 
 from holdproof import Tx, errors, sql, sync
-from holdproof.model.news import News, Place
-from holdproof.runtime import flows, news
+from holdproof.model.change_feed import Change, Cursor
+from holdproof.runtime import change_feed, flows
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 
 
-def follow(store: sync.Holdproof, place: Place, **about: str) -> tuple[list[tuple[str, int]], Place, list[News]]:
-    found, further = store.read(lambda tx: news.since(tx, place, **about))
+def follow(store: sync.Holdproof, place: Cursor, **about: str) -> tuple[list[tuple[str, int]], Cursor, list[Change]]:
+    found, further = store.read(lambda tx: change_feed.since(tx, place, **about))
     return [(each.kind, each.id) for each in found], further, list(found)
 
 
@@ -21,8 +21,8 @@ class Following(OnStore):
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         running(store)
-        clock.advance(news.SETTLED_S)
-        place = store.read(news.now)
+        clock.advance(change_feed.SETTLED_S)
+        place = store.read(change_feed.now)
         assert follow(store, place)[0] == []
         dfid = running(store)
         clock.advance(1)
@@ -41,21 +41,21 @@ class Following(OnStore):
         again, further, _ = follow(store, place)
         assert sorted(again) == sorted(kinds)
         assert follow(store, further)[0] == []
-        assert news.parse(str(further)) == further
+        assert change_feed.parse(str(further)) == further
 
     def test_a_place_never_passes_what_may_still_come_to_light(self, store: sync.Holdproof, clock: FrozenClock) -> None:
-        place = store.read(news.now)
+        place = store.read(change_feed.now)
         asked = store.escalations.request(running(store), reason="?")
         store.escalations.resolve(asked.id, "REJECTED", by="Ada")
         _, further, _ = follow(store, place)
         if store.database.dialect == "postgres":
             assert ("flow", 1) in follow(store, further)[0]
-        clock.advance(news.SETTLED_S + 1)
+        clock.advance(change_feed.SETTLED_S + 1)
         _, settled, _ = follow(store, further)
         assert follow(store, settled)[0] == []
 
     def test_an_agent_or_a_namespace_hears_of_its_own_only(self, store: sync.Holdproof) -> None:
-        place = store.read(news.now)
+        place = store.read(change_feed.now)
         store.agents.register("other", version="1.0.0")
         store.agents.register("far", version="1.0.0", ns="far")
         mine, theirs = running(store), running(store, "other")
@@ -70,13 +70,13 @@ class Following(OnStore):
     def test_more_than_a_page_is_told_page_by_page_and_all_of_it(
         self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(news, "_PAGE", 3)
-        place = store.read(news.now)
+        monkeypatch.setattr(change_feed, "_PAGE", 3)
+        place = store.read(change_feed.now)
         begun = [running(store) for _ in range(8)]
         for dfid in begun[:4]:
             asked = store.escalations.request(dfid, reason="?", budget=100)
             store.escalations.resolve(asked.id, "CANCELLED", by="Ada")
-        clock.advance(news.SETTLED_S)
+        clock.advance(change_feed.SETTLED_S)
         told: list[tuple[str, int]] = []
         while (page := follow(store, place))[1] != place:
             place = page[1]
@@ -87,20 +87,20 @@ class Following(OnStore):
 
     def test_whoever_hears_of_nothing_moves_on_all_the_same(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         store.agents.register("quiet", version="1.0.0")
-        place, _ = store.read(news.begin)
+        place, _ = store.read(change_feed.begin)
         for _ in range(3):
             asked = store.escalations.request(running(store), reason="?", budget=100)
             store.escalations.resolve(asked.id, "APPROVED", by="Ada")
-        clock.advance(news.SETTLED_S)
+        clock.advance(change_feed.SETTLED_S)
         told, further, _ = follow(store, place, agent_id="quiet")
         assert told == []
         assert further == follow(store, place)[1]
-        assert further.transition == store.read(news.now).transition > place.transition
+        assert further.transition == store.read(change_feed.now).transition > place.transition
 
     def test_what_was_there_before_is_no_news(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?")
         store.escalations.resolve(asked.id, "APPROVED", by="Ada")
-        place, old = store.read(news.begin)
+        place, old = store.read(change_feed.begin)
         assert {*follow(store, place)[0]} <= old
         dfid = running(store)
         fresh = [each for each in follow(store, place)[2] if (each.kind, each.id) not in old]
@@ -111,7 +111,7 @@ class Following(OnStore):
     )
     def test_what_is_no_place_is_refused(self, store: sync.Holdproof, text: str) -> None:
         with pytest.raises(errors.InvalidInputError):
-            news.parse(text)
+            change_feed.parse(text)
 
 
 class TestSqlite(OnSqlite, Following):
@@ -139,7 +139,7 @@ class TestPostgres(OnPostgres, Following):
         writing.start()
         assert inside.wait(10)
         store.flows.transition(early, "RUNNING")
-        place, old = store.read(news.begin)
+        place, old = store.read(change_feed.begin)
         onward.set()
         writing.join()
         fresh = [each for each in follow(store, place)[2] if (each.kind, each.id) not in old]

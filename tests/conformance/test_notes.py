@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdproof import Tx, errors, sql, sync
-from holdproof.memory import notefilters, notes
+from holdproof.memory.notes import filters, notes
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.racing import together
@@ -224,13 +224,13 @@ class Notes(OnStore):
 )
 def test_a_hostile_filter_key_is_refused(key: Any) -> None:
     with pytest.raises(errors.InvalidInputError, match="Invalid filter key"):
-        notefilters.compiled({key: 1})
+        filters.compiled({key: 1})
 
 
 @pytest.mark.parametrize("wrong", [{"$where": 1}, {"b": 1}, {"$gt": None}, {"$lt": [1]}, {"$gte": True}, {1: 2}])
 def test_an_unknown_operator_or_operand_is_refused(wrong: dict[Any, Any]) -> None:
     with pytest.raises(errors.InvalidInputError):
-        notefilters.compiled({"a": wrong})
+        filters.compiled({"a": wrong})
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_an_unknown_operator_or_operand_is_refused(wrong: dict[Any, Any]) -> Non
     ],
 )
 def test_a_filter_lets_through_what_json_calls_equal(wanted: Any, value: Any, found: bool) -> None:
-    test = notefilters.compiled(wanted)
+    test = filters.compiled(wanted)
     assert (test is None or test(value)) is found
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import holdproof
 from holdproof import errors, sync
-from holdproof.memory import edits, objects, refs
+from holdproof.memory.objects import objects, refs, tree_transaction
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.logs import settle
@@ -22,7 +22,7 @@ ODD = "ä / \0 ~"
 
 
 def root(store: sync.Holdproof, ns: str = "main") -> str:
-    return str(store.read(lambda tx: edits.root(tx, ns)))
+    return str(store.read(lambda tx: tree_transaction.root(tx, ns)))
 
 
 def leaves(store: sync.Holdproof) -> int:
@@ -237,7 +237,7 @@ class Objects(OnMemory):
         store.objects.put("sum", type="t", content=0)
 
         def add(tx: Any) -> int:
-            edit = edits.Edit(tx, "main")  # held from before the read
+            edit = tree_transaction.TreeTransaction(tx, "main")  # held from before the read
             now = objects.get(tx, "sum").content
             del edit
             objects.put(tx, "sum", type="t", content=now + 1)

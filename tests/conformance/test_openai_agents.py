@@ -15,7 +15,7 @@ from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 agents: Any = pytest.importorskip("agents", reason="not installed: pip install openai-agents")
 scripted: Any = pytest.importorskip("agents.testing", reason="openai-agents without scripted models")
 adapter: Any = pytest.importorskip("holdproof.adapters.openai_agents")
-places: Any = pytest.importorskip("holdproof.adapters.places")
+places: Any = pytest.importorskip("holdproof.adapters.shared_store")
 
 CALLS = [("refund", {"euros": 30}, "call-1"), ("refund", {"euros": 5}, "call-2")]
 

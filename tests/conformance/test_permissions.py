@@ -15,9 +15,9 @@ from holdproof.cli.app import app
 from holdproof.content import disk
 from holdproof.demo import play
 from holdproof.evidence import lockdown
-from holdproof.evidence.heads import HighWater
-from holdproof.evidence.keyfiles import KeyFolder
-from holdproof.evidence.witnessing import State
+from holdproof.evidence.heads import HeadFile
+from holdproof.evidence.key_files import KeyFolder
+from holdproof.evidence.witness_server import WitnessState
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.verify import Locked
 from holdproof.storage import degraded
@@ -116,9 +116,9 @@ def test_folders_that_were_lost_come_back_for_the_owner_only(tmp_path: Path) -> 
     lockdown.write_flag(tmp_path / "a" / "b" / "lockdown.json", Locked("x", "TAMPERED", "why", "when"))
     assert degraded.write(config.Paths.find(tmp_path / "home"), {"blob": {"since": "then", "reason": "a test"}})
     KeyFolder(tmp_path / "c" / "d" / "keys").ensure("judge")
-    marks = HighWater(tmp_path / "e" / "f" / "heads.jsonl")
+    marks = HeadFile(tmp_path / "e" / "f" / "heads.jsonl")
     marks.publish("a head")
-    with State(tmp_path / "g" / "h" / "witness.json").locked():
+    with WitnessState(tmp_path / "g" / "h" / "witness.json").locked():
         pass
     assert open_to_others(tmp_path) == {}
 

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from holdproof import errors
 from holdproof.db import Database, Hooks, Tx, open_database, sql
-from holdproof.db.groups import GroupWriter
+from holdproof.db.group_commit import GroupWriter
 from holdproof.db.postgres.wire import Wire
 from holdproof.testing.schema import (
     ADD_COUNTER,

@@ -12,8 +12,8 @@ from psycopg.generators import fetch
 
 from holdproof import errors
 from holdproof.db import Database, Tx, open_database
-from holdproof.db.postgres import asking, copying
-from holdproof.db.postgres.dialing import dial
+from holdproof.db.postgres import liveness, snapshot
+from holdproof.db.postgres.connect import dial
 from holdproof.testing.schema import MIGRATIONS, add, value
 from proof.servers.tcp import Fault, Proxy, to_unix
 from tests.servers import Postgres
@@ -76,23 +76,23 @@ def test_who_waits_for_the_end_of_our_question_is_not_at_work(postgres_url: str)
         with psycopg.connect(postgres_url) as other:
             [(state,)] = other.execute("SELECT state FROM pg_stat_activity WHERE pid = %s", [line.backend_pid])
         assert state == "active"
-        assert not asking.at_work(postgres_url, line.backend_pid)
+        assert not liveness.backend_is_active(postgres_url, line.backend_pid)
 
 
 def test_who_cannot_be_asked_is_not_at_work(through: str, proxy: Proxy) -> None:
     with closing(psycopg.connect(through)) as connection:
-        assert not asking.at_work(through, connection.pgconn.backend_pid), "it has nothing to do"
+        assert not liveness.backend_is_active(through, connection.pgconn.backend_pid), "it has nothing to do"
         proxy.close()
-        assert not asking.at_work(through, connection.pgconn.backend_pid)
+        assert not liveness.backend_is_active(through, connection.pgconn.backend_pid)
 
 
 def test_a_copy_whose_line_dies_without_a_word_is_a_typed_error(
     through: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "SILENCE_S", 0.2)
-    with closing(copying.connect(through)) as connection:
+    monkeypatch.setattr(liveness, "SILENCE_S", 0.2)
+    with closing(snapshot.connect(through)) as connection:
         proxy.arm(Fault("stall up"))
-        with pytest.raises(errors.UnavailableError), copying.translated():
+        with pytest.raises(errors.UnavailableError), snapshot.translated():
             connection.execute("SELECT 1")
 
 

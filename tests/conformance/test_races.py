@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from holdproof import sync
-from holdproof.faces import SyncFace
-from holdproof.ops import OpenFlow
+from holdproof.api import OpenFlow
+from holdproof.executors import SyncExecutor
 from tests.conformance.decisions import CrashError, OnPostgres, OnSqlite, OnStore, running
 
 ROUNDS = int(os.environ.get("HOLDPROOF_RACES", "8"))
@@ -130,7 +130,7 @@ class Races(OnStore):
         turns, executed = iter(range(ROUNDS)), tmp_path / "executed"
 
         @live.decision(flow_type="raced", agent="trader", lease_s=0.001)
-        def raced(flow: OpenFlow[SyncFace], turn: int) -> None:
+        def raced(flow: OpenFlow[SyncExecutor], turn: int) -> None:
             raise CrashError
 
         def shares() -> list[str]:

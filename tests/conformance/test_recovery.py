@@ -11,16 +11,16 @@ from typing import Any, assert_type
 import pytest
 
 from holdproof import errors, sync
+from holdproof.api import FlowFunction, OpenFlow
 from holdproof.client import Holdproof
-from holdproof.faces import AsyncFace, SyncFace
+from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.model.flows import Recovered
-from holdproof.ops import Decision, OpenFlow
 from holdproof.runtime import calls, runs
 from holdproof.runtime.calls import Called
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 
-Flow = OpenFlow[SyncFace]
+Flow = OpenFlow[SyncExecutor]
 
 
 class Broker:
@@ -40,7 +40,7 @@ class Broker:
         self.act(f"undo {what}")
 
 
-def ordering(store: sync.Holdproof, broker: Broker, **options: Any) -> Decision[..., str]:
+def ordering(store: sync.Holdproof, broker: Broker, **options: Any) -> FlowFunction[..., str]:
     """A decision of two orders, as each worker registers it."""
 
     @store.decision(flow_type="rebalance", agent="trader", lease_s=10, **options)
@@ -148,7 +148,7 @@ class Recovery(OnStore):
     ) -> None:
         broker = Broker()
 
-        def register(face: sync.Holdproof, crash: bool) -> Decision[[str], None]:
+        def register(face: sync.Holdproof, crash: bool) -> FlowFunction[[str], None]:
             @face.decision(flow_type="order", agent="trader", lease_s=10)
             def order(flow: Flow, what: str) -> None:
                 flow.step("first", broker.act, f"{what} 1")
@@ -191,7 +191,7 @@ class Recovery(OnStore):
         dying = Holdproof(store.core)
 
         @dying.decision(flow_type="rebalance", lease_s=10)
-        async def rebalance(flow: OpenFlow[AsyncFace], first: str, second: str) -> None:
+        async def rebalance(flow: OpenFlow[AsyncExecutor], first: str, second: str) -> None:
             await flow.step("first", broker.act, first, compensate=broker.undo)
             await flow.step("second", broker.act, second, compensate=broker.undo)
 
@@ -319,7 +319,7 @@ class Recovery(OnStore):
 
         def register(store: Holdproof, crash: bool) -> Any:
             @store.decision(flow_type="order", agent="trader", lease_s=0.05)
-            async def order(flow: OpenFlow[AsyncFace], what: str) -> str:
+            async def order(flow: OpenFlow[AsyncExecutor], what: str) -> str:
                 await flow.step("first", act, f"{what} 1")
                 if crash:
                     raise CrashError

@@ -10,9 +10,9 @@ import pytest
 from holdproof import errors
 from holdproof.db import Database, open_database
 from holdproof.db.tx import SHAPED
-from holdproof.faces import SyncFace
-from holdproof.storage.doings import Doings
-from holdproof.storage.face import StorageFace
+from holdproof.executors import SyncExecutor
+from holdproof.storage.executors import AsyncStorageExecutor
+from holdproof.storage.operation_tracker import OperationTracker
 from holdproof.storage.relational import Relational
 from holdproof.storage.stores import RelationalStore
 from holdproof.testing import RelationalSuite
@@ -21,7 +21,7 @@ from tests.conformance.membranes import InMemory, OnPostgres, OnSqlite, Place
 
 class _Opens(Place):
     async def open(self) -> RelationalStore:
-        return Relational(StorageFace(await asyncio.to_thread(self.database, "membrane"), Doings()))
+        return Relational(AsyncStorageExecutor(await asyncio.to_thread(self.database, "membrane"), OperationTracker()))
 
 
 class _Bounded(RelationalSuite):
@@ -122,7 +122,11 @@ class TestSqlite(_Opens, OnSqlite, _Bounded):
 
     def test_a_block_that_cannot_begin_says_why_and_waits_for_nobody(self) -> None:
         async def run() -> None:
-            store = Relational(StorageFace(await asyncio.to_thread(self.database, "membrane", busy_s=0.05), Doings()))
+            store = Relational(
+                AsyncStorageExecutor(
+                    await asyncio.to_thread(self.database, "membrane", busy_s=0.05), OperationTracker()
+                )
+            )
             with closing(apsw.Connection(str(self.target))) as other:
                 other.execute("BEGIN IMMEDIATE")
                 with pytest.raises(errors.BusyError):
@@ -223,7 +227,7 @@ class TestPostgres(_Opens, OnPostgres, _Bounded):
 
 
 def test_the_sync_face_shows_the_same_store() -> None:
-    store = Relational(SyncFace(open_database(":memory:", space="membrane")))
+    store = Relational(SyncExecutor(open_database(":memory:", space="membrane")))
     with store.transaction() as tx:
         tx.execute("INSERT INTO agent_state (agent_id) VALUES (:id)", {"id": "a"})
         assert tx.fetch_one("SELECT count(*) AS n FROM agent_state") == {"n": 1}

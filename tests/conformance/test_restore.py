@@ -15,12 +15,12 @@ import pytest
 
 from holdproof import errors, sql, sync
 from holdproof.config import Paths
-from holdproof.content import sealing
+from holdproof.content import encryption
 from holdproof.crypto import checkpoint
 from holdproof.evidence import keys, restores, sequencer, tree, trust
 from holdproof.model.times import later
-from holdproof.upkeep import catalogue as backups
-from holdproof.upkeep import servers, swap
+from holdproof.upkeep.backups import backup_list as backups
+from holdproof.upkeep.backups import server_restore, swap
 from tests.conformance.stores import attack
 from tests.places import Place, everything, files, submit
 
@@ -344,20 +344,20 @@ def test_a_store_that_is_gone_comes_back(place: Place, tmp_path: Path) -> None:
 
 def test_sealed_content_opens_after_a_restore_over_the_store_it_is_from(place: Place, tmp_path: Path) -> None:
     with place.open() as store:
-        sealed = store.write(lambda tx: sealing.seal(tx, "Ada", b"hello"))
+        sealed = store.write(lambda tx: encryption.seal(tx, "Ada", b"hello"))
         store.backup.create(tmp_path / "sealed")
         store.backup.create(tmp_path / "whole", keys=True)
     assert place.restore(tmp_path / "sealed").keyless == 0
     with place.open() as store:
-        assert store.read(lambda tx: sealing.open(tx, sealed)) == b"hello"
+        assert store.read(lambda tx: encryption.open(tx, sealed)) == b"hello"
     fresh = Place(tmp_path / "fresh")
     assert fresh.restore(tmp_path / "sealed").keyless == 1
     with fresh.open() as store, pytest.raises(errors.NotFoundError):
-        store.read(lambda tx: sealing.open(tx, sealed))
+        store.read(lambda tx: encryption.open(tx, sealed))
     whole = Place(tmp_path / "fresh-too")
     assert whole.restore(tmp_path / "whole").keyless == 0
     with whole.open() as store:
-        assert store.read(lambda tx: sealing.open(tx, sealed)) == b"hello"
+        assert store.read(lambda tx: encryption.open(tx, sealed)) == b"hello"
     place.sound()
 
 
@@ -467,7 +467,7 @@ def test_a_restore_into_a_server_that_dies_before_its_files_are_exchanged_is_fin
 def test_a_restore_into_a_server_that_dies_before_the_exchange_changes_nothing(
     served: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dies_at(monkeypatch, servers, "exchange", lambda: served.restore(tmp_path / "backup"))
+    dies_at(monkeypatch, server_restore, "exchange", lambda: served.restore(tmp_path / "backup"))
     assert names(served) == ["first", "second"]
     assert set(files(served.home / "blobs")) == {"blobs/one", "blobs/two"}
     served.restore(tmp_path / "backup")

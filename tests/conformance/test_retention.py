@@ -15,7 +15,7 @@ from holdproof.db.sqlite.files import connect
 from holdproof.evidence import prunings
 from holdproof.model.verdicts import Verdict
 from holdproof.runtime import audit, flows
-from holdproof.runtime.rows import RECORDS
+from holdproof.runtime.logged_rows import RECORDS
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from holdproof import errors, sql, sync
-from holdproof.content import sealing
-from holdproof.memory import records
-from holdproof.memory.records import Record, Sealed
+from holdproof.content import encryption
+from holdproof.memory.objects import records
+from holdproof.memory.objects.records import Record, Sealed
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
 
@@ -38,7 +38,7 @@ class SealedMemory(OnMemory):
         listed = fill(store)
         ada = store.objects.get("ada")
         assert (ada.content, ada.attributes, ada.meta) == (SECRET, {"likes": SECRET}, {"seen": SECRET})
-        assert (ada.hidden, ada.subject) == (None, store.read(lambda tx: sealing.find(tx, NAME)))
+        assert (ada.hidden, ada.subject) == (None, store.read(lambda tx: encryption.find(tx, NAME)))
         assert ada in store.objects.list().objects
         assert store.values.get(listed) == [SECRET, {"n": 1}]
         assert SECRET.encode() not in self.clear(store)

@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdproof import errors, sync
-from holdproof.memory import records, texts
-from holdproof.memory.records import Record
+from holdproof.memory.objects import records
+from holdproof.memory.objects.records import Record
+from holdproof.memory.search import search_index
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
 
@@ -127,30 +128,30 @@ class Search(OnMemory):
         for id, content in changes:
             store.objects.apply({id: None if content is None else {"type": "t", "content": content}})
         model = {id: content for id, content in dict(changes).items() if content is not None}
-        for word in {word for _, content in changes for word in texts.words(content or "")}:
-            wanted = {id for id, content in model.items() if word in {*texts.words(content)}}
+        for word in {word for _, content in changes for word in search_index.words(content or "")}:
+            wanted = {id for id, content in model.items() if word in {*search_index.words(content)}}
             assert {*ids(store, word)} == wanted
 
 
 def test_words_are_letters_and_digits_in_one_case() -> None:
-    assert [*texts.words("Straße_7: ÄPFEL!")] == ["strasse", "7", "äpfel"]
+    assert [*search_index.words("Straße_7: ÄPFEL!")] == ["strasse", "7", "äpfel"]
 
 
 @given(st.text(st.characters(max_codepoint=127), max_size=80))
 def test_words_in_ascii_are_cut_as_all_others_are(text: str) -> None:
-    assert texts.words(text) == texts.words(f"{text} ä")[:-1]
+    assert search_index.words(text) == search_index.words(f"{text} ä")[:-1]
 
 
 def test_a_word_is_no_longer_than_a_database_takes() -> None:
-    assert [len(word) for word in texts.words("ß" * 400 + " " + "x" * 900)] == [500, 500]
+    assert [len(word) for word in search_index.words("ß" * 400 + " " + "x" * 900)] == [500, 500]
 
 
 def test_all_texts_of_a_record_are_in_its_words() -> None:
     record = Record("id", "type", ["One", {"k": "two"}, 3, None], {"a": {"b": ["Three"]}}, "p", ("c",), 1)
-    assert texts.body(record, lambda _: None) == "one two three"
+    assert search_index.body(record, lambda _: None) == "one two three"
     made = records.encode(record._replace(content="long " * 60_000))
     read = records.decode(made[next(reversed(made))])
-    assert texts.body(read, made.get).startswith("long long")
+    assert search_index.body(read, made.get).startswith("long long")
 
 
 class TestOnSqlite(OnSqlite, Search):

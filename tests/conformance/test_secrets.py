@@ -19,9 +19,9 @@ from holdproof.cli.app import app
 from holdproof.content.kubo import Kubo
 from holdproof.db.postgres.link import Connector
 from holdproof.errors import HoldproofError
-from holdproof.evidence.keyfiles import KeyFolder
-from holdproof.storage.blobs.opening import open_place
-from holdproof.upkeep import courier, notify
+from holdproof.evidence.key_files import KeyFolder
+from holdproof.storage.blobs.open_backend import open_place
+from holdproof.upkeep import head_webhook, notify
 from tests.servers import Postgres
 from tests.web import Web, running
 
@@ -305,8 +305,8 @@ def test_what_alerts_are_sent_with_is_never_told(ear: Ear, tmp_path: Path, monke
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(notify.Poster.__init__, "__defaults__", (0.2, 1, 0.0))
-    monkeypatch.setattr(courier, "_CLOSE_S", 0.5)
-    ear.hear(*notify.configured(os.environ)[0], courier.configured(os.environ))
+    monkeypatch.setattr(head_webhook, "_CLOSE_S", 0.5)
+    ear.hear(*notify.configured(os.environ)[0], head_webhook.configured(os.environ))
     with sync.open(tmp_path / "home") as store:
         store.agents.register("x", version="1.0.0")
         ear.hear(store.lockdown.lock(reason="a test"), store.status(), sync.doctor(tmp_path / "home"))

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from holdproof import errors
 from holdproof.crypto import canonical
 from holdproof.db import sql
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.model.selfgrow import EDGES, IN_USE, GrowthStatus, RollbackToken, Seedling
 from holdproof.storage.selfgrow import SelfGrow, steps
 from holdproof.testing import FrozenClock
@@ -24,7 +24,7 @@ DATA: canonical.Json = {"prompt": "Be brief.", "weights": [0.5, 1]}
 _ALTER = sql("UPDATE self_grow_proposals SET content_hash = 'x' WHERE id = :id")
 _FOREIGN = sql("INSERT INTO self_grow_proposals (id, data, status) VALUES ('theirs', 'no json', 'draft')")
 
-Grow = SelfGrow[SyncFace]
+Grow = SelfGrow[SyncExecutor]
 
 
 def validated(grow: Grow, entity: str = "soul") -> str:
@@ -43,7 +43,7 @@ def promoted(grow: Grow, entity: str = "soul", before: str = "Be long.") -> tupl
 
 class Steps(OnMembrane):
     @pytest.fixture
-    def grow(self, face: SyncFace) -> Grow:
+    def grow(self, face: SyncExecutor) -> Grow:
         return SelfGrow(face)
 
     def test_a_proposal_goes_all_the_way_and_back(self, grow: Grow, clock: FrozenClock) -> None:
@@ -74,7 +74,7 @@ class Steps(OnMembrane):
             with pytest.raises(errors.GrowthStepError, match="rejected"):
                 call()
 
-    def test_only_what_was_looked_at_is_validated(self, grow: Grow, face: SyncFace) -> None:
+    def test_only_what_was_looked_at_is_validated(self, grow: Grow, face: SyncExecutor) -> None:
         proposal = grow.propose(DATA, context="self", entity="soul", by="k-gent")
         face.write(lambda tx: tx.execute(_ALTER, id=proposal.id))
         with pytest.raises(errors.StaleVersionError):
@@ -198,7 +198,7 @@ class Steps(OnMembrane):
         page = grow.nursery(limit=3)
         assert [*page, *grow.nursery(after=page[-1].id)] == list(grow.nursery())
 
-    def test_rows_of_other_programs_are_shown_as_they_are(self, grow: Grow, face: SyncFace) -> None:
+    def test_rows_of_other_programs_are_shown_as_they_are(self, grow: Grow, face: SyncExecutor) -> None:
         face.write(lambda tx: tx.execute(_FOREIGN))
         assert (grow.proposal("theirs").data, grow.proposal("theirs").entity) == ("no json", "")
         assert grow.validate("theirs").status == "validated"
@@ -244,7 +244,9 @@ class Steps(OnMembrane):
             assert got["on"] == 1
             assert len(grow.nursery(handle=f"self.{entity}", status="rolled_back")) == got["back"] <= 1
 
-    def test_a_later_promotion_that_is_not_committed_yet_stands_in_the_way(self, grow: Grow, face: SyncFace) -> None:
+    def test_a_later_promotion_that_is_not_committed_yet_stands_in_the_way(
+        self, grow: Grow, face: SyncExecutor
+    ) -> None:
         _, first = promoted(grow)
         second = germinated(grow)
 

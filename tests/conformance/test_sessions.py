@@ -15,7 +15,7 @@ from holdproof import errors
 from holdproof.cli.app import app
 from holdproof.config import project_hash
 from holdproof.db import Tx, sql
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.model.sessions import SESSION_ENDS, SessionState, SessionType
 from holdproof.storage import CLISessionService, StorageProvider, create_cli_session_service
 from holdproof.storage.projects import NOWHERE, project_here, project_of
@@ -35,12 +35,12 @@ _FOREIGN = sql(
     " VALUES ('cli_old', 'theirs', 'daemon', 'paused', '2020-01-01T00:00:00', NULL, NULL, 'no json')"
 )
 
-Service = Sessions[SyncFace]
+Service = Sessions[SyncExecutor]
 
 
 class Lives(OnMembrane):
     @pytest.fixture
-    def sessions(self, face: SyncFace) -> Service:
+    def sessions(self, face: SyncExecutor) -> Service:
         return Sessions(face)
 
     def test_a_session_runs_as_the_seed_says(self, sessions: Service, clock: FrozenClock) -> None:
@@ -67,7 +67,7 @@ class Lives(OnMembrane):
         assert (session.project_hash, session.project_path) == ("0a1b2c3d", None)
 
     def test_a_project_is_named_by_the_hash_of_its_resolved_path(
-        self, sessions: Service, tmp_path: Path, face: SyncFace
+        self, sessions: Service, tmp_path: Path, face: SyncExecutor
     ) -> None:
         (tmp_path / "link").symlink_to(tmp_path)
         session = sessions.start_session("script", "a", project_path=str(tmp_path / "link"))
@@ -201,7 +201,7 @@ class Lives(OnMembrane):
         assert (made.id[:4], made.created_at) == ("art_", made.updated_at)
         assert sessions.timeline(other.id).agents == ()
 
-    def test_what_belongs_to_a_session_goes_with_it(self, sessions: Service, face: SyncFace) -> None:
+    def test_what_belongs_to_a_session_goes_with_it(self, sessions: Service, face: SyncExecutor) -> None:
         session = sessions.start_session("script", "s")
         sessions.spawn_agent(session.id, "a", "g")
         sessions.record_artifact(session.id, "a", "doc")
@@ -209,7 +209,7 @@ class Lives(OnMembrane):
         assert face.read(lambda tx: tx.all(_LEFT)) == [(0,)]
 
     def test_start_and_its_event_count_together_with_what_else_is_in_the_transaction(
-        self, sessions: Service, face: SyncFace
+        self, sessions: Service, face: SyncExecutor
     ) -> None:
         def both(tx: Tx) -> None:
             lives.start(tx, "script", "s")
@@ -220,7 +220,7 @@ class Lives(OnMembrane):
         assert sessions.list_sessions() == []
         assert face.read(lambda tx: tx.all(_LEFT)) == [(0,)]
 
-    def test_rows_of_other_programs_are_shown_as_they_are(self, sessions: Service, face: SyncFace) -> None:
+    def test_rows_of_other_programs_are_shown_as_they_are(self, sessions: Service, face: SyncExecutor) -> None:
         face.write(lambda tx: tx.execute(_FOREIGN))
         found = sessions.get_session("cli_old")
         assert found is not None
@@ -237,7 +237,7 @@ class Lives(OnMembrane):
 
     # --- racing callers ------------------------------------------------------------------------------------------
 
-    def test_a_neighbour_that_fails_does_no_harm(self, sessions: Service, face: SyncFace) -> None:
+    def test_a_neighbour_that_fails_does_no_harm(self, sessions: Service, face: SyncExecutor) -> None:
         def fails(tx: Tx) -> None:
             lives.start(tx, "script", "never")
             raise ZeroDivisionError
@@ -287,7 +287,9 @@ class Lives(OnMembrane):
             got = together(8, one)
             assert len(sessions.get_session_events(session.id, event_type="info")) == got["in time"] - 1
 
-    def test_whoever_logs_while_the_session_is_being_ended_is_too_late(self, sessions: Service, face: SyncFace) -> None:
+    def test_whoever_logs_while_the_session_is_being_ended_is_too_late(
+        self, sessions: Service, face: SyncExecutor
+    ) -> None:
         session = sessions.start_session("script", "s")
 
         def log() -> str:
@@ -299,7 +301,7 @@ class Lives(OnMembrane):
         assert len(sessions.get_session_events(session.id)) == 2
 
     def test_whoever_ends_a_session_that_is_being_logged_to_does_so_after_that(
-        self, sessions: Service, face: SyncFace
+        self, sessions: Service, face: SyncExecutor
     ) -> None:
         session = sessions.start_session("script", "s")
         ended = behind(

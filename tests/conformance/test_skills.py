@@ -17,10 +17,10 @@ from holdproof.crypto import keys as keypairs
 from holdproof.db import Tx, sql
 from holdproof.db.effects import Call, Read, Work
 from holdproof.evidence import trust
-from holdproof.memory import skillproofs
+from holdproof.memory.skills import proofs
 from holdproof.model.skills import Fingerprint, Skill, SkillState
 from holdproof.model.verdicts import Verdict
-from holdproof.upkeep import skills as upkeep
+from holdproof.upkeep import skill_watch as upkeep
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.places import settled, sound
 from tests.conformance.racing import together
@@ -336,7 +336,7 @@ class Skills(OnStore):
             size=evil.size,
             blocks=listed(evil),
             keyid=stranger.keyid,
-            statement=lambda row: skillproofs.sign(row, origin, stranger),
+            statement=lambda row: proofs.sign(row, origin, stranger),
         )
         add = sql(
             "INSERT INTO keyring (keyid, role, alg, public, statement, added_at, leaf_id, leaf_ver) SELECT :keyid,"
@@ -595,7 +595,7 @@ def forge(store: sync.Holdproof, **changes: Any) -> None:
     """Put an approval into the database that nobody made: the first one, with the next number and these changes."""
 
     def put(tx: Tx) -> None:
-        names = (*skillproofs.SAID, "blocks", "keyid", "statement")
+        names = (*proofs.SAID, "blocks", "keyid", "statement")
         found = tx.one(_LAST)
         assert found is not None
         row = dict(zip(names, found, strict=True)) | {"n": 2, **changes}

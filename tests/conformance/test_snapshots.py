@@ -11,7 +11,7 @@ from holdproof.content import blocks
 from holdproof.crypto import commit as formats
 from holdproof.crypto import didkey
 from holdproof.db import sql
-from holdproof.memory import commits, edits
+from holdproof.memory.objects import commits, tree_transaction
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory
@@ -242,7 +242,7 @@ class Snapshots(OnMemory):
         put(store, **{f"o{number}": "x" * 300_000 for number in range(3)})
         made = store.snapshots.create()
         assert store.read(lambda tx: blocks.missing(tx, [commits.parse(made.root), commits.parse(made.cid)])) == []
-        assert store.read(lambda tx: edits.root(tx, "main")) == commits.parse(made.root)
+        assert store.read(lambda tx: tree_transaction.root(tx, "main")) == commits.parse(made.root)
 
 
 class TestOnSqlite(OnSqlite, Snapshots):

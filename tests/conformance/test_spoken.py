@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdproof import sync
-from holdproof.ops.catalogue import entries
+from holdproof.api.catalogue import entries
 from tests.conformance.decisions import OnSqlite
 from tests.conformance.test_agents import Agents
 from tests.conformance.test_escalations import Escalations

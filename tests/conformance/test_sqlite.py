@@ -19,10 +19,10 @@ import pytest
 
 from holdproof import errors, sync
 from holdproof.db import Database, Tx, open_database, sql
-from holdproof.db.sqlite import APPLICATION_IDS, FORMAT, check_file, copying, link
+from holdproof.db.sqlite import APPLICATION_IDS, FORMAT, check_file, link, snapshot
 from holdproof.db.sqlite.files import WAL_KEPT_BYTES, checksums, connect
 from holdproof.db.tx import NOTHING
-from holdproof.faces import AsyncFace, SyncFace
+from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.testing.schema import (
     ADD_ENTRY,
     COUNTERS,
@@ -168,7 +168,7 @@ def test_a_file_that_is_gone_while_it_is_open_is_not_read_as_an_empty_one(tmp_pa
     with closing(open_database(tmp_path / "kernel.db")) as db:
         (tmp_path / "kernel.db").unlink()
         with pytest.raises(errors.UnavailableError):
-            SyncFace(db).read(lambda tx: tx.all(sql("SELECT 1")))
+            SyncExecutor(db).read(lambda tx: tx.all(sql("SELECT 1")))
         assert not (tmp_path / "kernel.db").exists()
 
 
@@ -244,7 +244,7 @@ def test_a_join_is_not_planned_anew_for_other_parameters(tmp_path: Path, name: s
 
 def test_a_scan_paused_between_pages_does_not_keep_the_log_from_being_reset(db: Database, tmp_path: Path) -> None:
     db.write(lambda tx: [add(tx, f"c{n:03}") for n in range(30)]).result()
-    rows = SyncFace(db).scan(COUNTERS, by=lambda row: row[0], after="", page=10)
+    rows = SyncExecutor(db).scan(COUNTERS, by=lambda row: row[0], after="", page=10)
     assert next(rows)[0] == "c000"
     db.write(lambda tx: tx.execute(SET_COUNTER, name="c000", value=1)).result()
     with closing(_connect(tmp_path / "kernel.db")) as other:
@@ -423,7 +423,7 @@ def test_deleted_content_is_gone_from_the_file_once_it_is_closed(tmp_path: Path)
     _marked(target)
     assert _MARKER.encode() in target.read_bytes()
     with closing(open_database(target, migrations=MIGRATIONS)) as db:
-        SyncFace(db).read(lambda tx: tx.one(GET_ENTRY, id="marked"))
+        SyncExecutor(db).read(lambda tx: tx.one(GET_ENTRY, id="marked"))
         db.write(lambda tx: tx.execute(_DELETE, id="marked", expect=1)).result()
     assert [file.name for file in tmp_path.iterdir()] == ["kernel.db"], "no log is left behind"
     assert _MARKER.encode() not in target.read_bytes()
@@ -458,8 +458,8 @@ def test_a_flipped_bit_is_a_corrupt_error_for_a_read_on_the_callers_thread_too(t
     with closing(open_database(target, migrations=MIGRATIONS)) as db:
         for _ in range(2):
             with pytest.raises(errors.CorruptError):
-                SyncFace(db).read(lambda tx: tx.one(GET_ENTRY, id="marked"))
-        assert SyncFace(db).read(lambda tx: value(tx, "c")) == 0
+                SyncExecutor(db).read(lambda tx: tx.one(GET_ENTRY, id="marked"))
+        assert SyncExecutor(db).read(lambda tx: value(tx, "c")) == 0
 
 
 def test_a_flipped_bit_that_sqlite_itself_cannot_see_is_named_by_the_check(tmp_path: Path) -> None:
@@ -493,10 +493,10 @@ def test_a_read_over_the_callers_budget_gets_the_same_answer_from_the_reader(db:
 
     assert db.peek(long, 0.0) is NOTHING
     assert db.peek(long, 60) == 400_000
-    assert SyncFace(db).read(long) == 400_000
+    assert SyncExecutor(db).read(long) == 400_000
 
     async def ask() -> int:
-        return await AsyncFace(db).read(long)
+        return await AsyncExecutor(db).read(long)
 
     assert asyncio.run(ask()) == 400_000
     assert db.peek(lambda tx: value(tx, "c"), 60) is None, "the connection is as good as before"
@@ -523,7 +523,7 @@ def test_more_callers_than_spare_connections_are_all_served(db: Database) -> Non
     for _ in threads:
         assert inside.acquire(timeout=30)
     assert db.peek(lambda tx: value(tx, "c"), 60) is NOTHING, "every spare connection is in use"
-    assert SyncFace(db).read(lambda tx: value(tx, "c")) == 7
+    assert SyncExecutor(db).read(lambda tx: value(tx, "c")) == 7
     go.set()
     for thread in threads:
         thread.join(30)
@@ -532,14 +532,14 @@ def test_more_callers_than_spare_connections_are_all_served(db: Database) -> Non
 
 
 def test_after_the_close_a_read_is_refused_as_closed(db: Database) -> None:
-    assert SyncFace(db).read(lambda tx: value(tx, "c")) is None
+    assert SyncExecutor(db).read(lambda tx: value(tx, "c")) is None
     db.close()
     assert db.peek(lambda tx: value(tx, "c"), 60) is NOTHING
     with pytest.raises(errors.ClosedError):
-        SyncFace(db).read(lambda tx: value(tx, "c"))
+        SyncExecutor(db).read(lambda tx: value(tx, "c"))
 
     async def ask() -> None:
-        await AsyncFace(db).read(lambda tx: value(tx, "c"))
+        await AsyncExecutor(db).read(lambda tx: value(tx, "c"))
 
     with pytest.raises(errors.ClosedError):
         asyncio.run(ask())
@@ -574,4 +574,4 @@ def test_a_copy_that_cannot_be_synced_is_a_typed_error(
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(kind):
-        copying.flatten(tmp_path / "kernel.db")
+        snapshot.flatten(tmp_path / "kernel.db")

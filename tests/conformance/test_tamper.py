@@ -14,8 +14,8 @@ from holdproof import errors, sync
 from holdproof.crypto import keys
 from holdproof.evidence import keys as ring
 from holdproof.evidence import trust
-from holdproof.evidence.battles import BATTLES
-from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.evidence.evaluations import BATTLES
+from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Report
 from tests.conformance.attacks import (

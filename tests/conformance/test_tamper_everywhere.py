@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from holdproof import errors, sync
-from holdproof.evidence import covered
+from holdproof.evidence import logged_tables
 from holdproof.model.verify import Report
 from tests.conformance.filled import fill
 from tests.conformance.stores import attack, behind, copy
 
-TABLES = tuple(covered.tables())
+TABLES = tuple(logged_tables.tables())
 ATTACKED = tuple(table for table in TABLES if table.table != "schema_migrations")
 NAMES = {table.table for table in ATTACKED}
 WIDEST = max(len(table.columns) for table in ATTACKED)

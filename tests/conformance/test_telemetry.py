@@ -12,11 +12,11 @@ import pytest
 from holdproof import errors
 from holdproof.config import Retention
 from holdproof.db import Tx, open_database, sql
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.model.storage import TelemetryEvent
 from holdproof.storage import chunks, telemetry
-from holdproof.storage.doings import Doings
-from holdproof.storage.face import StorageFace
+from holdproof.storage.executors import AsyncStorageExecutor
+from holdproof.storage.operation_tracker import OperationTracker
 from holdproof.storage.stores import TelemetryStore
 from holdproof.storage.telemetry import Telemetry
 from holdproof.testing import FrozenClock, TelemetrySuite
@@ -30,7 +30,7 @@ _HARM = sql("UPDATE telemetry_chunks SET data = :data")
 
 class _Opens(Place):
     async def open(self) -> TelemetryStore:
-        return Telemetry(StorageFace(await asyncio.to_thread(self.database, "telemetry"), Doings()))
+        return Telemetry(AsyncStorageExecutor(await asyncio.to_thread(self.database, "telemetry"), OperationTracker()))
 
 
 class AgeSuite(Place):
@@ -41,15 +41,15 @@ class AgeSuite(Place):
         return FrozenClock("2026-01-01T00:00:00Z")
 
     @pytest.fixture
-    def store(self, clock: FrozenClock) -> Iterator[Telemetry[SyncFace]]:
-        store = Telemetry(SyncFace(self.database("telemetry", clock=clock)), Retention(30, 365, 730))
+    def store(self, clock: FrozenClock) -> Iterator[Telemetry[SyncExecutor]]:
+        store = Telemetry(SyncExecutor(self.database("telemetry", clock=clock)), Retention(30, 365, 730))
         yield store
         store.close()
 
-    def _chunks(self, store: Telemetry[SyncFace]) -> list[Any]:
+    def _chunks(self, store: Telemetry[SyncExecutor]) -> list[Any]:
         return store.face.database.read(lambda tx: tx.all(_CHUNKS)).result()
 
-    def test_the_tail_stays_short(self, store: Telemetry[SyncFace]) -> None:
+    def test_the_tail_stays_short(self, store: Telemetry[SyncExecutor]) -> None:
         for at in range(0, 3300, 10):
             store.append([event(number) for number in range(at, at + 10)])
         [(rows,)] = store.face.database.read(lambda tx: tx.all(_ROWS)).result()
@@ -57,7 +57,7 @@ class AgeSuite(Place):
         assert self._chunks(store) == [("zlib", 1000)] * 3
 
     def test_chunks_are_packed_harder_as_they_age_and_removed_at_last(
-        self, store: Telemetry[SyncFace], clock: FrozenClock
+        self, store: Telemetry[SyncExecutor], clock: FrozenClock
     ) -> None:
         store.append([event(number, span=f"s{number}") for number in range(2000)])
         seen = []
@@ -70,7 +70,7 @@ class AgeSuite(Place):
                 assert store.count() == 2000
         assert seen == [(0, ["zlib"]), (0, ["zlib9"]), (0, ["lzma"]), (2000, [])]
 
-    def test_a_chunk_that_is_half_old_is_cut(self, store: Telemetry[SyncFace], clock: FrozenClock) -> None:
+    def test_a_chunk_that_is_half_old_is_cut(self, store: Telemetry[SyncExecutor], clock: FrozenClock) -> None:
         store.append([event(number, span=f"s{number % 10}") for number in range(1500)])
         clock.advance(86_400)
         assert store.prune((86_400 - 700) / 86_400) == 700
@@ -79,7 +79,7 @@ class AgeSuite(Place):
         assert numbers(store.query("s3", 2000)) == list(range(1493, 699, -10))
 
     def test_whoever_cuts_a_chunk_while_another_packs_it_harder_harms_nothing(
-        self, store: Telemetry[SyncFace], clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+        self, store: Telemetry[SyncExecutor], clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store.append([event(number) for number in range(1000)])
         clock.advance(40 * 86_400)
@@ -103,7 +103,7 @@ class AgeSuite(Place):
         assert (store.count(), self._chunks(store)) == (300, [("lzma", 300)])
         assert numbers(store.query(limit=1000)) == list(range(999, 699, -1))
 
-    def test_an_export_misses_nothing_that_is_sealed_while_it_goes_on(self, store: Telemetry[SyncFace]) -> None:
+    def test_an_export_misses_nothing_that_is_sealed_while_it_goes_on(self, store: Telemetry[SyncExecutor]) -> None:
         store.append([event(number) for number in range(1300)])
         walk = iter(store.export())
         found = [next(walk)]
@@ -111,13 +111,13 @@ class AgeSuite(Place):
         found += walk
         assert sorted(numbers(found)) == list(range(1300))
 
-    def test_a_damaged_chunk_is_a_typed_error(self, store: Telemetry[SyncFace]) -> None:
+    def test_a_damaged_chunk_is_a_typed_error(self, store: Telemetry[SyncExecutor]) -> None:
         store.append([event(number) for number in range(1000)])
         store.face.database.write(lambda tx: tx.execute(_HARM, data=b"damaged")).result()
         with pytest.raises(errors.CorruptError):
             store.query()
 
-    def test_it_agrees_with_a_plain_list_on_any_walk(self, store: Telemetry[SyncFace]) -> None:
+    def test_it_agrees_with_a_plain_list_on_any_walk(self, store: Telemetry[SyncExecutor]) -> None:
         chance, model = random.Random(7), list[TelemetryEvent]()
         for step in range(60):
             batch = [
@@ -139,7 +139,7 @@ class TestMemory(_Opens, InMemory, TelemetrySuite, AgeSuite):
 
 
 class TestSqlite(_Opens, OnSqlite, TelemetrySuite, AgeSuite):
-    def test_what_is_removed_gives_its_space_back(self, store: Telemetry[SyncFace]) -> None:
+    def test_what_is_removed_gives_its_space_back(self, store: Telemetry[SyncExecutor]) -> None:
         path = Path(self.target)
         noise = random.Random(1)
         for at in range(0, 20_000, 1000):
@@ -147,7 +147,7 @@ class TestSqlite(_Opens, OnSqlite, TelemetrySuite, AgeSuite):
             store.append([TelemetryEvent("x", now, {"noise": f"{noise.getrandbits(800):x}"}) for now in moments])
         store.close()
         full = path.stat().st_size
-        again = Telemetry(SyncFace(open_database(path, space="telemetry")))
+        again = Telemetry(SyncExecutor(open_database(path, space="telemetry")))
         assert again.prune(0) == 20_000
         again.close()
         assert full > 2_000_000
@@ -156,7 +156,7 @@ class TestSqlite(_Opens, OnSqlite, TelemetrySuite, AgeSuite):
 
 
 class TestPostgres(_Opens, OnPostgres, TelemetrySuite, AgeSuite):
-    def test_an_export_misses_no_chunk_of_a_sealer_that_commits_late(self, store: Telemetry[SyncFace]) -> None:
+    def test_an_export_misses_no_chunk_of_a_sealer_that_commits_late(self, store: Telemetry[SyncExecutor]) -> None:
         database = store.face.database
         store.append([event(number) for number in range(900)])
         sealed, go = threading.Event(), threading.Event()
@@ -170,7 +170,7 @@ class TestPostgres(_Opens, OnPostgres, TelemetrySuite, AgeSuite):
 
         slow = database.write(slowly)
         assert sealed.wait(30)
-        other = Telemetry(SyncFace(open_database(self.target, space="telemetry")))
+        other = Telemetry(SyncExecutor(open_database(self.target, space="telemetry")))
         try:
             other.append([event(number) for number in range(1000, 2000)])
             walk = iter(other.export())

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 
 from holdproof import errors, sync
+from holdproof.api.runtime import RuntimeResources
 from holdproof.client import Holdproof
 from holdproof.db import Tx, migrate, sql
-from holdproof.faces import Noun
-from holdproof.ops.decisions import Decisions
+from holdproof.executors import Resource
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
@@ -359,7 +359,7 @@ def _enter(store: sync.Holdproof, agent_id: str | None, **options: Any) -> None:
 
 def verbs(store: Any) -> Iterator[tuple[str, Any]]:
     for name, noun in vars(store).items():
-        if isinstance(noun, Noun):
+        if isinstance(noun, Resource):
             shown = {
                 verb: getattr(noun, verb)
                 for verb in vars(type(noun))
@@ -410,7 +410,7 @@ class Tenancy(OnStore):
     def test_every_verb_with_a_namespace_is_tried(self, store: sync.Holdproof) -> None:
         scoped = {name for name, verb in verbs(store) if "ns" in inspect.signature(verb).parameters}
         assert scoped | {"flows.run"} == TRIES.keys() | ELSEWHERE
-        decisions = {name for name, _ in verbs(Decisions(store))}
+        decisions = {name for name, _ in verbs(RuntimeResources(store))}
         assert decisions - scoped == {"flows.run", "sweep.run"}
 
     def test_every_table_with_a_namespace_is_compared(self) -> None:

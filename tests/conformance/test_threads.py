@@ -10,7 +10,7 @@ import pytest
 
 from holdproof import errors, sync
 from holdproof.db import sql
-from holdproof.memory import threadchecks
+from holdproof.memory.threads import thread_checks
 from holdproof.model.threads import Part, Run
 from holdproof.model.verdicts import Verdict
 from holdproof.testing import FrozenClock
@@ -30,7 +30,7 @@ def held(store: sync.Holdproof) -> tuple[int, int]:
 
 
 def flaws(store: sync.Holdproof) -> list[Any]:
-    checks = (threadchecks.blocks, threadchecks.checkpoints, threadchecks.writes)
+    checks = (thread_checks.blocks, thread_checks.checkpoints, thread_checks.writes)
     return [flaw for check in checks for flaw in pages(store, check)]
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from holdproof import errors, sync
+from holdproof.access import access_log
 from holdproof.db import sql
 from holdproof.model.access import AccessEvent
-from holdproof.runtime import door
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.racing import together
@@ -247,7 +247,7 @@ class Door(OnStore):
         assert not text.isprintable() or kept.path == text[:500]
 
     def test_only_the_newest_events_stay(self, store: sync.Holdproof, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(door, "KEPT", 5)
+        monkeypatch.setattr(access_log, "KEPT", 5)
         for number in range(8):
             store.tokens.record([replace(EVENT, path=f"/{number}")])
         assert [each.path for each in store.tokens.events().events] == ["/3", "/4", "/5", "/6", "/7"]

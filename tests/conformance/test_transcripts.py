@@ -3,7 +3,7 @@
 import pytest
 
 from holdproof import Tx, errors, sql, sync
-from holdproof.memory import transcripts
+from holdproof.memory.transcripts import transcripts
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.racing import together
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.storage.vectors.hnsw import GraphFinder
 from holdproof.storage.vectors.store import Vectors
 from tests.conformance.clouds import cloud, fill, ids, nearest, opened
@@ -18,13 +18,13 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "membrane.db"
 
 
-def _graph(store: Vectors[SyncFace]) -> Any:
+def _graph(store: Vectors[SyncExecutor]) -> Any:
     finder = store.held.finder
     assert isinstance(finder, GraphFinder)
     return finder._graph
 
 
-def _recall(store: Vectors[SyncFace], vectors: Any, *, queries: int = 20) -> float:
+def _recall(store: Vectors[SyncExecutor], vectors: Any, *, queries: int = 20) -> float:
     asked = cloud(queries, seed=4)
     found = [len(set(ids(store, query)) & set(nearest(vectors, query))) for query in asked]
     return sum(found) / (10 * queries)

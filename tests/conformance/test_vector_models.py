@@ -9,7 +9,7 @@ import pytest
 
 from holdproof import errors
 from holdproof.db import Query, open_database, sql
-from holdproof.faces import AsyncFace, SyncFace
+from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.storage.vectors import open_vectors
 from holdproof.storage.vectors.store import Vectors
 from tests.conformance.clouds import opened
@@ -44,7 +44,7 @@ def _filled(target: str) -> None:
             store.embed(id, text, {"length": len(text)})
 
 
-def _rows(store: Vectors[SyncFace], query: Query) -> list[Any]:
+def _rows(store: Vectors[SyncExecutor], query: Query) -> list[Any]:
     return store._face.read(lambda tx: tx.all(query))
 
 
@@ -185,7 +185,7 @@ def test_an_embedder_may_be_async_on_the_async_face(tmp_path: Path) -> None:
 
     async def main() -> None:
         database = open_database(tmp_path / "membrane.db", space="membrane")
-        face = AsyncFace(database)
+        face = AsyncExecutor(database)
         store = await face.run(open_vectors(face, dimensions=4, embedder=embedder))
         await store.embed("x", "abc")
         assert [found.id for found in await store.find("abc")] == ["x"]

@@ -10,14 +10,14 @@ from tests.conformance.racing import race
 _IMPORTS = """
 import time
 from holdproof.db import open_database, postgres
-from holdproof.faces import SyncFace
+from holdproof.faces import SyncExecutor
 from holdproof.storage.vectors import open_vectors, opening
 """
 
 # Each adds, waits until it finds what all the others added, deletes its own and waits until nothing of theirs is left.
 _MEET = """
 database = open_database(TARGET, space="membrane")
-face = SyncFace(database)
+face = SyncExecutor(database)
 store = face.run(open_vectors(face, dimensions=3))
 
 def until(seen):

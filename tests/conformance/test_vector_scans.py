@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from holdproof import errors
-from holdproof.db.sqlite.copying import fold
-from holdproof.faces import AsyncFace
+from holdproof.db.sqlite.snapshot import fold
+from holdproof.executors import AsyncExecutor
 from holdproof.storage.vectors import open_vectors
 from tests.conformance.clouds import SIZE, cloud, cosines, fill, ids, nearest, opened
 
@@ -38,7 +38,7 @@ def test_a_larger_store_is_scanned_beside_the_event_loop_with_the_same_answers(t
         assert expected == nearest(vectors, query)
 
         async def ask() -> list[str]:
-            face = AsyncFace(store._face.database)
+            face = AsyncExecutor(store._face.database)
             other = await face.run(open_vectors(face, dimensions=384))
             found = await asyncio.gather(*(other.search(query) for _ in range(8)))
             await other.close()

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from holdproof.db import sql
-from holdproof.storage.vectors import rows
+from holdproof.storage.vectors import vector_rows
 from tests.conformance.clouds import cloud, fill, ids, nearest, opened
 
 
@@ -130,7 +130,7 @@ def test_a_cache_that_cannot_be_written_harms_nothing(tmp_path: Path, target: Pa
 def test_tombstones_are_swept_and_whoever_is_behind_begins_anew(
     target: Path, cache: Path, kept: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "_MANY_TOMBSTONES", 10)
+    monkeypatch.setattr(vector_rows, "_MANY_TOMBSTONES", 10)
     with opened(target) as behind:
         assert ids(behind, kept[0]) == nearest(kept, kept[0])
         with opened(target) as store:

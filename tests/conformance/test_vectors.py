@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from holdproof.db import MEMORY, Database, open_database
-from holdproof.faces import AsyncFace
+from holdproof.executors import AsyncExecutor
 from holdproof.storage.stores import VectorStore
 from holdproof.storage.vectors import codecs, open_vectors
 from holdproof.testing.vectors import VectorSuite
@@ -34,7 +34,7 @@ class _OnDatabase(VectorSuite):
     async def open(self, dimensions: int) -> VectorStore:
         if not self._databases or self.shared:
             self._databases.append(open_database(self.target, space="membrane"))
-        face = AsyncFace(self._databases[-1])
+        face = AsyncExecutor(self._databases[-1])
         made = await face.run(open_vectors(face, self.kind, dimensions=dimensions, cache=self.cache, **self.options))
         return cast(VectorStore, made)
 

@@ -14,9 +14,10 @@ from typer.testing import CliRunner, Result
 import holdproof
 from holdproof import sync
 from holdproof.cli.app import app
-from holdproof.evidence import covered
+from holdproof.evidence import logged_tables
 from holdproof.model.verdicts import Verdict
-from holdproof.upkeep import erase, rows
+from holdproof.upkeep import erase
+from holdproof.upkeep.verification import row_check
 from tests.conformance.places import settled
 from tests.conformance.stores import attack, copy, populate, submit
 
@@ -57,9 +58,9 @@ def test_the_report_says_what_was_looked_at(home: Path) -> None:
 
 def test_every_registered_table_is_walked(home: Path) -> None:
     report = sync.verify(home)
-    assert set(covered.COVERED) <= set(report.checked)
+    assert set(logged_tables.COVERED) <= set(report.checked)
     assert {"battles", "erasures", "keyring", "lockdowns", "restores", "schema_migrations", "subjects"} <= set(
-        covered.COVERED
+        logged_tables.COVERED
     )
 
 
@@ -72,14 +73,14 @@ def test_large_rows_make_small_pages_and_none_is_missed(
         for number in range(5):
             submit(store, f"b{number}", number / 10)
         settled(store)
-        table = covered.COVERED["battles"]
-        assert store.read(lambda tx: rows.fitting(tx, table, -1, 500)) == 500
+        table = logged_tables.COVERED["battles"]
+        assert store.read(lambda tx: row_check.fitting(tx, table, -1, 500)) == 500
         whole = store.verify.run(lock=False)
         [size, *_] = [row[0] for row in store.read(lambda tx: tx.all(table.sizes, after=-1, limit=9))]
-        monkeypatch.setattr(rows, "_PAGE_BYTES", 2 * size + 100)
-        assert store.read(lambda tx: rows.fitting(tx, table, -1, 500)) == 2
-        monkeypatch.setattr(rows, "_PAGE_BYTES", 1)
-        assert store.read(lambda tx: rows.fitting(tx, table, -1, 500)) == 1
+        monkeypatch.setattr(row_check, "_PAGE_BYTES", 2 * size + 100)
+        assert store.read(lambda tx: row_check.fitting(tx, table, -1, 500)) == 2
+        monkeypatch.setattr(row_check, "_PAGE_BYTES", 1)
+        assert store.read(lambda tx: row_check.fitting(tx, table, -1, 500)) == 1
         again = store.verify.run(lock=False)
         assert (again.verdict, again.checked) == (Verdict.VALID, whole.checked)
 

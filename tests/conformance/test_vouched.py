@@ -9,7 +9,7 @@ import pytest
 from holdproof import errors, sync
 from holdproof.crypto import checkpoint, keys
 from holdproof.crypto.checkpoint import Checkpoint
-from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.verdicts import Verdict
 from tests.conformance.stores import Past, attack
 from tests.places import Place, everything, submit

@@ -24,8 +24,8 @@ from holdproof.crypto.checkpoint import Checkpoint
 from holdproof.crypto.vkey import VerifierKey
 from holdproof.crypto.witness import AddCheckpoint
 from holdproof.db import sql
-from holdproof.evidence import log, witnessing
-from holdproof.evidence.witnessing import State, Witness
+from holdproof.evidence import log, witness_server
+from holdproof.evidence.witness_server import Witness, WitnessState
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle
 from tests.conformance.witnesses import NAME, made, serving
@@ -244,7 +244,11 @@ class Tree:
 
     def witness(self, path: Path, *more: str) -> Witness:
         return Witness(
-            NAME, keys.from_seed(b"\2" * 32), [self.vkey.encode(), *more], State(path), lambda: 1_700_000_000_000_000
+            NAME,
+            keys.from_seed(b"\2" * 32),
+            [self.vkey.encode(), *more],
+            WitnessState(path),
+            lambda: 1_700_000_000_000_000,
         )
 
 
@@ -258,11 +262,11 @@ def test_a_flipped_bit_never_makes_a_witness_forget_or_remember_another_head(tre
     path = tmp_path / "w.json"
     tree.witness(path).add_checkpoint(tree.request(0, 5))
     whole, other = path.read_bytes(), tmp_path / "other.json"
-    with State(path).locked() as known:
+    with WitnessState(path).locked() as known:
         for at in range(len(whole)):
             other.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
             try:
-                with State(other).locked() as found:
+                with WitnessState(other).locked() as found:
                     assert found == known, at
             except errors.CorruptError:
                 continue
@@ -359,8 +363,8 @@ def test_a_damaged_memory_is_never_taken_for_an_empty_one(tree: Tree, tmp_path: 
 
 
 def test_requests_are_bounded(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(witnessing, "_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(witnessing._Handler, "timeout", 0.3)
+    monkeypatch.setattr(witness_server, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(witness_server._Handler, "timeout", 0.3)
     with serving(tree.witness(tmp_path / "w.json")) as url:
         host, port = url.removeprefix("http://").split(":")
         assert httpx.post(f"{url}/add-checkpoint", content=b"x" * 100_000).status_code == 413

@@ -9,7 +9,7 @@ from holdproof import sync
 from holdproof.crypto import keys
 from holdproof.db.clock import system_clock
 from holdproof.evidence import log
-from holdproof.evidence.witnessing import State, Witness, WitnessServer
+from holdproof.evidence.witness_server import Witness, WitnessServer, WitnessState
 
 NAME = "witness.example"
 
@@ -30,4 +30,4 @@ def serving(served: Witness) -> Iterator[str]:
 def made(store: sync.Holdproof, path: Path, name: str = NAME) -> Witness:
     """A witness that knows the log of this store."""
     known = [key.encode() for key in store.read(log.verifiers)]
-    return Witness(name, keys.generate("ed25519"), known, State(path), system_clock)
+    return Witness(name, keys.generate("ed25519"), known, WitnessState(path), system_clock)

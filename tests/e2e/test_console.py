@@ -11,8 +11,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from holdproof.server.guard import HEADERS
-from holdproof.upkeep import offline
+from holdproof.server.middleware import HEADERS
+from holdproof.upkeep.verification import offline
 from tests.consoles import TRACE, Scene, populate, question
 from tests.web import Web, running
 

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from holdproof.ops.catalogue import entries
+from holdproof.api.catalogue import entries
 from holdproof.server import Settings
-from holdproof.server.access import DECIDING
-from holdproof.server.guard import HEADERS
-from holdproof.server.identify import csrf
+from holdproof.server.authentication import csrf
+from holdproof.server.middleware import HEADERS
+from holdproof.server.permissions import DECIDING
 from tests.conformance.racing import together
 from tests.web import Web, broken, problem, running
 

@@ -12,7 +12,7 @@ import pytest
 from holdproof.adapters.otel.receiver import Received, receive
 from holdproof.runtime import calls
 from holdproof.runtime.calls import Called
-from holdproof.server import Settings, blocks
+from holdproof.server import Settings, remote_contexts
 from holdproof.server.exchange import Exchanges
 from tests.conformance.racing import together
 from tests.web import Web, problem, running
@@ -76,7 +76,7 @@ def test_a_block_that_is_left_in_words_nobody_understands_stays_open(web: Web) -
 def test_of_too_many_blocks_their_owner_loses_one_and_what_it_held_is_let_go(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "_MOST", 3)
+    monkeypatch.setattr(remote_contexts, "_MOST", 3)
     greedy, other = agent(web, "relational"), agent(web, name="trader")
     kept = other.post("/v1/flows/run", json={"agent_id": "trader"}).json()
     held = greedy.post("/v1/relational/transaction", json={"idle_s": 60}).json()["block"]

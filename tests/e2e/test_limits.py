@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdproof.server import Settings
-from holdproof.server.protocol import Impatient
+from holdproof.server.protocol import TimeoutHttpProtocol
 from tests.e2e.test_door import refused, secret
 from tests.web import Web, problem, running
 
@@ -18,10 +18,10 @@ from tests.web import Web, problem, running
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     """A server without patience."""
     settings = Settings(body_bytes=1000, stall_s=0.2, least_bytes_s=1e6, rate_s=20, burst=40, denied_cost=0)
-    patience, Impatient.head_s = Impatient.head_s, 0.3
+    patience, TimeoutHttpProtocol.head_s = TimeoutHttpProtocol.head_s, 0.3
     with running(tmp_path_factory.mktemp("strict") / "home", settings) as web:
         yield web
-    Impatient.head_s = patience
+    TimeoutHttpProtocol.head_s = patience
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_came(strict: Web) -> None:
@@ -64,14 +64,14 @@ def test_what_leads_to_nothing_is_not_taken_without_end(tmp_path: Path) -> None:
         for begun in (head, CHUNKED + b"1\r\na\r\n0\r\nX: ", CHUNKED + b"1;x="):
             with socket.create_connection(("127.0.0.1", web.port), timeout=10) as wire:
                 wire.sendall(begun)
-                assert _flood(wire) < 100 * Impatient.most, begun
+                assert _flood(wire) < 100 * TimeoutHttpProtocol.most, begun
 
 
 def _flood(wire: socket.socket) -> int:
     """How much can be sent until the server has had enough."""
     sent = 0
     with suppress(ConnectionError):  # what it has not read when it hangs up resets the connection
-        while not select.select([wire], [], [], 0)[0] and sent < 100 * Impatient.most:
+        while not select.select([wire], [], [], 0)[0] and sent < 100 * TimeoutHttpProtocol.most:
             sent += wire.send(b"a" * 4096)
         assert wire.recv(1000).startswith(b"HTTP/1.1 431 ")
     return sent

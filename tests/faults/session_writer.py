@@ -11,12 +11,12 @@ import sys
 from itertools import cycle
 
 from holdproof.db import open_database
-from holdproof.faces import AsyncFace
+from holdproof.executors import AsyncExecutor
 from holdproof.storage.sessions import Sessions
 
 
 async def _write(target: str) -> None:
-    sessions = Sessions(AsyncFace(open_database(target, space="membrane")))
+    sessions = Sessions(AsyncExecutor(open_database(target, space="membrane")))
 
     async def caller(number: int) -> None:
         for length in cycle((0, 1, 7, 30)):

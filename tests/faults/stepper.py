@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 
 from holdproof import errors, sync
-from holdproof.faces import SyncFace
-from holdproof.ops import OpenFlow
+from holdproof.api import OpenFlow
+from holdproof.executors import SyncExecutor
 
 STEPS = 6
 LEASE_S = 0.5
 
-Work = Callable[[OpenFlow[SyncFace], str], None]
+Work = Callable[[OpenFlow[SyncExecutor], str], None]
 
 
 def worker(world: str, die: str) -> Work:
@@ -37,7 +37,7 @@ def worker(world: str, die: str) -> Work:
         time.sleep(0.01)  # time to be killed in, with the deed done and not yet written down
         return what
 
-    def work(flow: OpenFlow[SyncFace], fail: str) -> None:
+    def work(flow: OpenFlow[SyncExecutor], fail: str) -> None:
         for number in range(STEPS):
             flow.step(f"order {number}", act, f"do {number}", compensate=lambda done: act(f"un{done}"))
             perish(f"between {number}")

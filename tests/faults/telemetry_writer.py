@@ -11,7 +11,7 @@ import sys
 import uuid
 
 from holdproof.db import open_database
-from holdproof.faces import AsyncFace
+from holdproof.executors import AsyncExecutor
 from holdproof.model.storage import TelemetryEvent
 from holdproof.storage.telemetry import Telemetry
 
@@ -19,7 +19,7 @@ SIZES = (1, 30, 400, 1000, 1300)
 
 
 async def _write(target: str) -> None:
-    store = Telemetry(AsyncFace(open_database(target, space="telemetry")))
+    store = Telemetry(AsyncExecutor(open_database(target, space="telemetry")))
 
     async def caller(number: int) -> None:
         while True:

@@ -14,8 +14,8 @@ import pytest
 
 from holdproof import errors, folders
 from holdproof.content import disk
-from holdproof.upkeep import catalogue as backups
-from holdproof.upkeep import swap
+from holdproof.upkeep.backups import backup_list as backups
+from holdproof.upkeep.backups import swap
 from tests.places import Place, submit
 
 KILLS = max(10, int(os.environ.get("HOLDPROOF_KILLS", "100")) // 10)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from holdproof.db import open_database
-from holdproof.faces import SyncFace
-from holdproof.storage.blobs import Blobs, Shelf, open_place
+from holdproof.executors import SyncExecutor
+from holdproof.storage.blobs import Blobs, BlobStoreConfig, open_place
 from tests.faults.blob_writer import content, whole
 from tests.faults.children import child, kill_after
 
@@ -23,7 +23,7 @@ KILLS = int(os.environ.get("HOLDPROOF_KILLS", "100"))
 
 def _inspect(target: str, folder: Path, acknowledged: dict[str, int]) -> None:
     with closing(open_database(target, space="membrane")) as database:
-        blobs = Blobs(SyncFace(database), Shelf(open_place(folder)))
+        blobs = Blobs(SyncExecutor(database), BlobStoreConfig(open_place(folder)))
         for key, size in acknowledged.items():
             assert blobs.get(key) == content(key, size), key
         for key in blobs.list():
@@ -37,7 +37,7 @@ def _inspect(target: str, folder: Path, acknowledged: dict[str, int]) -> None:
         assert database.backend.check() == []
 
 
-def _path(blobs: Blobs[SyncFace], key: str) -> str | None:
+def _path(blobs: Blobs[SyncExecutor], key: str) -> str | None:
     blob = blobs.stat(key)
     assert blob is not None
     return None if blob.address is None else blobs.held.where(key, blob.place, blob.address)
@@ -72,7 +72,7 @@ def test_a_sweep_never_disturbs_other_processes(tmp_path: Path) -> None:
         closing(open_database(target, space="membrane")) as database,
         child("blob_writer", target, str(folder), "w") as process,
     ):
-        blobs = Blobs(SyncFace(database), Shelf(open_place(folder)))
+        blobs = Blobs(SyncExecutor(database), BlobStoreConfig(open_place(folder)))
         said = list[str]()
 
         def sweep() -> None:

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 from holdproof.db import open_database
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.storage.sessions import Sessions
 from tests.faults.children import child, kill_after
 
@@ -25,7 +25,7 @@ def _rounds(target: str, rounds: int, seed: int) -> int:
 
 def _inspect(target: str, lines: list[str]) -> None:
     database = open_database(target, space="membrane")
-    sessions = Sessions(SyncFace(database))
+    sessions = Sessions(SyncExecutor(database))
     try:
         for line in lines:
             kind, id, *number = line.split()

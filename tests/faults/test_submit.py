@@ -16,8 +16,8 @@ from holdproof import folders, sync
 from holdproof.crypto import checkpoint
 from holdproof.db import sql
 from holdproof.errors import UnavailableError
-from holdproof.evidence import dbomfiles
-from holdproof.model.battles import Battle
+from holdproof.evidence import dbom_files
+from holdproof.model.evaluations import Evaluation
 from holdproof.model.verdicts import Verdict
 from tests.conformance.places import settled
 from tests.faults.children import child, kill_after
@@ -27,7 +27,7 @@ _HEAD = sql("SELECT head FROM log_state")
 KILLS = int(os.environ.get("HOLDPROOF_KILLS", "100"))
 
 
-def everything(store: sync.Holdproof) -> Iterator[Battle]:
+def everything(store: sync.Holdproof) -> Iterator[Evaluation]:
     after: int | None = 0
     while after is not None:
         page = store.battles.list(after=after, limit=500)
@@ -41,7 +41,7 @@ def inspect(home: Path, url: str, acknowledged: set[int]) -> None:
         rows = list(everything(store))
         assert acknowledged <= {row.id for row in rows}, "an acknowledged submit is lost"
         names = dict.fromkeys(row.battle_id for row in rows)
-        due = store.read(lambda tx: {each.name: each.text for b in names for each in dbomfiles.due(tx, "main", b)})
+        due = store.read(lambda tx: {each.name: each.text for b in names for each in dbom_files.due(tx, "main", b)})
         assert len(due) == len(rows)
         assert not list((home / "dboms" / ".tmp").glob("*"))
         found = {path.name: path.read_text() for path in (home / "dboms").glob("*.json")}

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from holdproof.db import open_database
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.storage.telemetry import Telemetry
 from tests.faults.children import child, kill_after
 
@@ -26,7 +26,7 @@ def _rounds(target: str, rounds: int, seed: int) -> int:
 
 def _inspect(target: str, said: dict[str, int]) -> None:
     database = open_database(target, space="telemetry")
-    store = Telemetry(SyncFace(database))
+    store = Telemetry(SyncExecutor(database))
     try:
         events = store.query(limit=10_000_000)
         assert store.count() == len(events)

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from holdproof.db import open_database
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.storage.vectors import open_vectors
 from tests.faults.children import child, kill_after
 from tests.faults.vector_writer import SIZE, vector
@@ -23,7 +23,7 @@ def _said(lines: list[str]) -> tuple[set[str], set[str]]:
 
 def _inspect(target: Path, cache: Path, there: set[str], gone: set[str], chance: random.Random) -> None:
     with closing(open_database(target, space="membrane")) as database:
-        face = SyncFace(database)
+        face = SyncExecutor(database)
         store = face.run(open_vectors(face, dimensions=SIZE, cache=cache))
         everything = {found.id for found in store.search([1.0] * SIZE, 10_000)}
         assert len(everything) == min(store.count(), 10_000), "the matrix has what the rows have"

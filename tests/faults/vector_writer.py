@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdproof.db import open_database
-from holdproof.faces import AsyncFace
+from holdproof.executors import AsyncExecutor
 from holdproof.storage.vectors import open_vectors
 
 SIZE = 16
@@ -23,7 +23,7 @@ def vector(id: str) -> Sequence[float]:
 
 
 async def _write(target: str, cache: str, name: str) -> None:
-    face = AsyncFace(open_database(target, space="membrane"))
+    face = AsyncExecutor(open_database(target, space="membrane"))
     store = await face.run(open_vectors(face, dimensions=SIZE, cache=Path(cache)))
 
     async def caller(number: int) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 
 from holdproof.db import Migration, Tx, open_database, sql
-from holdproof.faces import AsyncFace
+from holdproof.executors import AsyncExecutor
 
 MIGRATIONS = [
     Migration(
@@ -30,7 +30,7 @@ def pair(tx: Tx, writer: str) -> str:
 
 
 async def _write(target: str, name: str) -> None:
-    face = AsyncFace(open_database(target, migrations=MIGRATIONS))
+    face = AsyncExecutor(open_database(target, migrations=MIGRATIONS))
 
     async def caller() -> None:
         while True:

@@ -22,7 +22,7 @@ import pytest
 
 from holdproof import client, sync
 from holdproof.adapters.langgraph import HoldproofStore
-from holdproof.store import Store, open_store
+from holdproof.store.opening import Store, open_store
 
 LEFT_OUT = {
     "test_store.py::test_vector_store_initialization": "asks sqlite_master for a table of their own",

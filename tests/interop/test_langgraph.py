@@ -32,7 +32,7 @@ from holdproof import errors, sync
 from holdproof.adapters.langgraph import HoldproofSaver, SafeSerializer, import_sqlite
 from holdproof.adapters.langgraph.envelope import DICTIONARY, MOST, Envelopes, Sealer
 from holdproof.db import Tx, sql
-from holdproof.memory import threads
+from holdproof.memory.threads import threads
 from holdproof.model.verdicts import Verdict
 from tests.interop.langgraphs import aput, chat, checkpoint, put, say, thread
 

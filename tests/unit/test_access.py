@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from holdproof.api.catalogue import entries
 from holdproof.errors import ForbiddenError
-from holdproof.ops.catalogue import entries
-from holdproof.server.access import DECIDING, INNER, Caller, Claim, claims, may
+from holdproof.server.permissions import DECIDING, INNER, Caller, Claim, claims, may
 
 OPERATOR = Caller("operator", "ann")
 AUDITOR = Caller("auditor", "bob")

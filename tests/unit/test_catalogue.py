@@ -3,9 +3,9 @@
 import inspect
 from typing import Any
 
-from holdproof.faces import Noun, Verb
-from holdproof.ops import Nouns
-from holdproof.ops.catalogue import entries
+from holdproof.api import Resources
+from holdproof.api.catalogue import entries
+from holdproof.executors import Method, Resource
 
 STAYS = {
     "archive.export_car",
@@ -37,13 +37,13 @@ STAYS = {
 
 
 def test_every_verb_is_offered_or_named_as_staying() -> None:
-    nouns: Any = Nouns(None)
+    nouns: Any = Resources(None)
     every = {
         f"{name}.{verb}"
         for name, noun in vars(nouns).items()
-        if isinstance(noun, Noun)
+        if isinstance(noun, Resource)
         for verb, found in inspect.getmembers_static(noun.kind)
-        if isinstance(found, Verb)
+        if isinstance(found, Method)
     }
     offered = {f"{noun}.{verb}" for noun, verb in entries()}
     assert every - offered == STAYS

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdproof.upkeep import courier, notify
-from holdproof.upkeep.courier import Courier
+from holdproof.upkeep import head_webhook, notify
+from holdproof.upkeep.head_webhook import HeadWebhook
 from holdproof.upkeep.notify import Poster
 from tests.receiver import Receiver
 
@@ -35,7 +35,7 @@ def sizes(server: Receiver) -> list[int]:
 
 def test_a_head_arrives_as_the_signed_note_it_is_and_signed_once_more(serve: Callable[..., Receiver]) -> None:
     server = serve(200)
-    carrying = Courier(f"{server.url}/heads", SECRET, poster=FAST)
+    carrying = HeadWebhook(f"{server.url}/heads", SECRET, poster=FAST)
     carrying.publish(head(7))
     until(lambda: server.requests)
     carrying.close()
@@ -48,7 +48,7 @@ def test_a_head_arrives_as_the_signed_note_it_is_and_signed_once_more(serve: Cal
 
 def test_heads_in_a_crowd_are_thinned_and_the_last_one_arrives(serve: Callable[..., Receiver]) -> None:
     server = serve(200)
-    carrying = Courier(server.url, poster=FAST, every_s=0.05)
+    carrying = HeadWebhook(server.url, poster=FAST, every_s=0.05)
     for size in range(1, 400):
         carrying.publish(head(size))
         time.sleep(0.0005)
@@ -61,7 +61,7 @@ def test_heads_in_a_crowd_are_thinned_and_the_last_one_arrives(serve: Callable[.
 def test_laying_down_a_head_never_waits_for_a_server_that_hangs(serve: Callable[..., Receiver]) -> None:
     free = threading.Event()
     server = serve(lambda _: free.wait(20))
-    carrying = Courier(server.url, poster=Poster(timeout_s=20, attempts=1))
+    carrying = HeadWebhook(server.url, poster=Poster(timeout_s=20, attempts=1))
     for size in range(1, 1000):
         carrying.publish(head(size))
     until(lambda: server.requests)
@@ -76,20 +76,20 @@ def test_what_was_not_delivered_is_tried_again_and_told_once(
     serve: Callable[..., Receiver], caplog: pytest.LogCaptureFixture
 ) -> None:
     server = serve(500, 503, 404, 500, 200)
-    carrying = Courier(server.url, poster=FAST, every_s=0.01)
+    carrying = HeadWebhook(server.url, poster=FAST, every_s=0.01)
     carrying.publish(head(3))
     until(lambda: carrying.problem)
-    assert "does not have the newest head: answered" in courier.warnings(carrying, {})[0]
+    assert "does not have the newest head: answered" in head_webhook.warnings(carrying, {})[0]
     until(lambda: len(server.requests) >= 5 and not carrying.problem)
     carrying.close()
     assert sizes(server) == [3] * 5
     assert caplog.text.count("answered 500") == 2
-    assert courier.warnings(carrying, {}) == []
+    assert head_webhook.warnings(carrying, {}) == []
 
 
 def test_a_newer_head_takes_the_place_of_one_that_was_not_delivered(serve: Callable[..., Receiver]) -> None:
     server = serve(500, 200)
-    carrying = Courier(server.url, poster=FAST, every_s=0.2)
+    carrying = HeadWebhook(server.url, poster=FAST, every_s=0.2)
     carrying.publish(head(3))
     until(lambda: carrying.problem)
     carrying.publish(head(4))
@@ -100,14 +100,14 @@ def test_a_newer_head_takes_the_place_of_one_that_was_not_delivered(serve: Calla
 
 def test_closing_sends_the_last_head_and_gives_up_on_nobody(serve: Callable[..., Receiver]) -> None:
     server = serve(200)
-    carrying = Courier(server.url, poster=FAST, every_s=30)
+    carrying = HeadWebhook(server.url, poster=FAST, every_s=30)
     carrying.publish(head(1))
     until(lambda: server.requests)
     carrying.publish(head(2))
     carrying.close()
     carrying.close()
     assert sizes(server) == [1, 2]
-    nobody = Courier("http://127.0.0.1:1", poster=FAST)
+    nobody = HeadWebhook("http://127.0.0.1:1", poster=FAST)
     nobody.publish(head(1))
     nobody.close()
     assert nobody.problem == "no answer (ConnectError)"
@@ -118,16 +118,16 @@ def test_no_secret_reaches_logs_problems_or_reprs(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     for url in (f"{serve(200).url}/{SECRET}", f"{serve(404).url}/{SECRET}", f"gopher://{SECRET}"):
-        carrying = Courier(url, SECRET, poster=FAST)
+        carrying = HeadWebhook(url, SECRET, poster=FAST)
         carrying.publish(head(1))
         carrying.close()
         assert SECRET not in caplog.text + carrying.problem + repr(carrying)
 
 
 def test_the_environment_describes_it_and_a_half_is_told() -> None:
-    assert courier.configured({}) is None
-    assert courier.warnings(None, {}) == []
+    assert head_webhook.configured({}) is None
+    assert head_webhook.warnings(None, {}) == []
     half = {"HOLDPROOF_HEADS_WEBHOOK_SECRET": SECRET}
-    assert courier.configured(half) is None
-    assert courier.warnings(None, half) == ["heads go to no webhook: HOLDPROOF_HEADS_WEBHOOK_URL is not set"]
-    assert courier.configured({"HOLDPROOF_HEADS_WEBHOOK_URL": "https://a/heads"}) is not None
+    assert head_webhook.configured(half) is None
+    assert head_webhook.warnings(None, half) == ["heads go to no webhook: HOLDPROOF_HEADS_WEBHOOK_URL is not set"]
+    assert head_webhook.configured({"HOLDPROOF_HEADS_WEBHOOK_URL": "https://a/heads"}) is not None

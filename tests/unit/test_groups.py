@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdproof.db import groups
-from holdproof.db.groups import GroupWriter, Hooks
-from holdproof.db.pump import FUTURES, Job
+from holdproof.db import group_commit
+from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.sqlite.tx import SqliteTx
 from holdproof.db.tx import Refused, Tx
+from holdproof.db.worker_pool import FUTURES, Job
 from holdproof.errors import ConflictError, OutcomeUnknownError, SerializationError, UnavailableError
 from holdproof.testing import FrozenClock, SeededRandom
 
@@ -192,7 +192,7 @@ def _practised(monkeypatch: pytest.MonkeyPatch, *, sync_s: float, company: int, 
     """A writer that has seen that many groups of that size, on a disk of that speed."""
     link = FakeLink()
     link.disk = Disk(sync_s)
-    monkeypatch.setattr(groups, "time", link.disk)
+    monkeypatch.setattr(group_commit, "time", link.disk)
     writer = GroupWriter(link, Hooks())
     for _ in range(groups_run):
         _handle(writer, *[lambda _: None] * company)

@@ -11,8 +11,8 @@ pytest.importorskip("langgraph.checkpoint.base", reason="langgraph is not instal
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from holdproof.adapters.langgraph.memo import Line
-from holdproof.adapters.langgraph.templates import Templates
+from holdproof.adapters.langgraph.decode_cache import DecodeCache
+from holdproof.adapters.langgraph.encode_cache import Line
 
 
 def hashed(line: Line, elements: list[Any]) -> tuple[tuple[bytes, ...], list[Any]]:
@@ -97,7 +97,7 @@ def test_the_hashes_are_always_those_of_the_elements(turns: list[list[int]]) -> 
 
 
 def test_what_a_reader_does_to_an_element_does_not_reach_the_next_one() -> None:
-    templates, made = Templates(), AIMessage("m", id="1", additional_kwargs={"deep": [{"x": 1}]})
+    templates, made = DecodeCache(), AIMessage("m", id="1", additional_kwargs={"deep": [{"x": 1}]})
     for element in (made, {"plain": [1, {"x": 2}]}):
         digest, decoded = repr(element).encode(), iter([deepcopy(element)])
         first, _ = templates.element(digest, b"bytes", lambda _: next(decoded))  # noqa: B023
@@ -116,7 +116,7 @@ def test_what_a_reader_does_to_an_element_does_not_reach_the_next_one() -> None:
 
 
 def test_elements_are_kept_up_to_so_many_bytes_and_odd_ones_never() -> None:
-    templates, decoded = Templates(most=250), list[bytes]()
+    templates, decoded = DecodeCache(most=250), list[bytes]()
 
     def decode(data: bytes) -> Any:
         decoded.append(data[:1])

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdproof.errors import FormatError, InvalidInputError, LispError
-from holdproof.memory.lisp import floats, reader, writer
-from holdproof.memory.lisp.reader import MOST_DEPTH, MOST_DIGITS, MOST_NAME
+from holdproof.importers.lisp import floats, reader, writer
+from holdproof.importers.lisp.reader import MOST_DEPTH, MOST_DIGITS, MOST_NAME
 from holdproof.model.lisp import KEYWORD, Bits, Char, Complex, Dotted, Float, Lisp, Pathname, Struct, Symbol, Vector
 from proof.mutate import LISP_MARKS, mutants
 from tests.fixtures import fixture

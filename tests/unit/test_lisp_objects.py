@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdproof.crypto import cid as cids
-from holdproof.memory import lispobjects, records, sexpr
+from holdproof.importers.lisp import lisp_objects, sexpr
+from holdproof.memory.objects import records
 from holdproof.model.lisp import KEYWORD, Float, ForeignObject, Lisp, Symbol, Vector
 from holdproof.model.memory import Object, Tagged
 from tests.fixtures import fixture
@@ -15,7 +16,7 @@ from tests.unit.test_lisp import values
 from tests.unit.test_sexpr import fixed, names
 
 
-def shown(kept: lispobjects.Kept) -> Object:
+def shown(kept: lisp_objects.Kept) -> Object:
     """The object that a store gives back: through the bytes of its record and of its volatile fields."""
     made = records.encode(kept.record)
     whole = records.whole(records.decode(made[kept.cid]), made.get)
@@ -26,7 +27,7 @@ def shown(kept: lispobjects.Kept) -> Object:
 
 
 def there_and_back(each: ForeignObject) -> ForeignObject:
-    return lispobjects.foreign(shown(lispobjects.kept(each)))
+    return lisp_objects.foreign(shown(lisp_objects.kept(each)))
 
 
 symbols = st.builds(Symbol, names, st.just(KEYWORD) | st.none()).filter(
@@ -70,14 +71,14 @@ def test_every_sample_survives(name: str) -> None:
 
 def test_what_both_have_is_itself_and_the_rest_is_tagged() -> None:
     given = sexpr.read('((:ID "a" :TYPE :NOTE :ATTRIBUTES (:N 1 :D 0.5d0 :L (1 "x" T NIL) :R 1/3) :CONTENT "text"))')
-    kept = lispobjects.kept(given.objects[0])
+    kept = lisp_objects.kept(given.objects[0])
     assert (kept.record.type, kept.record.content) == (":NOTE", "text")
     assert kept.record.attributes == {":N": 1, ":D": 0.5, ":L": [1, "x", True, None], ":R": Tagged("lisp", b"1/3")}
 
 
 def test_a_vector_of_floats_is_a_list_of_them() -> None:
     given = sexpr.read('((:ID "a" :VECTOR #(0.5 -1.25)))').objects[0]
-    assert lispobjects.kept(given).meta["vector"] == [0.5, -1.25]
+    assert lisp_objects.kept(given).meta["vector"] == [0.5, -1.25]
 
 
 def test_a_property_list_that_has_a_name_twice_is_kept_whole() -> None:
@@ -87,11 +88,11 @@ def test_a_property_list_that_has_a_name_twice_is_kept_whole() -> None:
 
 def test_the_hash_counts_only_for_the_record_it_came_with() -> None:
     given = sexpr.read('((:ID "a" :TYPE :NOTE :CONTENT "x" :VERSION 7 :LAST-SYNC 8 :HASH "h"))').objects[0]
-    kept = lispobjects.kept(given)
-    assert lispobjects.foreign(shown(kept)).hash == "h"
+    kept = lisp_objects.kept(given)
+    assert lisp_objects.foreign(shown(kept)).hash == "h"
     changed = kept.record._replace(content="y", version=8)
     after = kept._replace(record=changed, cid=next(reversed(records.encode(changed))))
-    found = lispobjects.foreign(shown(after))
+    found = lisp_objects.foreign(shown(after))
     assert (found.hash, found.version, found.last_sync) == (None, 8, 8)
 
 
@@ -110,7 +111,7 @@ def test_the_hash_counts_only_for_the_record_it_came_with() -> None:
 )
 def test_what_lisp_has_no_type_for_becomes_what_is_nearest(value: Any, wanted: Lisp) -> None:
     made = Object("a", "note", value, {"odd": value}, None, (), 1, {}, "cid", "main")
-    found = lispobjects.foreign(made)
+    found = lisp_objects.foreign(made)
     assert (found.type, found.content) == (Symbol("note", KEYWORD), wanted)
     assert found.attributes == ((Symbol("odd", KEYWORD), wanted),)
     assert sexpr.read(sexpr.write([found])).objects == (found,)

@@ -11,7 +11,7 @@ from holdproof.crypto import checkpoint, keys
 from holdproof.crypto.checkpoint import Checkpoint
 from holdproof.errors import BadKeyError, UnavailableError
 from holdproof.evidence import heads
-from holdproof.evidence.heads import HighWater
+from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.log import Log
 
 KEY = keys.from_seed(b"\x01" * 32)
@@ -21,17 +21,17 @@ def head(size: int, origin: str = "log/a") -> str:
     return checkpoint.sign(Checkpoint(origin, size, size.to_bytes(32, "big")), KEY).encode().decode()
 
 
-def sizes(marks: HighWater) -> list[int]:
+def sizes(marks: HeadFile) -> list[int]:
     return [each.checkpoint.size for each in marks.kept()]
 
 
 def test_a_missing_file_holds_nothing(tmp_path: Path) -> None:
-    marks = HighWater(tmp_path / "state" / "heads.jsonl")
+    marks = HeadFile(tmp_path / "state" / "heads.jsonl")
     assert (marks.kept(), marks.largest()) == ([], {})
 
 
 def test_heads_are_written_at_most_once_a_second_and_the_last_one_at_close(tmp_path: Path) -> None:
-    marks = HighWater(tmp_path / "heads.jsonl")
+    marks = HeadFile(tmp_path / "heads.jsonl")
     for size in range(1, 50):
         marks.publish(head(size))
     assert sizes(marks) == [1]
@@ -42,7 +42,7 @@ def test_heads_are_written_at_most_once_a_second_and_the_last_one_at_close(tmp_p
 
 
 def test_a_smaller_head_never_takes_the_place_of_a_larger_one_that_waits(tmp_path: Path) -> None:
-    marks = HighWater(tmp_path / "heads.jsonl")
+    marks = HeadFile(tmp_path / "heads.jsonl")
     for size in (1, 9, 5, 10, 7):
         marks.publish(head(size))
     marks.flush()
@@ -54,7 +54,7 @@ def test_a_smaller_head_never_takes_the_place_of_a_larger_one_that_waits(tmp_pat
 
 
 def test_the_largest_head_of_every_log_is_known(tmp_path: Path) -> None:
-    marks = HighWater(tmp_path / "heads.jsonl")
+    marks = HeadFile(tmp_path / "heads.jsonl")
     for size, origin in ((5, "log/a"), (9, "log/b"), (7, "log/a"), (6, "log/a"), (3, "log/b")):
         marks.publish(head(size, origin))
         marks.flush()
@@ -62,7 +62,7 @@ def test_the_largest_head_of_every_log_is_known(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_is_not_counted_and_swallows_nothing(tmp_path: Path) -> None:
-    marks = HighWater(tmp_path / "heads.jsonl")
+    marks = HeadFile(tmp_path / "heads.jsonl")
     marks.publish(head(5))
     with marks.path.open("ab") as file:
         file.write(b'{"head": "log/a\\n99\\nAAAA')
@@ -73,7 +73,7 @@ def test_a_torn_line_is_not_counted_and_swallows_nothing(tmp_path: Path) -> None
 
 
 def test_a_flipped_bit_makes_a_line_count_for_nothing_and_never_for_another_head(tmp_path: Path) -> None:
-    marks = HighWater(tmp_path / "heads.jsonl")
+    marks = HeadFile(tmp_path / "heads.jsonl")
     marks.publish(head(5))
     whole = marks.path.read_bytes()
     for at in range(len(whole)):
@@ -86,7 +86,7 @@ def test_a_flipped_bit_makes_a_line_count_for_nothing_and_never_for_another_head
 def test_a_disk_that_takes_only_a_part_at_a_time_gets_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = os.write
     monkeypatch.setattr(os, "write", lambda file, data: whole(file, data[:7]))
-    marks = HighWater(tmp_path / "heads.jsonl")
+    marks = HeadFile(tmp_path / "heads.jsonl")
     marks.publish(head(5))
     assert sizes(marks) == [5]
 
@@ -98,7 +98,7 @@ def test_a_thinning_that_fails_loses_no_head_and_fills_no_folder(
         raise OSError(errno.ENOSPC, "no room")
 
     monkeypatch.setattr(heads, "_MOST_BYTES", 100)
-    marks = HighWater(tmp_path / "heads.jsonl")
+    marks = HeadFile(tmp_path / "heads.jsonl")
     marks.publish(head(1))
     monkeypatch.setattr(os, "replace", full)
     for size in (2, 3, 4):
@@ -110,7 +110,7 @@ def test_a_thinning_that_fails_loses_no_head_and_fills_no_folder(
 
 
 def test_what_is_no_head_is_not_counted(tmp_path: Path) -> None:
-    marks = HighWater(tmp_path / "heads.jsonl")
+    marks = HeadFile(tmp_path / "heads.jsonl")
     marks.path.write_bytes(b'\xff\xfe\n{}\n[]\n"x"\n{"head": 5}\n{"head": "a\\nb\\nc"}\n{"head": "log/a\\n8\\nx"}\n')
     assert (marks.kept(), marks.largest()) == ([], {})
 
@@ -119,7 +119,7 @@ def test_a_file_that_has_grown_is_thinned_and_keeps_the_largest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heads, "_MOST_BYTES", 200_000)
-    marks = HighWater(tmp_path / "heads.jsonl")
+    marks = HeadFile(tmp_path / "heads.jsonl")
     marks.publish(head(10**9))
     marks.publish(head(10**9, "log/b"))
     for size in range(1, 2500):
@@ -138,7 +138,7 @@ def test_any_number_of_writers_may_append_and_thin_at_once(tmp_path: Path, monke
     monkeypatch.setattr(heads, "_RECENT", 10_000)
 
     def write(number: int) -> None:
-        mine = HighWater(tmp_path / "heads.jsonl")
+        mine = HeadFile(tmp_path / "heads.jsonl")
         for size in range(60):
             mine._waiting = head(number * 1000 + size + 1)
             mine.flush()
@@ -149,13 +149,13 @@ def test_any_number_of_writers_may_append_and_thin_at_once(tmp_path: Path, monke
     for writer in writers:
         writer.join()
     expected = sorted(number * 1000 + size + 1 for number in range(4) for size in range(60))
-    assert sorted(sizes(HighWater(tmp_path / "heads.jsonl"))) == expected
+    assert sorted(sizes(HeadFile(tmp_path / "heads.jsonl"))) == expected
 
 
 def test_a_head_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UnavailableError):
-        HighWater(tmp_path / "file" / "heads.jsonl").publish(head(1))
+        HeadFile(tmp_path / "file" / "heads.jsonl").publish(head(1))
 
 
 def test_a_head_is_signed_as_checkpoints_are() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from holdproof import errors, sync
 from holdproof.config import Paths
-from holdproof.db.sqlite import copying
-from holdproof.upkeep import swap
+from holdproof.db.sqlite import snapshot
+from holdproof.upkeep.backups import swap
 from tests.places import submit
 
 
@@ -25,7 +25,7 @@ def test_an_opening_that_fails_at_its_last_step_leaves_nothing_open(
     with pytest.raises(errors.UnavailableError):
         sync.open(tmp_path)
     assert set(threading.enumerate()) <= before
-    assert not copying.in_use(tmp_path / "kernel.db")
+    assert not snapshot.in_use(tmp_path / "kernel.db")
 
 
 def test_an_exchange_that_dies_while_an_opening_waits_is_finished_first(
@@ -34,9 +34,9 @@ def test_an_exchange_that_dies_while_an_opening_waits_is_finished_first(
     """Or the opening would find no database, make a new one, and lose whatever is written to it."""
     with sync.open(tmp_path) as store:
         submit(store, "mine")
-    paths, presence = Paths.find(tmp_path), swap.Presence
+    paths, presence = Paths.find(tmp_path), swap.StoreLock
 
-    def left_in_the_middle(paths: Paths, **options: Any) -> swap.Presence:
+    def left_in_the_middle(paths: Paths, **options: Any) -> swap.StoreLock:
         monkeypatch.setattr(swap, "Presence", presence)
         staged, aside = paths.data / ".restoring", paths.data / "before-restore-x"
         staged.mkdir()
@@ -58,7 +58,7 @@ def test_an_opening_waits_only_as_long_as_an_exchange_takes(tmp_path: Path) -> N
     paths = Paths.find(tmp_path)
     journal = paths.data / "restore.json"
     journal.write_text("{}")
-    other = swap.Presence(paths, alone=False)
+    other = swap.StoreLock(paths, alone=False)
     threading.Timer(0.2, journal.unlink).start()
     with sync.open(tmp_path) as store:
         assert store.status().first_run is False

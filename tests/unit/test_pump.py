@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from holdproof.db import MEMORY, Tx, open_database
-from holdproof.db.pump import FUTURES, Job, Pump, deliver
+from holdproof.db.worker_pool import FUTURES, Job, WorkerPool, deliver
 from holdproof.errors import ClosedError, HoldproofError, WriterDeadError
-from holdproof.faces import AsyncFace
+from holdproof.executors import AsyncExecutor
 from holdproof.testing.schema import MIGRATIONS, add
 
 
@@ -38,7 +38,7 @@ class Doer:
         return
 
 
-def _submit(pump: Pump, fn: Any) -> "Future[Any]":
+def _submit(pump: WorkerPool, fn: Any) -> "Future[Any]":
     ticket: Future[Any] = Future()
     pump.submit(Job(fn, FUTURES, ticket))
     return ticket
@@ -46,7 +46,7 @@ def _submit(pump: Pump, fn: Any) -> "Future[Any]":
 
 @pytest.mark.parametrize("workers", [2, 3, 4])
 def test_a_short_job_waits_for_long_ones_only_if_every_worker_has_one(workers: int) -> None:
-    pump, go = Pump("test", [Doer() for _ in range(workers)], batch=8, relief=True), threading.Event()
+    pump, go = WorkerPool("test", [Doer() for _ in range(workers)], batch=8, relief=True), threading.Event()
 
     def long(entered: threading.Event) -> None:
         entered.set()
@@ -65,7 +65,7 @@ def test_a_short_job_waits_for_long_ones_only_if_every_worker_has_one(workers: i
 
 def test_a_pump_whose_worker_died_is_not_busy() -> None:
     """A busy pump keeps every event loop that used it looking, for ever."""
-    pump = Pump("test", [Doer()], batch=8)
+    pump = WorkerPool("test", [Doer()], batch=8)
     ticket = _submit(pump, lambda _: 1 // 0)
     assert isinstance(ticket.exception(5), WriterDeadError)
     pump.close(10)
@@ -80,7 +80,7 @@ def test_an_operation_that_raises_stop_iteration_leaves_nobody_waiting() -> None
         entered.set()
         go.wait(30)
 
-    async def play(face: AsyncFace) -> int:
+    async def play(face: AsyncExecutor) -> int:
         held = asyncio.ensure_future(face.write(hold))
         while not entered.is_set():
             await asyncio.sleep(0.001)
@@ -93,7 +93,7 @@ def test_an_operation_that_raises_stop_iteration_leaves_nobody_waiting() -> None
         return len(done)
 
     with closing(open_database(MEMORY, migrations=MIGRATIONS)) as db:
-        assert asyncio.run(play(AsyncFace(db))) == 2
+        assert asyncio.run(play(AsyncExecutor(db))) == 2
 
 
 # --- every job is answered exactly once ----------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Returner(Doer):
         return jobs[self._most :]
 
 
-def _race(pump: Pump, box: Box, seed: int) -> set[int]:
+def _race(pump: WorkerPool, box: Box, seed: int) -> set[int]:
     """Four threads submit, one cancels, one closes in the middle; the tickets that were taken."""
     taken: list[int] = []
     halfway = threading.Event()
@@ -186,7 +186,7 @@ def _answered_once(box: Box, taken: set[int]) -> None:
 @pytest.mark.parametrize(("workers", "relief"), [(1, False), (3, False), (3, True)])
 def test_racing_submit_cancel_and_close_answers_every_job_exactly_once(workers: int, relief: bool, seed: int) -> None:
     box = Box()
-    pump = Pump("test", [Returner(5) for _ in range(workers)], batch=16, relief=relief)
+    pump = WorkerPool("test", [Returner(5) for _ in range(workers)], batch=16, relief=relief)
     taken = _race(pump, box, seed)
     _answered_once(box, taken)
     assert all(answer == ticket for ticket, answer in box.answers), "closing finishes what is queued"
@@ -199,7 +199,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_batch_leaves_nobody_waiting(
     workers: int, relief: bool, seed: int
 ) -> None:
     chance, go, tickets = random.Random(seed), threading.Event(), list[Future[Any]]()
-    pump = Pump("test", [Returner(5) for _ in range(workers)], batch=16, relief=relief)
+    pump = WorkerPool("test", [Returner(5) for _ in range(workers)], batch=16, relief=relief)
     for number in range(200):
         deadly = number == 100
         tickets.append(_submit(pump, lambda _, n=number, d=deadly: (go.wait(30), n // (not d))[1]))
@@ -212,7 +212,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_batch_leaves_nobody_waiting(
 
 
 def test_a_cancelled_job_behind_one_that_kills_the_worker_is_told_so() -> None:
-    pump, entered, go = Pump("test", [Doer()], batch=8), threading.Event(), threading.Event()
+    pump, entered, go = WorkerPool("test", [Doer()], batch=8), threading.Event(), threading.Event()
 
     def deadly(_: Tx) -> None:
         entered.set()
@@ -230,7 +230,7 @@ def test_a_cancelled_job_behind_one_that_kills_the_worker_is_told_so() -> None:
 
 
 def test_a_submit_after_the_close_is_refused_and_never_answered() -> None:
-    pump, box = Pump("test", [Doer()], batch=8), Box()
+    pump, box = WorkerPool("test", [Doer()], batch=8), Box()
     pump.close(10)
     with pytest.raises(ClosedError):
         pump.submit(Job(lambda _: 1, box, 1))
@@ -240,7 +240,7 @@ def test_a_submit_after_the_close_is_refused_and_never_answered() -> None:
 def test_jobs_that_are_given_back_keep_their_place() -> None:
     """What was taken first is carried out first, though a batch is handled three at a time."""
     box, order, entered, go = Box(), list[int](), threading.Event(), threading.Event()
-    pump = Pump("test", [Returner(3)], batch=8)
+    pump = WorkerPool("test", [Returner(3)], batch=8)
 
     def hold(_: Tx) -> None:
         entered.set()
@@ -257,7 +257,7 @@ def test_jobs_that_are_given_back_keep_their_place() -> None:
 
 def test_jobs_that_are_given_back_are_finished_though_the_pump_is_closing() -> None:
     box, entered, go = Box(), threading.Event(), threading.Event()
-    pump = Pump("test", [Returner(1)], batch=64)
+    pump = WorkerPool("test", [Returner(1)], batch=64)
 
     def hold(_: Tx) -> None:
         entered.set()
@@ -276,7 +276,7 @@ def test_jobs_that_are_given_back_are_finished_though_the_pump_is_closing() -> N
 
 def test_what_was_given_back_after_the_close_gave_up_is_still_answered_once() -> None:
     box, entered, go = Box(), threading.Event(), threading.Event()
-    pump = Pump("test", [Returner(1)], batch=64)
+    pump = WorkerPool("test", [Returner(1)], batch=64)
 
     def hold(_: Tx) -> None:
         entered.set()

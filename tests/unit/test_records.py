@@ -12,9 +12,9 @@ from holdproof import errors
 from holdproof.crypto import cid as cids
 from holdproof.crypto import dagcbor
 from holdproof.crypto.mst_node import check_key
-from holdproof.memory import commits, records
-from holdproof.memory.commits import Note
-from holdproof.memory.records import Record, Sealed
+from holdproof.memory.objects import commits, records
+from holdproof.memory.objects.commits import Note
+from holdproof.memory.objects.records import Record, Sealed
 from holdproof.model.memory import Tagged
 from tests.unit.crypto.blocks import mutants
 

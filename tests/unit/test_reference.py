@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from holdproof.faces import Noun, StreamsWith, Verb
-from holdproof.ops import Nouns
-from holdproof.ops.catalogue import entries
+from holdproof.api import Resources
+from holdproof.api.catalogue import entries
+from holdproof.executors import Method, Resource, StreamsWith
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "methods.md"
 _HEAD = """# Nouns and verbs
@@ -26,9 +26,9 @@ the store open. One marked *reads* changes nothing; one marked *many* answers bi
 
 
 def _nouns() -> Iterator[tuple[str, type[Any]]]:
-    nouns: Any = Nouns(None)
+    nouns: Any = Resources(None)
     for name, noun in sorted(vars(nouns).items()):
-        if isinstance(noun, Noun):
+        if isinstance(noun, Resource):
             yield name, noun.kind
 
 
@@ -37,13 +37,13 @@ def _page() -> str:
     for name, kind in _nouns():
         lines += [f"## {name}", "", _first(kind), ""]
         lines += [
-            _verb(name, verb, found) for verb, found in inspect.getmembers_static(kind) if isinstance(found, Verb)
+            _verb(name, verb, found) for verb, found in inspect.getmembers_static(kind) if isinstance(found, Method)
         ]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _verb(noun: str, name: str, verb: Verb[Any, Any]) -> str:
+def _verb(noun: str, name: str, verb: Method[Any, Any]) -> str:
     signature = inspect.signature(verb.fn)
     taken = list(signature.parameters.values())[verb.hidden :]
     shown = ", ".join(_parameters(taken))
@@ -82,4 +82,4 @@ def test_every_noun_and_verb_says_what_it_is() -> None:
     for name, kind in _nouns():
         assert kind.__doc__, name
         for verb, found in inspect.getmembers_static(kind):
-            assert not isinstance(found, Verb) or found.fn.__doc__, f"{name}.{verb}"
+            assert not isinstance(found, Method) or found.fn.__doc__, f"{name}.{verb}"

@@ -9,8 +9,8 @@ from holdproof import errors
 from holdproof.db import MEMORY, Database, Tx, open_database, sql
 from holdproof.db.migrate import shipped
 from holdproof.evidence.leaves import TYPES
-from holdproof.runtime.rows import RECORDS
-from holdproof.runtime.rows import dump as dump_json
+from holdproof.runtime.logged_rows import RECORDS
+from holdproof.runtime.logged_rows import dump as dump_json
 
 SEED = {
     "agent_registry": "agent_id contract priority status agent_version session_token suspension_reason registered_at"

@@ -10,11 +10,11 @@ import holdproof
 from holdproof.client import Holdproof
 from holdproof.errors import RequestError, UnavailableError
 from holdproof.model.access import AccessEvent
-from holdproof.server import doorbook, pages
-from holdproof.server.access import Caller
-from holdproof.server.doorbook import Doorbook
+from holdproof.server import access_log_buffer, pages
+from holdproof.server.access_log_buffer import AccessLogBuffer
 from holdproof.server.metrics import Gauge, Metrics
-from holdproof.server.rates import Buckets
+from holdproof.server.permissions import Caller
+from holdproof.server.rate_limit import Buckets
 from holdproof.server.serve import Place
 from holdproof.server.state import Faces
 
@@ -50,9 +50,9 @@ class Book:
         self.used |= used
 
 
-def made(clock: Clock) -> tuple[Book, Doorbook]:
+def made(clock: Clock) -> tuple[Book, AccessLogBuffer]:
     book = Book()
-    return book, Doorbook(cast("Holdproof", book), lambda: "now", clock)
+    return book, AccessLogBuffer(cast("Holdproof", book), lambda: "now", clock)
 
 
 def test_a_bucket_lets_a_burst_pass_and_then_its_rate() -> None:
@@ -88,7 +88,7 @@ def test_more_of_the_same_within_a_minute_is_counted_and_written_once() -> None:
         assert [each.count for each in book.events] == [1]
         await door.flush()
         assert len(book.events) == 1
-        clock.now += doorbook.WINDOW_S
+        clock.now += access_log_buffer.WINDOW_S
         await door.flush()
         assert [each.count for each in book.events] == [1, 4]
         await door.note(EVENT)
@@ -99,7 +99,7 @@ def test_more_of_the_same_within_a_minute_is_counted_and_written_once() -> None:
 
 
 def test_a_flood_of_kinds_becomes_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doorbook, "MOST", 3)
+    monkeypatch.setattr(access_log_buffer, "MOST", 3)
     book, door = made(Clock())
 
     async def story() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdproof.errors import FormatError, InvalidInputError, LispError
-from holdproof.memory import foreign, sexpr
+from holdproof.importers.lisp import lisp_hash, sexpr
 from holdproof.model.lisp import KEYWORD, Char, Float, ForeignMemory, ForeignObject, HashVerdict, Lisp, Symbol, Vector
 from proof.mutate import LISP_MARKS, mutants
 from tests.fixtures import fixture
@@ -41,7 +41,7 @@ def refusal(text: str) -> LispError:
 
 def verdicts(memory: ForeignMemory) -> dict[HashVerdict, int]:
     found: dict[HashVerdict, int] = {}
-    for each in foreign.check(memory):
+    for each in lisp_hash.check(memory):
         found[each.verdict] = found.get(each.verdict, 0) + 1
     return found
 
@@ -204,7 +204,7 @@ def test_no_mutated_image_is_met_with_anything_but_a_typed_error() -> None:
             found = sexpr.read(text)
         except FormatError:
             continue
-        foreign.check(found)
+        lisp_hash.check(found)
 
 
 # --- the foreign hash --------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_hashes_of_a_printed_memory_are_found_again() -> None:
 
 
 def test_a_hash_over_an_earlier_version_of_a_child_is_reported_and_not_called_wrong() -> None:
-    [doubtful] = [each for each in foreign.check(load("archival.small.sexp")) if each.verdict != HashVerdict.MATCHES]
+    [doubtful] = [each for each in lisp_hash.check(load("archival.small.sexp")) if each.verdict != HashVerdict.MATCHES]
     assert (doubtful.id, doubtful.verdict) == ("root-1", HashVerdict.UNCHECKED)
     assert "leaf-1" in doubtful.why
 
@@ -239,7 +239,7 @@ def test_a_changed_object_is_told_from_one_that_cannot_be_checked() -> None:
         **dict.fromkeys((printed, orphan, foreign_text, odd, none), HashVerdict.UNCHECKED),
     }
     for each, verdict in expected.items():
-        [found] = foreign.check(ForeignMemory((each,), {"a": each.hash}))
+        [found] = lisp_hash.check(ForeignMemory((each,), {"a": each.hash}))
         assert found.verdict == verdict, found
         assert found.hash == each.hash
         assert bool(found.why) == (verdict != HashVerdict.MATCHES)

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdproof.errors import InvalidInputError
-from holdproof.memory.skillblocks import MOST_TOLD, compare, divide, parts, root_of, rules_of
+from holdproof.memory.skills.skill_blocks import MOST_TOLD, compare, divide, parts, root_of, rules_of
 
 fixed = settings(derandomize=True, deadline=None)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdproof.errors import InvalidInputError, NotFoundError, UnavailableError
-from holdproof.memory import skillfiles
-from holdproof.memory.skillfiles import NotAFileError
+from holdproof.memory.skills import skill_files
+from holdproof.memory.skills.skill_files import NotAFileError
 
 
 @pytest.fixture
@@ -22,13 +22,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_plain_file_is_read_as_it_is(folder: Path) -> None:
-    assert skillfiles.read(str(folder / "skill.org")) == b"* Good\n"
+    assert skill_files.read(str(folder / "skill.org")) == b"* Good\n"
 
 
 def test_a_link_in_the_place_of_the_file_is_refused(folder: Path) -> None:
     (folder / "link.org").symlink_to(folder / "skill.org")
     with pytest.raises(NotAFileError, match="link"):
-        skillfiles.read(str(folder / "link.org"))
+        skill_files.read(str(folder / "link.org"))
 
 
 @pytest.mark.parametrize("depth", [0, 1])
@@ -39,20 +39,20 @@ def test_a_link_in_the_place_of_a_folder_is_refused(folder: Path, depth: int) ->
     replaced.symlink_to(moved)
     assert (folder / "skill.org").read_bytes() == b"* Good\n"  # anybody else would follow
     with pytest.raises(NotAFileError, match="link"):
-        skillfiles.read(str(folder / "skill.org"))
+        skill_files.read(str(folder / "skill.org"))
 
 
 def test_where_a_file_lies_is_found_out_through_links_but_the_file_itself_is_not_followed(folder: Path) -> None:
     (folder.parent / "by").symlink_to(folder)
     (folder / "link.org").symlink_to("skill.org")
-    assert skillfiles.place_of(str(folder.parent / "by" / "skill.org")) == str(folder / "skill.org")
-    assert skillfiles.place_of(str(folder.parent / "by" / "link.org")) == str(folder / "link.org")
+    assert skill_files.place_of(str(folder.parent / "by" / "skill.org")) == str(folder / "skill.org")
+    assert skill_files.place_of(str(folder.parent / "by" / "link.org")) == str(folder / "link.org")
 
 
 def test_a_pipe_makes_nobody_wait(folder: Path) -> None:
     os.mkfifo(folder / "pipe.org")
     with pytest.raises(NotAFileError, match="regular"):
-        skillfiles.read(str(folder / "pipe.org"))
+        skill_files.read(str(folder / "pipe.org"))
 
 
 def test_a_pipe_that_takes_the_place_between_look_and_open_makes_nobody_wait(
@@ -68,13 +68,13 @@ def test_a_pipe_that_takes_the_place_between_look_and_open_makes_nobody_wait(
 
     monkeypatch.setattr(os, "stat", swapped)
     with pytest.raises(NotAFileError, match="regular"):
-        skillfiles.read(str(target))
+        skill_files.read(str(target))
 
 
 @pytest.mark.parametrize("odd", ["/dev/zero", "/dev/null", "/dev/tty"])
 def test_a_device_is_not_read(odd: str) -> None:
     with pytest.raises(NotAFileError):
-        skillfiles.read(odd)
+        skill_files.read(odd)
 
 
 def test_a_socket_and_a_folder_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,41 +82,41 @@ def test_a_socket_and_a_folder_are_not_read(folder: Path, monkeypatch: pytest.Mo
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("socket.org")
         with pytest.raises(NotAFileError):
-            skillfiles.read(str(folder / "socket.org"))
+            skill_files.read(str(folder / "socket.org"))
     with pytest.raises(NotAFileError):
-        skillfiles.read(str(folder))
+        skill_files.read(str(folder))
     with pytest.raises(NotAFileError):
-        skillfiles.read(str(folder / "skill.org" / "below"))
+        skill_files.read(str(folder / "skill.org" / "below"))
     with pytest.raises(NotAFileError):
-        skillfiles.read("/")
+        skill_files.read("/")
 
 
 def test_a_giant_file_is_read_no_further_than_the_bound(folder: Path) -> None:
     with (folder / "giant.org").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(NotAFileError, match="more than"):
-        skillfiles.read(str(folder / "giant.org"))
-    assert skillfiles.read(str(folder / "skill.org"), most=7) == b"* Good\n"
+        skill_files.read(str(folder / "giant.org"))
+    assert skill_files.read(str(folder / "skill.org"), most=7) == b"* Good\n"
     with pytest.raises(NotAFileError):
-        skillfiles.read(str(folder / "skill.org"), most=6)
+        skill_files.read(str(folder / "skill.org"), most=6)
 
 
 def test_a_missing_file_is_not_found_and_a_closed_one_is_unavailable(folder: Path) -> None:
     with pytest.raises(NotFoundError):
-        skillfiles.read(str(folder / "no.org"))
+        skill_files.read(str(folder / "no.org"))
     with pytest.raises(NotFoundError):
-        skillfiles.read(str(folder / "no" / "skill.org"))
+        skill_files.read(str(folder / "no" / "skill.org"))
     if os.geteuid() != 0:
         (folder / "skill.org").chmod(0)
         with pytest.raises(UnavailableError):
-            skillfiles.read(str(folder / "skill.org"))
+            skill_files.read(str(folder / "skill.org"))
 
 
 def test_a_path_that_cannot_be_kept_is_refused(folder: Path) -> None:
     for odd in ("a\nb.org", "a\x00b", "x" * 1001, os.fsdecode(b"\xff.org")):
         with pytest.raises(InvalidInputError):
-            skillfiles.absolute(str(folder / odd))
-    assert skillfiles.absolute("/a/../b//c.org") == "/b/c.org"
+            skill_files.absolute(str(folder / odd))
+    assert skill_files.absolute("/a/../b//c.org") == "/b/c.org"
 
 
 def test_no_handle_is_left_open(folder: Path) -> None:
@@ -127,7 +127,7 @@ def test_no_handle_is_left_open(folder: Path) -> None:
     for path in ("skill.org", "no.org", "skill.org/x"):
         for _ in range(5):
             try:
-                skillfiles.read(str(folder / path))
+                skill_files.read(str(folder / path))
             except (NotAFileError, NotFoundError):
                 continue
     assert len(handles()) == len(before)
@@ -159,7 +159,7 @@ def test_however_fast_a_link_is_swapped_in_it_is_never_followed(swapping: Path) 
     outcomes = set()
     for _ in range(2_000):
         try:
-            outcomes.add(skillfiles.read(str(swapping)))
+            outcomes.add(skill_files.read(str(swapping)))
         except NotAFileError:
             outcomes.add(b"refused")
     assert outcomes <= {b"* Good\n", b"refused"}

@@ -10,10 +10,10 @@ from holdproof import errors
 from holdproof.config import Paths
 from holdproof.db import open_database
 from holdproof.db.sql import may_ask
-from holdproof.db.sqlite.guard import allows
+from holdproof.db.sqlite.authorizer import allows
 from holdproof.model.storage import STORAGE_POLYNOMIAL, StorageOp, StorageState
 from holdproof.storage import degraded
-from holdproof.storage.doings import Doings
+from holdproof.storage.operation_tracker import OperationTracker
 
 EDGES = {
     (StorageState.IDLE, StorageOp.READ): StorageState.READING,
@@ -40,7 +40,7 @@ def test_the_machine_has_the_edges_of_the_seed_and_no_others() -> None:
 
 
 def test_reads_and_writes_run_side_by_side() -> None:
-    doings = Doings()
+    doings = OperationTracker()
     with doings.doing(StorageOp.READ), doings.doing(StorageOp.READ), doings.doing(StorageOp.WRITE):
         assert doings.counts() == {"reading": 2, "writing": 1}
     assert doings.counts() == {}
@@ -48,7 +48,7 @@ def test_reads_and_writes_run_side_by_side() -> None:
 
 @pytest.mark.parametrize("whole", [StorageOp.MIGRATE, StorageOp.ERROR])
 def test_what_concerns_the_whole_storage_runs_alone_and_ends_even_by_an_error(whole: StorageOp) -> None:
-    doings = Doings()
+    doings = OperationTracker()
     with pytest.raises(ZeroDivisionError), doings.doing(whole):  # noqa: PT012
         for op in (StorageOp.READ, StorageOp.WRITE, StorageOp.MIGRATE, StorageOp.ERROR):
             with pytest.raises(errors.StorageBusyError):
@@ -59,7 +59,7 @@ def test_what_concerns_the_whole_storage_runs_alone_and_ends_even_by_an_error(wh
 
 
 def test_of_many_threads_one_migrates() -> None:
-    doings, won, barrier = Doings(), list[int](), threading.Barrier(8)
+    doings, won, barrier = OperationTracker(), list[int](), threading.Barrier(8)
 
     def migrate(number: int) -> None:
         barrier.wait(30)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from holdproof.crypto import dagcbor
 from holdproof.errors import FormatError
-from holdproof.memory import threadstates
-from holdproof.memory.threadstates import State
-from holdproof.memory.threadvalues import Block, InPlace, Listed, Ref
+from holdproof.memory.threads import thread_states
+from holdproof.memory.threads.channel_values import Block, InPlace, Listed, Ref
+from holdproof.memory.threads.thread_states import State
 
 _HASH = st.binary(min_size=32, max_size=32)
 _TAG = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=100)
@@ -45,22 +45,22 @@ def plain(ref: Ref) -> list[dagcbor.Value]:
     )
 )
 def test_a_state_is_strict_dag_cbor_and_comes_back_as_it_was(state: State) -> None:
-    blob = threadstates.encode(state)
+    blob = thread_states.encode(state)
     refs: dict[str, dagcbor.Value] = {name: plain(ref) for name, ref in state.refs.items()}
     assert blob == dagcbor.encode({"c": refs, "n": list(state.needs), "p": state.parent_h, "s": state.own})
-    assert threadstates.decode(blob) == state
+    assert thread_states.decode(blob) == state
 
 
 @given(REFS)
 def test_a_reference_is_strict_dag_cbor_and_comes_back_as_it_was(ref: Ref) -> None:
-    data = threadstates.encode_ref(ref)
+    data = thread_states.encode_ref(ref)
     assert data == dagcbor.encode(plain(ref))
-    assert threadstates.decode_ref(data) == ref
+    assert thread_states.decode_ref(data) == ref
 
 
 def test_a_state_whose_needs_are_out_of_order_or_no_texts_is_refused() -> None:
     wrong: list[list[dagcbor.Value]] = [["b", "a"], ["a", 1]]
     for needs in wrong:
         with pytest.raises(FormatError):
-            threadstates.decode(dagcbor.encode({"c": {}, "n": needs, "p": None, "s": b""}))
-    assert threadstates.decode(dagcbor.encode({"c": {}, "n": ["a", "b"], "p": None, "s": b""})).needs == ("a", "b")
+            thread_states.decode(dagcbor.encode({"c": {}, "n": needs, "p": None, "s": b""}))
+    assert thread_states.decode(dagcbor.encode({"c": {}, "n": ["a", "b"], "p": None, "s": b""})).needs == ("a", "b")

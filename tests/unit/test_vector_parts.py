@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdproof import errors
 from holdproof.db import MEMORY, open_database
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.storage.vectors import codecs, open_vectors, scan, signs
 from holdproof.storage.vectors.matrix import Matrix, unit_rows
 
@@ -108,7 +108,7 @@ def test_the_same_change_twice_changes_nothing() -> None:
 @pytest.mark.parametrize("kind", ["pgvector", "faiss", ""])
 def test_a_kind_that_does_not_go_here_is_refused(kind: str) -> None:
     with closing(open_database(MEMORY, space="membrane")) as database:
-        face = SyncFace(database)
+        face = SyncExecutor(database)
         with pytest.raises(errors.ConfigError):
             face.run(open_vectors(face, kind))
 
@@ -118,9 +118,9 @@ import json, sys
 sys.modules[{part!r}] = None
 from holdproof import errors
 from holdproof.db import MEMORY, open_database
-from holdproof.faces import SyncFace
+from holdproof.faces import SyncExecutor
 from holdproof.storage.vectors import open_vectors
-face = SyncFace(open_database(MEMORY, space="membrane"))
+face = SyncExecutor(open_database(MEMORY, space="membrane"))
 try:
     store = face.run(open_vectors(face, {kind!r}, dimensions=2))
     store.add("x", [1.0, 0.0])

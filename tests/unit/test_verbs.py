@@ -9,7 +9,7 @@ import pytest
 
 from holdproof.db import MEMORY, Give, Refused, Stream, Tx, Work, Write, ask, call, open_database
 from holdproof.errors import ConflictError
-from holdproof.faces import AsyncFace, Face, Noun, Reads, Runs, StreamsWith, SyncFace, Writes
+from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, Runs, StreamsWith, SyncExecutor, Writes
 
 
 def double(tx: Tx, number: int, *, times: int = 1) -> int:
@@ -36,7 +36,7 @@ def spanning(label: str) -> Work[bytes]:
     return label.encode()
 
 
-class Numbers(Noun[Face]):
+class Numbers(Resource[Executor]):
     double = Writes(double)
     half = Reads(half)
     guarded = Writes(guarded)
@@ -44,7 +44,7 @@ class Numbers(Noun[Face]):
 
 
 def test_async_verbs_answer_with_the_type_of_their_operation() -> None:
-    async def play(numbers: Numbers[AsyncFace]) -> None:
+    async def play(numbers: Numbers[AsyncExecutor]) -> None:
         assert assert_type(await numbers.double(3, times=2), int) == 12
         assert assert_type(await numbers.half(3), float) == 1.5
         assert assert_type(await numbers.guarded(True), str) == "done"
@@ -53,12 +53,12 @@ def test_async_verbs_answer_with_the_type_of_their_operation() -> None:
             await numbers.guarded(False)
 
     with closing(open_database(MEMORY)) as database:
-        asyncio.run(play(Numbers(AsyncFace(database))))
+        asyncio.run(play(Numbers(AsyncExecutor(database))))
 
 
 def test_sync_verbs_answer_with_the_type_of_their_operation() -> None:
     with closing(open_database(MEMORY)) as database:
-        numbers = Numbers(SyncFace(database))
+        numbers = Numbers(SyncExecutor(database))
         assert assert_type(numbers.double(3, times=2), int) == 12
         assert assert_type(numbers.half(3), float) == 1.5
         assert assert_type(numbers.guarded(True), str) == "done"
@@ -67,13 +67,13 @@ def test_sync_verbs_answer_with_the_type_of_their_operation() -> None:
 
 def test_the_signature_of_a_verb_has_no_transaction() -> None:
     with closing(open_database(MEMORY)) as database:
-        verb = Numbers(SyncFace(database)).double
+        verb = Numbers(SyncExecutor(database)).double
         assert str(inspect.signature(verb)) == "(number: int, *, times: int = 1) -> int"
 
 
 def test_wrong_arguments_fail_like_a_call_of_the_operation() -> None:
     with closing(open_database(MEMORY)) as database:
-        numbers = Numbers(SyncFace(database))
+        numbers = Numbers(SyncExecutor(database))
         with pytest.raises(TypeError, match="unexpected keyword"):
             numbers.double(1, tims=2)  # type: ignore[call-arg]
         with pytest.raises(TypeError, match="missing"):
@@ -101,10 +101,10 @@ def pieces(bowl: Bowl, count: int, *, fail_at: int = -1) -> Stream[str]:
         bowl.closed = True
 
 
-class Bowls(Noun[Face]):
+class Bowls(Resource[Executor]):
     pieces = StreamsWith(pieces)
 
-    def __init__(self, face: Face) -> None:
+    def __init__(self, face: Executor) -> None:
         super().__init__(face)
         self._bowl = Bowl()
 
@@ -115,7 +115,7 @@ class Bowls(Noun[Face]):
 
 def test_a_stream_is_an_iterator_in_the_sync_face() -> None:
     with closing(open_database(MEMORY)) as database:
-        bowls = Bowls(SyncFace(database))
+        bowls = Bowls(SyncExecutor(database))
         assert assert_type(list(bowls.pieces(3)), list[str]) == ["0", "2", "4"]
         with pytest.raises(ConflictError):
             list(bowls.pieces(3, fail_at=1))
@@ -123,18 +123,18 @@ def test_a_stream_is_an_iterator_in_the_sync_face() -> None:
 
 
 def test_a_stream_is_an_async_iterator_in_the_async_face() -> None:
-    async def play(bowls: Bowls[AsyncFace]) -> None:
+    async def play(bowls: Bowls[AsyncExecutor]) -> None:
         assert assert_type([piece async for piece in bowls.pieces(3)], list[str]) == ["0", "2", "4"]
         with pytest.raises(ConflictError):
             [piece async for piece in bowls.pieces(3, fail_at=1)]
 
     with closing(open_database(MEMORY)) as database:
-        asyncio.run(play(Bowls(AsyncFace(database))))
+        asyncio.run(play(Bowls(AsyncExecutor(database))))
 
 
 def test_a_stream_that_is_left_early_is_put_away() -> None:
     with closing(open_database(MEMORY)) as database:
-        bowls = Bowls(SyncFace(database))
+        bowls = Bowls(SyncExecutor(database))
         stream = bowls.pieces(100)
         assert next(stream) == "0"
         assert not bowls.held.closed

@@ -7,16 +7,17 @@ import pytest
 
 from holdproof.crypto import keys
 from holdproof.errors import FormatError, InvalidInputError, ProofError
-from holdproof.evidence import covered
+from holdproof.evidence import logged_tables
 from holdproof.evidence.leaves import Projection
-from holdproof.evidence.opening import KEYRING
+from holdproof.evidence.startup import KEYRING
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding, Locked, Report
-from holdproof.upkeep import findings, lockdown, schema, unlock
-from holdproof.upkeep.findings import Findings
-from holdproof.upkeep.rows import judge
+from holdproof.upkeep import lockdown, unlock
+from holdproof.upkeep.verification import findings, schema_check
+from holdproof.upkeep.verification.findings import Findings
+from holdproof.upkeep.verification.row_check import judge
 
-TABLE = covered.COVERED["keyring"]
+TABLE = logged_tables.COVERED["keyring"]
 ROW = {
     "keyid": "k",
     "role": "log",
@@ -82,19 +83,19 @@ def test_an_old_version_is_tampering_and_a_leaf_under_no_head_pending() -> None:
 
 def test_a_projection_without_the_key_cannot_be_registered() -> None:
     with pytest.raises(AssertionError):
-        covered.register(Projection("odd", 1, ("a",)), kinds=("key",), key="id")
+        logged_tables.register(Projection("odd", 1, ("a",)), kinds=("key",), key="id")
     with pytest.raises(AssertionError):
-        covered.register(Projection("odd", 1, ("id",)), kinds=("weather",), key="id")
-    assert "odd" not in covered.COVERED
+        logged_tables.register(Projection("odd", 1, ("id",)), kinds=("weather",), key="id")
+    assert "odd" not in logged_tables.COVERED
 
 
 def test_every_difference_of_two_schemas_is_named() -> None:
     wanted = {"table a": "1", "table b": "2", "index c": "3"}
     live = {"table a": "1", "table b": "changed", "trigger d": "4"}
-    found = schema.compare(live, wanted)
+    found = schema_check.compare(live, wanted)
     assert [finding.row for finding in found] == ["index c", "table b", "trigger d"]
     assert ["dropped" in found[0].what, "changed" in found[1].what, "added" in found[2].what] == [True] * 3
-    assert schema.compare(wanted, wanted) == []
+    assert schema_check.compare(wanted, wanted) == []
 
 
 def test_findings_are_bounded_and_a_crowd_of_one_kind_hides_no_other() -> None:

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdproof import errors
+from holdproof.api import problems, wire
 from holdproof.crypto import cid as cids
 from holdproof.errors import HoldproofError, InvalidInputError
-from holdproof.faces import problems, wire
 from holdproof.model.flows import Flow, FlowTree
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding, Report

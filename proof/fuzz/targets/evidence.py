@@ -14,10 +14,11 @@ from holdproof.crypto.dbom import Fields
 from holdproof.crypto.tlog_proof import TlogProof
 from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.crypto.witness import AddCheckpoint
-from holdproof.evidence import battles
-from holdproof.memory import imagefiles
-from holdproof.upkeep import manifest, offline
+from holdproof.evidence import evaluations
+from holdproof.memory.images import image_files
+from holdproof.upkeep.backups import manifest
 from holdproof.upkeep.bundle import pack
+from holdproof.upkeep.verification import offline
 from proof.fuzz.targets.formats import KEY
 from proof.fuzz.targets.target import Target
 from proof.mutate import JSON_MARKS
@@ -100,7 +101,7 @@ def _dbom(data: bytes) -> None:
 def _store() -> tuple[bytes, bytes, bytes]:
     """A bundle, the manifest of an image and that of a backup, as a real store makes them."""
     with tempfile.TemporaryDirectory() as folder, sync.open(Path(folder) / "home") as store:
-        store.run(battles.submit(store.context, {"task": "b"}, battle_id="b", score=0.5, intent=[0.5, 1.0]))
+        store.run(evaluations.submit(store.context, {"task": "b"}, battle_id="b", score=0.5, intent=[0.5, 1.0]))
         store.objects.put("a", type="note", content="text")
         store.snapshots.create("first")
         bundle = store.bundle.export("b")
@@ -112,7 +113,7 @@ def _store() -> tuple[bytes, bytes, bytes]:
 
 def _manifests(data: bytes) -> None:
     if b"payload" in data[:400]:
-        imagefiles.parse(data)
+        image_files.parse(data)
     else:
         manifest.parse(data)
 

@@ -20,11 +20,13 @@ from holdproof.adapters.langgraph.safety import SafeSerializer
 from holdproof.adapters.otel import receiver
 from holdproof.crypto import cid as cids
 from holdproof.errors import FormatError
-from holdproof.memory import foreign, records, sexpr, skillblocks, threadstates
-from holdproof.memory.lisp import reader, writer
-from holdproof.memory.records import Record, Sealed
-from holdproof.memory.threadstates import State
-from holdproof.memory.threadvalues import Block, InPlace, Listed, Ref
+from holdproof.importers.lisp import lisp_hash, reader, sexpr, writer
+from holdproof.memory.objects import records
+from holdproof.memory.objects.records import Record, Sealed
+from holdproof.memory.skills import skill_blocks
+from holdproof.memory.threads import thread_states
+from holdproof.memory.threads.channel_values import Block, InPlace, Listed, Ref
+from holdproof.memory.threads.thread_states import State
 from holdproof.model.memory import Tagged
 from proof.fuzz.targets.target import Target
 from proof.mutate import JSON_MARKS, LISP_MARKS
@@ -49,7 +51,7 @@ def _lisp(data: bytes) -> None:
 
 
 def _sexpr(data: bytes) -> None:
-    foreign.check(sexpr.read(data))
+    lisp_hash.check(sexpr.read(data))
 
 
 def _record_seeds() -> Sequence[bytes]:
@@ -84,12 +86,12 @@ def _state_seeds() -> Sequence[bytes]:
         "page": Block("langgraph/1", bytes(range(32))),
     }
     states = State(refs, b"own", ("messages", "old"), bytes(32)), State({}, b"", (), None)
-    return [threadstates.encode(state) for state in states]
+    return [thread_states.encode(state) for state in states]
 
 
 def _state(data: bytes) -> None:
-    found = threadstates.decode(data)
-    assert threadstates.decode(threadstates.encode(found)) == found, "a state that is not what it was"
+    found = thread_states.decode(data)
+    assert thread_states.decode(thread_states.encode(found)) == found, "a state that is not what it was"
 
 
 @cache
@@ -150,9 +152,9 @@ def _otlp_seeds() -> Sequence[bytes]:
 def _skill(data: bytes) -> None:
     """A file of code, divided into blocks by its language."""
     kind, _, text = data.partition(b"\0")
-    rules = skillblocks.rules_of(f"x.{kind.decode(errors='replace')[:8]}")
-    assert b"".join(part for _, part in skillblocks.parts(text, rules)) == text, "bytes were lost"
-    skillblocks.divide(text, rules)
+    rules = skill_blocks.rules_of(f"x.{kind.decode(errors='replace')[:8]}")
+    assert b"".join(part for _, part in skill_blocks.parts(text, rules)) == text, "bytes were lost"
+    skill_blocks.divide(text, rules)
 
 
 def _skill_seeds() -> Sequence[bytes]:

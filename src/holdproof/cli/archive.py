@@ -9,7 +9,7 @@ from holdproof.cli import render
 from holdproof.cli.bar import bar
 from holdproof.cli.call import Call, Namespace, command, options
 from holdproof.errors import InvalidInputError
-from holdproof.memory.archive import NODE
+from holdproof.memory.archive.archive import NODE
 from holdproof.model.memory import Archived, Arrived
 
 app = typer.Typer(

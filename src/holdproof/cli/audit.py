@@ -8,7 +8,7 @@ from holdproof.cli import draw
 from holdproof.cli.call import AfterNumber, Call, Limit, Namespace, Since, command, options
 from holdproof.cli.flows import FlowId
 from holdproof.model.records import AuditEvent, AuditPage
-from holdproof.runtime.rows import BEGINNING
+from holdproof.runtime.logged_rows import BEGINNING
 
 app = typer.Typer(
     help="Read the events of flows.", epilog="Example: holdproof audit search --severity ERROR", no_args_is_help=True

@@ -8,7 +8,7 @@ import typer
 from holdproof.cli import complete
 from holdproof.cli.call import AfterNumber, Call, Limit, Namespace, Since, command, options
 from holdproof.cli.files import load
-from holdproof.model.battles import Battle, BattlePage
+from holdproof.model.evaluations import Evaluation, EvaluationPage
 
 app = typer.Typer(
     help="Submit and read evaluations.", epilog="Example: holdproof battles list --limit 20", no_args_is_help=True
@@ -31,7 +31,7 @@ def submit(
     timestamp: Annotated[str | None, typer.Option("--timestamp", help="When it was; now by default.")] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Whom it is about; seals the result.")] = None,
     ns: Namespace = "main",
-) -> Battle:
+) -> Evaluation:
     """Record an evaluation: sign its DBOM, write row and log leaf at once, then the DBOM file."""
     value, vector = load(result), None if intent is None else load(str(intent))
     with call.open() as store:
@@ -60,7 +60,7 @@ def list(
     after: AfterNumber = 0,
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> BattlePage:
+) -> EvaluationPage:
     """List evaluations in the order they came, a page at a time."""
     with call.open() as store:
         return store.battles.list(
@@ -77,7 +77,7 @@ def list(
 
 
 @command(app, example="holdproof battles show b-1")
-def show(call: Call, battle_id: BattleId, row: RowId = None, ns: Namespace = "main") -> Battle:
+def show(call: Call, battle_id: BattleId, row: RowId = None, ns: Namespace = "main") -> Evaluation:
     """Show one evaluation with everything that is stored of it."""
     with call.open() as store:
         return store.battles.get(battle_id, id=row, ns=ns)

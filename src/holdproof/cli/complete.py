@@ -14,7 +14,7 @@ import typer
 from holdproof.cli.render import visible
 from holdproof.config import Paths, load
 from holdproof.db import Query, sql
-from holdproof.db.sqlite import copying
+from holdproof.db.sqlite import snapshot
 from holdproof.errors import HoldproofError
 
 _MOST: Final = 20
@@ -38,7 +38,7 @@ def _offering(query: Query) -> Callable[[typer.Context, str], Completed]:
             if load(paths=paths, url=url).database_url is not None or not paths.kernel_db.exists():
                 return []
             plain = "".join(letter for letter in incomplete if letter not in "%_")
-            with copying.view(paths.kernel_db) as tx:
+            with snapshot.view(paths.kernel_db) as tx:
                 found = tx.all(query, like=f"{plain}%", most=_MOST)
         except (HoldproofError, OSError):
             return []

@@ -8,10 +8,10 @@ import typer
 from holdproof.cli.battles import BattleId, RowId
 from holdproof.cli.call import Call, Namespace, command, find_function, options
 from holdproof.cli.storage import filed
-from holdproof.evidence.context import Embedder
-from holdproof.model.battles import Bom, DbomChecked, Repaired
+from holdproof.model.evaluations import Bom, DbomChecked, Repaired
 from holdproof.model.spread import Spread
-from holdproof.upkeep.spread import IntentCheck
+from holdproof.store.context import Embedder
+from holdproof.upkeep.intent_spread import IntentCheck
 
 app = typer.Typer(
     help="Show, verify, export and compare DBOMs.",

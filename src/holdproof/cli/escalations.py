@@ -10,7 +10,7 @@ from holdproof.cli import complete, draw
 from holdproof.cli.agents import AgentId
 from holdproof.cli.call import AfterNumber, BeforeNumber, Call, Limit, Namespace, command, options
 from holdproof.cli.files import load
-from holdproof.model.guards import Budget, Escalation, EscalationPage
+from holdproof.model.coordination import Budget, Escalation, EscalationPage
 
 app = typer.Typer(
     help="Answer what agents ask of people.", epilog="Example: holdproof escalations list", no_args_is_help=True

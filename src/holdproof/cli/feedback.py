@@ -7,7 +7,7 @@ import typer
 from holdproof.cli import draw
 from holdproof.cli.agents import AgentId
 from holdproof.cli.call import AfterNumber, BeforeNumber, Call, Limit, Namespace, Since, command, options, page
-from holdproof.runtime.rows import BEGINNING
+from holdproof.runtime.logged_rows import BEGINNING
 
 app = typer.Typer(
     help="Show how an agent's decisions turned out.",

@@ -8,7 +8,7 @@ from holdproof.cli import complete, draw
 from holdproof.cli.call import After, Before, Call, Limit, Namespace, Since, command, find_function, options
 from holdproof.model.flows import Flow, FlowPage, Recovered
 from holdproof.model.timelines import Timeline
-from holdproof.runtime.rows import BEGINNING
+from holdproof.runtime.logged_rows import BEGINNING
 
 app = typer.Typer(
     help="List flows, show them as trees with a timeline, find those whose worker is gone.",

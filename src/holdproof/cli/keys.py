@@ -11,7 +11,7 @@ from holdproof.cli.dbom import written
 from holdproof.cli.files import read
 from holdproof.errors import InvalidInputError
 from holdproof.evidence import trust as trusting
-from holdproof.evidence.keyfiles import ROLES
+from holdproof.evidence.key_files import ROLES
 from holdproof.model.keys import Key, Role, Root, Successors
 
 app = typer.Typer(

@@ -11,7 +11,7 @@ from holdproof.cli.storage import filed
 from holdproof.crypto import b64, tlog_proof
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.evidence.log import verifiers
-from holdproof.evidence.witness import Cosigned
+from holdproof.evidence.witness_client import Cosigned
 from holdproof.model.log import Audited, Level
 
 app = typer.Typer(

@@ -16,8 +16,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from holdproof.importers import kgents
 from holdproof.model.status import Status
-from holdproof.storage import legacy
 
 _BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
 _CANNOT_WRITE = 74  # EX_IOERR of sysexits.h, like 70 for a defect
@@ -60,7 +60,7 @@ def greet(status: Status) -> None:
     if status.first_run:
         _print(sys.stderr, Text("first run: this store is new, and lives here\n", style="bold"))
         _print(sys.stderr, _table({"database": status.database.get("path", status.database), **status.paths}))
-        if (waiting := legacy.hint()) is not None:
+        if (waiting := kgents.hint()) is not None:
             aside(f"note: {waiting}\n")
     for reason in status.degraded:
         warn(reason)

@@ -8,7 +8,7 @@ from holdproof.cli import draw
 from holdproof.cli.call import After, Call, Limit, Namespace, command, options, page
 from holdproof.cli.flows import FlowId
 from holdproof.errors import NotFoundError
-from holdproof.model.guards import Dirty
+from holdproof.model.coordination import Dirty
 
 app = typer.Typer(
     help="Find flows with something to undo.", epilog="Example: holdproof sagas list", no_args_is_help=True

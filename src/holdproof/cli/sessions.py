@@ -9,7 +9,7 @@ import typer
 from holdproof.cli import draw
 from holdproof.cli.call import After, Call, Limit, command, options, page
 from holdproof.cli.storage import opened, parsed
-from holdproof.faces import SyncFace
+from holdproof.executors import SyncExecutor
 from holdproof.model.sessions import (
     CLISession,
     CLISessionAgent,
@@ -34,7 +34,7 @@ Facts = Annotated[str | None, typer.Option(metavar="JSON", help="More about it, 
 
 
 @contextmanager
-def _opened(call: Call) -> Iterator[Sessions[SyncFace]]:
+def _opened(call: Call) -> Iterator[Sessions[SyncExecutor]]:
     """The sessions of the relational store that settings name; never of memory in its place."""
     with opened(call, "relational") as tables:
         yield Sessions(tables.held, project_here())

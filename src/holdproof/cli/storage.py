@@ -22,7 +22,7 @@ from holdproof.cli.call import Call
 from holdproof.content import disk
 from holdproof.db import MEMORY
 from holdproof.errors import InvalidInputError, NotFoundError, UnavailableError
-from holdproof.storage import legacy
+from holdproof.importers import kgents
 
 STDIO: Final = "-"
 _PIECE: Final = 1 << 20
@@ -46,9 +46,9 @@ def opened(call: Call, noun: str) -> Iterator[Any]:
             render.warn(f"the store of {noun} runs on {state.type}: {state.degraded}")
         for place in stores.first_run:
             render.aside(f"first run: a new storage was created; its data lives in {place}\n")
-        if stores.first_run and (waiting := legacy.hint()) is not None:
+        if stores.first_run and (waiting := kgents.hint()) is not None:
             render.aside(f"note: {waiting}\n")
-        for warning in legacy.returned():
+        for warning in kgents.returned():
             render.warn(warning)
         yield store
 

@@ -3,7 +3,7 @@
 import typer
 
 from holdproof.cli.call import Call, command, options
-from holdproof.model.guards import Swept
+from holdproof.model.coordination import Swept
 
 app = typer.Typer(
     help="Put away what time has ended: expired locks, keys and notes, questions past their deadline.",

@@ -7,7 +7,7 @@ import typer
 from holdproof.cli import draw
 from holdproof.cli.call import After, AfterNumber, Call, Limit, Since, command, options
 from holdproof.model.access import AccessPage, Login, LoginPage, NewLogin, NewToken, Token, TokenPage
-from holdproof.runtime.rows import BEGINNING
+from holdproof.runtime.logged_rows import BEGINNING
 
 app = typer.Typer(
     help="Say who may act at the server, and see who was refused.",

@@ -11,7 +11,7 @@ from holdproof.cli.call import Call, command
 from holdproof.cli.files import read_bytes
 from holdproof.crypto import keys
 from holdproof.model.verify import Checked, Report
-from holdproof.upkeep import offline
+from holdproof.upkeep.verification import offline
 
 app = typer.Typer()
 

@@ -13,8 +13,8 @@ from holdproof.crypto.keys import Signer
 from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
 from holdproof.db.clock import system_clock
 from holdproof.errors import UnavailableError
-from holdproof.evidence.keyfiles import KeyFolder
-from holdproof.evidence.witnessing import State, Witness, WitnessServer
+from holdproof.evidence.key_files import KeyFolder
+from holdproof.evidence.witness_server import Witness, WitnessServer, WitnessState
 
 app = typer.Typer(
     help="Run a witness: it cosigns the heads of logs it knows, each only if it continues the one before.",
@@ -41,7 +41,7 @@ def run(
     port: Annotated[int, typer.Option("--port", help="The port; 0 picks one.")] = 8432,
 ) -> dict[str, Any]:
     """Serve `POST /add-checkpoint` until interrupted; its memory is state/witness.json."""
-    state = State(config.Paths.find(call.home).state / "witness.json")
+    state = WitnessState(config.Paths.find(call.home).state / "witness.json")
     served = Witness(name, _signer(call), log, state, system_clock)
     try:
         server = WitnessServer((host, port), served)

@@ -17,7 +17,7 @@ from typing import IO, Any, Final
 
 import httpx
 
-from holdproof.content.addresses import apart
+from holdproof.content.credentials import split_credentials
 from holdproof.errors import UnreachableError
 
 _CONNECT_S: Final = 2.0
@@ -45,7 +45,7 @@ class Kubo:
         idle_s: float = 30.0,
         budget_s: float | None = None,
     ) -> None:
-        bare, opens = apart(url)
+        bare, opens = split_credentials(url)
         self.url, self._budget_s = bare.rstrip("/"), budget_s
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         patience = httpx.Timeout(idle_s, connect=_CONNECT_S)

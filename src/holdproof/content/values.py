@@ -15,7 +15,7 @@ Rules:
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, cast
 
-from holdproof.content import blocks, sealing
+from holdproof.content import blocks, encryption
 from holdproof.crypto import cid as cids
 from holdproof.crypto import dagcbor_fast, mlist
 from holdproof.crypto.cid import CID
@@ -34,7 +34,7 @@ Kind = Literal["value", "list", "text", "bytes", "sealed", "sealed-pieces", "sea
 def put(tx: Tx, value: Value, *, subject: str | None = None) -> str:
     """Store a value; its CID. A list becomes one that can grow. What is put for a `subject` goes with its erasure."""
     if subject is not None:
-        return _seal(tx, value, sealing.label(tx, subject))
+        return _seal(tx, value, encryption.label(tx, subject))
     if type(value) is list:
         return _store(tx, "list", mlist.build(value))
     if type(value) in (str, bytes):
@@ -72,9 +72,9 @@ def append(tx: Tx, cid: str, items: Iterable[Value]) -> str:
     if kind == "list":
         return _store(tx, kind, mlist.append(get, root, items))
     [first] = mlist.walk(get, root, 0, 1)
-    handle = sealing.subject_of(cast("bytes", first))
-    sealing.check_alive(tx, handle)
-    sealed = [sealing.seal_for(tx, handle, _bytes(item)) for item in items]
+    handle = encryption.subject_of(cast("bytes", first))
+    encryption.check_alive(tx, handle)
+    sealed = [encryption.seal_for(tx, handle, _bytes(item)) for item in items]
     return _store(tx, kind, mlist.append(get, root, sealed))
 
 
@@ -145,9 +145,9 @@ def _pieces(data: bytes) -> Iterator[Value]:
 def _seal(tx: Tx, value: Value, handle: str) -> str:
     """A value under its subject's key; of a list, a first element without content says whose it is."""
     if type(value) is list:
-        sealed = [sealing.seal_for(tx, handle, data) for data in (b"", *map(_bytes, value))]
+        sealed = [encryption.seal_for(tx, handle, data) for data in (b"", *map(_bytes, value))]
         return _marked(tx, handle, _store(tx, "sealed-list", mlist.build(sealed)))
-    envelope = sealing.seal_for(tx, handle, dagcbor_fast.encode(value, max_size=_MOST))
+    envelope = encryption.seal_for(tx, handle, dagcbor_fast.encode(value, max_size=_MOST))
     if len(envelope) > _LONG:
         return _marked(tx, handle, _store(tx, "sealed-pieces", mlist.build(_pieces(envelope))))
     block = dagcbor_fast.encode({"sealed": envelope})
@@ -157,7 +157,7 @@ def _seal(tx: Tx, value: Value, handle: str) -> str:
 
 
 def _marked(tx: Tx, handle: str, cid: str) -> str:
-    sealing.mark(tx, handle, cid, "values")
+    encryption.mark(tx, handle, cid, "values")
     return cid
 
 
@@ -166,7 +166,7 @@ def _bytes(value: Value) -> bytes:
 
 
 def _unsealed(tx: Tx, envelope: bytes) -> Value:
-    return dagcbor_fast.decode(sealing.open(tx, envelope), max_size=_MOST)
+    return dagcbor_fast.decode(encryption.open(tx, envelope), max_size=_MOST)
 
 
 def _elements(tx: Tx, sealed: Iterable[Value]) -> list[Value]:

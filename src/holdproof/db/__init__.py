@@ -1,11 +1,11 @@
 """Transactions on SQLite or PostgreSQL: `open_database`, `Tx`, `sql`, migrations and effects."""
 
-from holdproof.db.alone import alone, beside
+from holdproof.db.advisory_locks import lock_exclusive, lock_shared
+from holdproof.db.backends import MEMORY, open_database
 from holdproof.db.database import Database
 from holdproof.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Write, ask, call
-from holdproof.db.groups import Hooks
+from holdproof.db.group_commit import Hooks
 from holdproof.db.migrate import Migration
-from holdproof.db.opening import MEMORY, open_database
 from holdproof.db.sql import Query, sql
 from holdproof.db.tx import Answer, Notes, Refused, Row, Tx
 
@@ -28,10 +28,10 @@ __all__ = [
     "Wait",
     "Work",
     "Write",
-    "alone",
     "ask",
-    "beside",
     "call",
+    "lock_exclusive",
+    "lock_shared",
     "open_database",
     "sql",
 ]

@@ -9,11 +9,11 @@ from copy import copy
 from typing import Any, Protocol, TypeVar
 
 from holdproof.db.clock import Clock
-from holdproof.db.groups import Hooks
-from holdproof.db.pump import FUTURES, ONCE, READS, SERIALIZABLE, UNGATED, Job, Pump
+from holdproof.db.group_commit import Hooks
 from holdproof.db.sql import Dialect
 from holdproof.db.topics import Topics
 from holdproof.db.tx import NOTHING, WAKE, Notes, Nothing, Tx
+from holdproof.db.worker_pool import FUTURES, ONCE, READS, SERIALIZABLE, UNGATED, Job, WorkerPool
 from holdproof.errors import ForkedError
 
 T = TypeVar("T")
@@ -23,8 +23,8 @@ class Backend(Protocol):
     """What a database is made of; `sqlite.py` and `postgres.py` each build one."""
 
     dialect: Dialect
-    writer: Pump
-    reader: Pump
+    writer: WorkerPool
+    reader: WorkerPool
     notifies: bool
     """Do commits of other processes wake our waiters?"""
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from holdproof import sync
 from holdproof.db import sql
-from holdproof.db.sqlite import copying
+from holdproof.db.sqlite import snapshot
 from holdproof.errors import LockedError
 from holdproof.upkeep import lockdown
 
@@ -27,10 +27,10 @@ def forge(store: sync.Holdproof, folder: Path, battle_id: str) -> Path:
     home, paths = folder / f"forged-{battle_id}", store.core.paths
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(mode=0o700)
-    copying.copy(paths.kernel_db, home / "kernel.db", begun=lambda: None, progress=lambda *_: None)
+    snapshot.copy(paths.kernel_db, home / "kernel.db", begun=lambda: None, progress=lambda *_: None)
     for name, place in (("config", paths.config), ("state", paths.state), ("dboms", paths.dboms)):
         shutil.copytree(place, home / name)
-    with copying.edit(home / "kernel.db") as tx:
+    with snapshot.edit(home / "kernel.db") as tx:
         tx.execute(_IMPROVE, battle_id=battle_id, expect=1)
     return home
 

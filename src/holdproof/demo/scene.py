@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdproof import folders, sync
+from holdproof.api.flow_block import OpenFlow
 from holdproof.demo import shipping
 from holdproof.errors import UnavailableError
-from holdproof.faces import SyncFace
-from holdproof.ops.block import OpenFlow
+from holdproof.executors import SyncExecutor
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Scene:
         self.ship = shipping.register(store, self.shop)
 
         @store.decision(flow_type="large order", agent="buyer")
-        def large_order(flow: OpenFlow[SyncFace], wanted: dict[str, Any]) -> dict[str, Any]:
+        def large_order(flow: OpenFlow[SyncExecutor], wanted: dict[str, Any]) -> dict[str, Any]:
             answer = flow.ask("over the limit of 500", proposal=wanted, impact="HIGH_IMPACT", deadline_s=600)
             given: dict[str, Any] = answer.answer or wanted
             return flow.step("order", self.shop.order, **given)  # type: ignore[no-any-return]

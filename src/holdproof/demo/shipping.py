@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from holdproof import sync
-from holdproof.faces import SyncFace
-from holdproof.ops.block import OpenFlow
-from holdproof.ops.decision import Decision
+from holdproof.api.flow_block import OpenFlow
+from holdproof.api.flow_functions import FlowFunction
+from holdproof.executors import SyncExecutor
 
 FLOW = "ship parcel"
 LEASE_S = 1.0
@@ -49,11 +49,11 @@ class Shop:
         return {"item": item, "amount": amount, "ordered": True}
 
 
-def register(store: sync.Holdproof, shop: Shop) -> Decision[[str], str]:
+def register(store: sync.Holdproof, shop: Shop) -> FlowFunction[[str], str]:
     """The function that ships parcels, so that what one worker began any other can end."""
 
     @store.decision(flow_type=FLOW, agent="shipper", lease_s=LEASE_S)
-    def ship(flow: OpenFlow[SyncFace], parcel: str) -> str:
+    def ship(flow: OpenFlow[SyncExecutor], parcel: str) -> str:
         flow.lock({f"parcel:{parcel}": 1})
         flow.step("print label", shop.label, parcel)
         return flow.step("book carrier", shop.ship, parcel, on_unknown="retry")  # type: ignore[no-any-return]

@@ -21,11 +21,11 @@ from holdproof.db import Call, Database, Tx, Work, ask, sql
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import FormatError, ProofError
 from holdproof.evidence import log, tree
-from holdproof.evidence.context import Context
 from holdproof.evidence.replay import Replay
 from holdproof.evidence.walk import Flaws, Walk
 from holdproof.model.log import Audited
 from holdproof.model.verdicts import Verdict
+from holdproof.store.context import Context
 
 Progress = Callable[[int, int], None]
 """Called with how many leaves are done, of how many."""

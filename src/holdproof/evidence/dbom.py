@@ -19,13 +19,13 @@ from holdproof.crypto.attest import LegacySigma
 from holdproof.crypto.dbom import Dbom
 from holdproof.db import Call, Read, Tx, Work, ask, sql
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
-from holdproof.evidence import battles, keys, log
-from holdproof.evidence.battles import BATTLES
-from holdproof.evidence.context import Context
-from holdproof.evidence.dbomfiles import MAIN
-from holdproof.model.battles import Battle, Bom, DbomChecked, Repaired
+from holdproof.evidence import evaluations, keys, log
+from holdproof.evidence.dbom_files import MAIN
+from holdproof.evidence.evaluations import BATTLES
+from holdproof.model.evaluations import Bom, DbomChecked, Evaluation, Repaired
 from holdproof.model.keys import Key
 from holdproof.model.verdicts import Verdict
+from holdproof.store.context import Context
 
 _MOST_BYTES: Final = 4 << 20
 
@@ -35,7 +35,7 @@ Given = bytes | str | Path | Mapping[str, Any]
 
 def get(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> Bom:
     """The newest DBOM of a battle, or the one of that row, as its exact text."""
-    battle = battles.get(tx, battle_id, id=id, ns=ns)
+    battle = evaluations.get(tx, battle_id, id=id, ns=ns)
     if battle.dbom is None:
         raise NotFoundError(f"battle {battle_id!r} was imported without a DBOM", battle_id=battle_id, id=battle.id)
     return Bom(battle.id, battle.battle_id, battle.dbom)
@@ -56,7 +56,7 @@ def envelope(
 
 def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
     """Write DBOM files that a crash left out; in full: every one that is missing or differs from its row."""
-    folder = battles.files(context)
+    folder = evaluations.files(context)
     if folder is None:
         return Repaired(0)
     return (yield from ask(Call(lambda: folder.repair(full=full))))
@@ -100,7 +100,7 @@ _ROWS = sql("SELECT id FROM battles WHERE ns = :ns AND battle_id = :battle_id AN
 def check(tx: Tx, found: Dbom, *, ns: str = MAIN) -> DbomChecked:
     """The verdict on a parsed DBOM."""
     battle_id = found.fields.battle_id
-    rows = [battles.get(tx, battle_id, id=row[0], ns=ns) for row in tx.all(_ROWS, ns=ns, battle_id=battle_id)]
+    rows = [evaluations.get(tx, battle_id, id=row[0], ns=ns) for row in tx.all(_ROWS, ns=ns, battle_id=battle_id)]
     row = next((each for each in rows if _parsed(each) == found), None)
     try:
         sigma = attest.parse_sigma(found.sigma_judge)
@@ -131,14 +131,14 @@ def _wrong(tx: Tx, found: Dbom, key: Key) -> str:
     return ""
 
 
-def _parsed(row: Battle) -> Dbom | None:
+def _parsed(row: Evaluation) -> Dbom | None:
     try:
         return dbom.parse((row.dbom or "").encode())
     except FormatError:
         return None
 
 
-def _recorded(tx: Tx, found: Dbom, row: Battle, key: Key, keyid: str) -> DbomChecked:
+def _recorded(tx: Tx, found: Dbom, row: Evaluation, key: Key, keyid: str) -> DbomChecked:
     """A well signed DBOM that stands in a row: does the row hold, and is it in the log?"""
     if wrong := differs(row, found):
         return _say(Verdict.TAMPERED, wrong, found, row, keyid)
@@ -148,7 +148,7 @@ def _recorded(tx: Tx, found: Dbom, row: Battle, key: Key, keyid: str) -> DbomChe
     return _say(verdict, why, found, row, keyid, index)
 
 
-def _legacy(tx: Tx, found: Dbom, row: Battle | None) -> DbomChecked:
+def _legacy(tx: Tx, found: Dbom, row: Evaluation | None) -> DbomChecked:
     if row is None or row.legacy is None:
         return _say(Verdict.TAMPERED, "a simulated signature where no imported record has one: a downgrade", found, row)
     if wrong := differs(row, found):
@@ -159,7 +159,7 @@ def _legacy(tx: Tx, found: Dbom, row: Battle | None) -> DbomChecked:
     return _say(verdict, why, found, row, index=index)
 
 
-def differs(row: Battle, found: Dbom) -> str:
+def differs(row: Evaluation, found: Dbom) -> str:
     """How a row contradicts its DBOM, empty if it does not; the stored text is hashed, never serialised again."""
     if canonical.sha256_hex((row.raw_result or "").encode()) != found.fields.h_delta:
         return "the stored result is not the one the DBOM hashes"
@@ -173,7 +173,7 @@ def differs(row: Battle, found: Dbom) -> str:
 _SALT = sql("SELECT leaf_salt FROM battles WHERE id = :id")
 
 
-def logged(tx: Tx, row: Battle, kind: str) -> tuple[Verdict, str, int | None]:
+def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None]:
     """Whether a row's leaf stands in the log as a leaf of that kind, under a head of a log key."""
     try:
         proof = log.prove(tx, row.leaf_id, ver=row.leaf_ver)
@@ -197,7 +197,7 @@ def logged(tx: Tx, row: Battle, kind: str) -> tuple[Verdict, str, int | None]:
 
 
 def _say(  # noqa: PLR0917
-    verdict: Verdict, why: str, found: Dbom, row: Battle | None, signer: str = "", index: int | None = None
+    verdict: Verdict, why: str, found: Dbom, row: Evaluation | None, signer: str = "", index: int | None = None
 ) -> DbomChecked:
     fields = found.fields
     return DbomChecked(verdict, why, fields.battle_id, fields.h_delta, signer, row.id if row else None, index)

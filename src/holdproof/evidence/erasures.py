@@ -12,18 +12,18 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from holdproof.content import sealing
+from holdproof.content import encryption
 from holdproof.db import Tx, sql
 from holdproof.errors import FormatError
-from holdproof.evidence import covered, leaves
+from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.erasable import Removed
 from holdproof.evidence.leaves import Projection
 from holdproof.model.erasure import Erasure
 
 SUBJECTS: Final = Projection("subjects", 1, ("handle", "ns", "created_at", "erased_at"))
 ERASURES: Final = Projection("erasures", 1, ("id", "kind", "target", "who", "count", "leaf_ids", "erased_at"))
-covered.register(SUBJECTS, kinds=("key",), key="handle")
-covered.register(ERASURES, kinds=("erasure",), key="id")
+logged_tables.register(SUBJECTS, kinds=("key",), key="handle")
+logged_tables.register(ERASURES, kinds=("erasure",), key="id")
 
 _FOLDERS: Final = ("dboms", "blobs", "images")
 _PAGE: Final = 100
@@ -35,7 +35,7 @@ _STAMP = sql(
 
 def log_subjects(tx: Tx) -> None:
     """Before commit: subjects seen for the first time get their leaf."""
-    for handle in tx.notes.get(sealing.TOPIC, ()):
+    for handle in tx.notes.get(encryption.TOPIC, ()):
         log_subject(tx, handle)
 
 

@@ -32,7 +32,7 @@ _MOST_BYTES = 512 << 10
 _RECENT, _OLDER = 256, 256
 
 
-class HighWater:
+class HeadFile:
     """The high-water file of one store."""
 
     def __init__(self, path: Path) -> None:

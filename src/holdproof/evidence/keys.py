@@ -31,13 +31,13 @@ from holdproof.errors import (
     RevokedKeyError,
     UnknownKeyError,
 )
-from holdproof.evidence import keyaudit, leaves, statements, tree
-from holdproof.evidence.context import Context
-from holdproof.evidence.keyaudit import Places
-from holdproof.evidence.keyfiles import ROLES
-from holdproof.evidence.opening import KEYRING, add_key
+from holdproof.evidence import key_audit, leaves, statements, tree
+from holdproof.evidence.key_audit import Places
+from holdproof.evidence.key_files import ROLES
+from holdproof.evidence.startup import KEYRING, add_key
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.keys import Action, Key, Role, Signed, Successors
+from holdproof.store.context import Context
 
 _PREFIX_DIGITS: Final = 8
 
@@ -95,7 +95,7 @@ def origins(tx: Tx) -> builtins.list[str]:
 
 def flaws(tx: Tx) -> dict[str, str]:
     """Keys that nobody who may do so brought in (or revoked), by id, with the reason; empty for an honest keyring."""
-    return keyaudit.flaws(list(tx), origins(tx), _places(tx))
+    return key_audit.flaws(list(tx), origins(tx), _places(tx))
 
 
 def counting(tx: Tx, role: Role) -> builtins.list[PublicKey]:
@@ -232,7 +232,7 @@ def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | N
 def _orphans(tx: Tx, made: Key) -> builtins.list[Key]:
     """The keys that would not count any more if a key of the ring were like this."""
     ring = [made if each.keyid == made.keyid else each for each in list(tx)]
-    gone = keyaudit.flaws(ring, origins(tx), _places(tx)).keys() - flaws(tx).keys()
+    gone = key_audit.flaws(ring, origins(tx), _places(tx)).keys() - flaws(tx).keys()
     return [each for each in ring if each.keyid in gone]
 
 

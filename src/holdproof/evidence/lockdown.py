@@ -20,12 +20,12 @@ from holdproof import folders
 from holdproof.content import disk
 from holdproof.db import Database, Row, Tx, sql
 from holdproof.errors import ConfigError, LockedError
-from holdproof.evidence import covered, leaves
+from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection
 from holdproof.model.verify import Locked
 
 LOCKDOWNS = Projection("lockdowns", 1, ("id", "verdict", "reason", "findings", "locked_at", "unlocked_at", "statement"))
-covered.register(LOCKDOWNS, kinds=("lockdown",), key="id")
+logged_tables.register(LOCKDOWNS, kinds=("lockdown",), key="id")
 
 _LOOK_S: Final = 1.0
 _FLAG_BYTES: Final = 1 << 16

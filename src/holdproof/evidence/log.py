@@ -26,7 +26,7 @@ from holdproof.db.sql import sql_postgres
 from holdproof.errors import BadKeyError, FormatError, NotFoundError
 from holdproof.evidence import leaves, restores
 from holdproof.evidence import tree as trees
-from holdproof.evidence.keyfiles import Keys
+from holdproof.evidence.key_files import Keys
 from holdproof.evidence.tree import Grower
 from holdproof.model.verdicts import Verdict
 

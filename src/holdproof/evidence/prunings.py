@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from holdproof.db import Tx, sql
-from holdproof.evidence import covered, leaves
+from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection
 from holdproof.model.retention import Pruning
 
 PRUNINGS: Final = Projection("prunings", 1, ("id", "what", "rule", "who", "count", "handles", "pruned_at", "ns"))
-covered.register(PRUNINGS, kinds=("erasure",), key="id")
+logged_tables.register(PRUNINGS, kinds=("erasure",), key="id")
 _PAGE: Final = 20
 
 _ADD = sql(

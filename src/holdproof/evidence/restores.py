@@ -12,14 +12,14 @@ from typing import Final
 
 from holdproof.crypto import checkpoint
 from holdproof.db import Tx, sql
-from holdproof.evidence import covered, leaves, tree
+from holdproof.evidence import leaves, logged_tables, tree
 from holdproof.evidence.leaves import Projection
 from holdproof.model.backup import Ceremony
 
 RESTORES: Final = Projection(
     "restores", 1, ("n", "origin", "previous", "size", "trusted", "abandoned", "source", "restored_at")
 )
-covered.register(RESTORES, kinds=("restore",), key="n", first=-1)
+logged_tables.register(RESTORES, kinds=("restore",), key="n", first=-1)
 
 _NEWEST = sql("SELECT coalesce(max(n), 0) FROM restores")
 _MOVE = sql("UPDATE log_state SET origin = :origin WHERE id = 1")

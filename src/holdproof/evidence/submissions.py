@@ -14,15 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdproof.content import sealing
+from holdproof.content import encryption
 from holdproof.crypto import dbom
 from holdproof.crypto.canonical import sha256_hex
 from holdproof.crypto.dbom import Fields
 from holdproof.db import Call, Tx, Work, ask
 from holdproof.errors import InvalidInputError
-from holdproof.evidence import dbomfiles
-from holdproof.evidence.context import Context
+from holdproof.evidence import dbom_files
 from holdproof.model.times import to_text
+from holdproof.store.context import Context
 
 SEALED: Final = "sealed:"
 _TASKS: Final = ("intent", "task", "task_description", "description")
@@ -60,8 +60,8 @@ def draft(
     ns: str,
 ) -> Work[Draft]:
     """Check everything that was given, and embed the task if that is left to the embedder."""
-    dbomfiles.check_name(battle_id, "battle_id")
-    dbomfiles.check_name(ns, "ns")
+    dbom_files.check_name(battle_id, "battle_id")
+    dbom_files.check_name(ns, "ns")
     number, text, raw = _number(score, "score"), _text_of(breakdown), _dump(result, "result")
     moment = to_text(context.database.clock()) if timestamp is None else timestamp
     vector = to_vector((yield from _embed(context, result, intent)), context.dimensions)
@@ -135,13 +135,13 @@ def to_vector(given: Any, dimensions: int | None = None) -> tuple[float, ...]:
 
 def seal(tx: Tx, draft: Draft, subject: str) -> Draft:
     """The same evaluation with everything about its subject inside an envelope."""
-    handle = sealing.label(tx, subject, ns=draft.ns)
+    handle = encryption.label(tx, subject, ns=draft.ns)
     inside = {"breakdown": draft.breakdown, "result": json.loads(draft.raw_result), "v_intent": draft.vector}
-    envelope = sealing.seal_for(tx, handle, _dump(inside, "result").encode())
+    envelope = encryption.seal_for(tx, handle, _dump(inside, "result").encode())
     text = SEALED + base64.b64encode(envelope).decode()
     return Draft(draft.battle_id, draft.ns, draft.score, None, text, draft.timestamp, (), handle)
 
 
 def unseal(tx: Tx, text: str) -> Any:
     """What is inside a sealed result: `breakdown`, `result` and `v_intent`; ErasedError once its key is destroyed."""
-    return json.loads(sealing.open(tx, base64.b64decode(text.removeprefix(SEALED))))
+    return json.loads(encryption.open(tx, base64.b64decode(text.removeprefix(SEALED))))

@@ -29,10 +29,10 @@ from holdproof.errors import (
 )
 from holdproof.evidence import keys as ring
 from holdproof.evidence import statements, tree
-from holdproof.evidence.context import Context
-from holdproof.evidence.keyfiles import KeyFolder
+from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.keys import Key, Role, Root, Signed
+from holdproof.store.context import Context
 
 PAYLOAD_TYPE = "application/vnd.holdproof.trust+json"
 

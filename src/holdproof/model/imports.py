@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from holdproof.model.battles import ImportVerdict
+from holdproof.model.evaluations import ImportVerdict
 from holdproof.model.value import Value
 
 

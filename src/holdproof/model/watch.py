@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+from holdproof.model.coordination import Escalation
 from holdproof.model.flows import Flow
-from holdproof.model.guards import Escalation
 from holdproof.model.value import Value
 from holdproof.model.verify import Locked
 

@@ -1,6 +1,6 @@
 """A store on a server, with the face of an embedded one: `holdproof.connect(url, token)`.
 
-What crosses the wire is made from the catalogue of nouns and verbs (ops/catalogue.py); functions of the caller stay
+What crosses the wire is made from the catalogue of nouns and verbs (api/catalogue.py); functions of the caller stay
 here, and the server calls them back.
 """
 

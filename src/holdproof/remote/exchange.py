@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from holdproof.api import problems, wire
+from holdproof.api.catalogue import MethodSpec
 from holdproof.errors import ConnectionLostError, InvalidInputError, OutcomeUnknownError, RemoteError
-from holdproof.faces import problems, wire
-from holdproof.ops.catalogue import Entry
-from holdproof.runtime import rows
+from holdproof.runtime import logged_rows
 
 T = TypeVar("T")
 Functions = Mapping[str, Callable[..., Any]]
@@ -56,7 +56,7 @@ Act = Send | Line | Local | Give[Any]
 Exchange = Generator[Act, Any, T]
 
 
-def call(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange[Any]:
+def call(entry: MethodSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchange[Any]:
     """A verb, called with what the caller gave."""
     body, functions = _body(entry, entry.signature.bind(*args, **kwargs).arguments)
     lines = entry.streams or bool(functions)
@@ -66,12 +66,12 @@ def call(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exchang
     return answer if isinstance(answer, bytes) else entry.answer.load(answer, "")
 
 
-def _loading(entry: Entry) -> Loads:
+def _loading(entry: MethodSpec) -> Loads:
     """How each answer is read; the end of a stream says nothing."""
     return lambda given: None if entry.streams and given is None else entry.answer.load(given, "")
 
 
-def _body(entry: Entry, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Callable[..., Any]]]:
+def _body(entry: MethodSpec, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Callable[..., Any]]]:
     """What is sent, and the functions that stay here."""
     body: dict[str, Any] = {}
     functions: dict[str, Callable[..., Any]] = {}
@@ -117,7 +117,7 @@ def _called(functions: Functions, asked: Mapping[str, Any], raised: dict[str, Ex
         value = yield Local(functions[asked["fn"]], args, kwargs)
     except Exception as error:
         raised[asked["id"]] = error
-        how: dict[str, Any] = {"error": rows.words(error)}
+        how: dict[str, Any] = {"error": logged_rows.words(error)}
     else:
         how = _sayable(value)
     yield Send(f"/v1/exchanges/{asked['exchange']}/{asked['id']}", how)

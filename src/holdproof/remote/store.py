@@ -9,24 +9,25 @@ from inspect import Signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
+from holdproof.api import wire
+from holdproof.api.awaitable import AwaitableStore
+from holdproof.api.catalogue import MethodSpec, entries
+from holdproof.api.flow_functions import FlowFunction
 from holdproof.errors import RemoteError
-from holdproof.faces import AsyncFace, SyncFace, wire
-from holdproof.faces.opening import Opening
+from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.model.status import Check, Status
-from holdproof.ops.catalogue import Entry, entries
-from holdproof.ops.decision import Decision
-from holdproof.remote.blocks import FLOW, TRANSACTION, Block, Wire
-from holdproof.remote.decisions import Registered, Registry
 from holdproof.remote.exchange import Exchange, Send, call
-from holdproof.remote.wires import AsyncWire, SyncWire
+from holdproof.remote.flow_functions import Registered, Registry
+from holdproof.remote.remote_contexts import FLOW, TRANSACTION, Block, Wire
+from holdproof.remote.transport import AsyncTransport, SyncTransport
 from holdproof.runtime.leases import LEASE_S
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime.logged_rows import MAIN
 
 
 class RemoteVerb(Generic[Wire]):
     """A verb of a noun, called over the wire."""
 
-    def __init__(self, wired: Wire, entry: Entry) -> None:
+    def __init__(self, wired: Wire, entry: MethodSpec) -> None:
         self._wire, self._entry = wired, entry
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -113,18 +114,18 @@ class Nouns(Generic[Wire]):
         flow_version: str = "1.0",
         lease_s: float = LEASE_S,
         **opening: Any,
-    ) -> Callable[[Callable[..., Any]], Decision[..., Any]]:
+    ) -> Callable[[Callable[..., Any]], FlowFunction[..., Any]]:
         """Register a function that works on a flow, so that `flows.recover` can run it again on any worker."""
         begun = {"agent_id": agent, **opening}
         return lambda fn: self._registry.register(Registered(flow_type, flow_version, lease_s, agent, fn), begun)
 
 
 if TYPE_CHECKING:
-    from holdproof.ops import Nouns as Embedded
+    from holdproof.api import Resources as Embedded
 
-    class _Async(Nouns[AsyncWire], Embedded[AsyncFace]): ...  # type: ignore[misc]
+    class _Async(Nouns[AsyncTransport], Embedded[AsyncExecutor]): ...  # type: ignore[misc]
 
-    class _Sync(Nouns[SyncWire], Embedded[SyncFace]): ...  # type: ignore[misc]
+    class _Sync(Nouns[SyncTransport], Embedded[SyncExecutor]): ...  # type: ignore[misc]
 else:
     _Async = _Sync = Nouns
 
@@ -181,15 +182,15 @@ class SyncRemote(_Sync):
         self.close()
 
 
-def connect(url: str, token: str | None = None, **given: Any) -> Opening[Remote]:
+def connect(url: str, token: str | None = None, **given: Any) -> AwaitableStore[Remote]:
     """A store on a server, for coroutines; further options are those of httpx, as `verify`."""
 
     async def opens() -> Remote:
-        return Remote(AsyncWire(url, token, **given))
+        return Remote(AsyncTransport(url, token, **given))
 
-    return Opening(opens)
+    return AwaitableStore(opens)
 
 
 def connect_sync(url: str, token: str | None = None, **given: Any) -> SyncRemote:
     """A store on a server, for threads."""
-    return SyncRemote(SyncWire(url, token, **given))
+    return SyncRemote(SyncTransport(url, token, **given))

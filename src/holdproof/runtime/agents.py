@@ -13,7 +13,7 @@ from base64 import urlsafe_b64encode
 from hashlib import sha256
 from typing import Any, Final
 
-from holdproof.db import Row, Tx, alone, sql
+from holdproof.db import Row, Tx, lock_exclusive, sql
 from holdproof.errors import (
     AlreadyExistsError,
     AuthenticationError,
@@ -24,10 +24,10 @@ from holdproof.errors import (
 from holdproof.evidence.leaves import Projection
 from holdproof.model import semver
 from holdproof.model.agents import STATUSES, Agent, AgentPage, Session
-from holdproof.runtime import rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
-AGENTS: Final = rows.register(
+AGENTS: Final = logged_rows.register(
     Projection(
         "agent_registry",
         1,
@@ -71,25 +71,25 @@ def register(
     ns: str = MAIN,
 ) -> Session:
     """The handshake: store the contract and give a new session token, which is shown this once."""
-    rows.name("agent_id", agent_id)
+    logged_rows.name("agent_id", agent_id)
     if not semver.accepts(supported, version):
         raise VersionMismatchError(
             f"VERSION_MISMATCH: {version!r} is not in {supported}", version=version, supported=supported
         )
     token = urlsafe_b64encode(tx.random(_TOKEN_BYTES)).decode().rstrip("=")
-    given = {"contract": rows.dump(contract or {}), "priority": priority, "agent_version": version}
+    given = {"contract": logged_rows.dump(contract or {}), "priority": priority, "agent_version": version}
     given["session_token"] = digest(token)
     return Session(enroll(tx, agent_id, given, ns=ns), token)
 
 
 def enroll(tx: Tx, agent_id: str, given: dict[str, Any], *, ns: str) -> Agent:
     """Write what a handshake brings: a new agent, or the next version of a known one."""
-    alone(tx, f"agent:{agent_id}")
+    lock_exclusive(tx, f"agent:{agent_id}")
     known = tx.one(_FIND, agent_id=agent_id)
     if known is None:
         row = {"agent_id": agent_id, "status": "ACTIVE", "suspension_reason": None, "registered_at": tx.now}
         row |= {**given, "updated_at": tx.now, "ns": ns}
-        rows.add(tx, _ADD, "agent", AGENTS, row)
+        logged_rows.add(tx, _ADD, "agent", AGENTS, row)
         return _agent(row)
     if known[9] != ns:
         raise AlreadyExistsError(f"the name {agent_id} is taken", agent_id=agent_id)
@@ -98,7 +98,7 @@ def enroll(tx: Tx, agent_id: str, given: dict[str, Any], *, ns: str) -> Agent:
 
 def _change(tx: Tx, known: Row, given: dict[str, Any]) -> Agent:
     row = dict(zip(AGENTS.columns, known, strict=False)) | given | {"updated_at": tx.now}
-    rows.change(tx, _CHANGE, "agent", AGENTS, row, leaf_id=known[10], leaf_ver=known[11])
+    logged_rows.change(tx, _CHANGE, "agent", AGENTS, row, leaf_id=known[10], leaf_ver=known[11])
     return _agent(row)
 
 
@@ -109,8 +109,8 @@ def digest(token: str) -> str:
 
 def set_status(tx: Tx, agent_id: str, status: str, *, reason: str | None = None, ns: str = MAIN) -> Agent:
     """Change what an agent may do, and say why."""
-    rows.one_of("status", status, STATUSES)
-    alone(tx, f"agent:{agent_id}")
+    logged_rows.one_of("status", status, STATUSES)
+    lock_exclusive(tx, f"agent:{agent_id}")
     return _change(tx, _known(tx, agent_id, ns), {"status": status, "suspension_reason": reason})
 
 
@@ -154,8 +154,8 @@ _LIST = sql(
 
 def list(tx: Tx, *, status: str | None = None, ns: str = MAIN, after: str = "", limit: int = 100) -> AgentPage:
     """Agents by name, a page at a time: pass `next` of a page as `after` for the one that follows."""
-    found = tx.all(_LIST, status=status, ns=ns, after=after, limit=rows.limited(limit))
-    agents, following = rows.paged(
+    found = tx.all(_LIST, status=status, ns=ns, after=after, limit=logged_rows.limited(limit))
+    agents, following = logged_rows.paged(
         found, limit, lambda row: _agent(dict(zip(AGENTS.columns, row, strict=True))), lambda agent: agent.agent_id
     )
     return AgentPage(agents, following)
@@ -163,4 +163,4 @@ def list(tx: Tx, *, status: str | None = None, ns: str = MAIN, after: str = "", 
 
 def _agent(row: dict[str, Any]) -> Agent:
     shown = {column: row[column] for column in AGENTS.columns if column != "session_token"}
-    return Agent(**shown | {"contract": rows.load(row["contract"])})
+    return Agent(**shown | {"contract": logged_rows.load(row["contract"])})

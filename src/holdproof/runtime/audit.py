@@ -13,10 +13,10 @@ from holdproof.db.sql import sql
 from holdproof.errors import NotFoundError
 from holdproof.evidence.leaves import Projection
 from holdproof.model.records import SEVERITIES, AuditEvent, AuditPage
-from holdproof.runtime import rows
-from holdproof.runtime.rows import BEGINNING, MAIN
+from holdproof.runtime import logged_rows
+from holdproof.runtime.logged_rows import BEGINNING, MAIN
 
-AUDIT: Final = rows.register(
+AUDIT: Final = logged_rows.register(
     Projection(
         "decision_audit_events",
         1,
@@ -30,7 +30,7 @@ AUDIT: Final = rows.register(
     first=-1,
 )
 
-_ROOT = rows.numbered(
+_ROOT = logged_rows.numbered(
     "SELECT root_dfid, {id} FROM decision_flows WHERE dfid = :dfid AND ns = :ns", "decision_audit_events"
 )
 _ADD = sql(
@@ -55,10 +55,10 @@ def record(
     ns: str = MAIN,
 ) -> AuditEvent:
     """Add an event to a flow."""
-    rows.name("event_type", event_type)
-    rows.one_of("severity", severity, SEVERITIES)
+    logged_rows.name("event_type", event_type)
+    logged_rows.one_of("severity", severity, SEVERITIES)
     said = {"severity": severity, "correlation_id": correlation_id, "causation_id": causation_id}
-    said |= {"step_id": step_id, "state": state, "detail_json": rows.dump({} if detail is None else detail)}
+    said |= {"step_id": step_id, "state": state, "detail_json": logged_rows.dump({} if detail is None else detail)}
     return write(tx, dfid, said | {"event_type": event_type}, ns=ns)
 
 
@@ -69,7 +69,7 @@ def write(tx: Tx, dfid: str, said: Mapping[str, Any], *, ns: str) -> AuditEvent:
         raise NotFoundError(f"there is no flow {dfid}", dfid=dfid)
     known = {"id": flow[1], "dfid": dfid, "root_dfid": flow[0], "created_at": tx.now, "ns": ns}
     row = {**dict.fromkeys(AUDIT.columns), **known, **said}
-    rows.add(tx, _ADD, "audit", AUDIT, row)
+    logged_rows.add(tx, _ADD, "audit", AUDIT, row)
     return _event(tuple(row.values()))
 
 
@@ -96,8 +96,8 @@ _FOR_FLOW = sql(
 
 def for_flow(tx: Tx, dfid: str, *, ns: str = MAIN, after: int = 0, limit: int = 100) -> AuditPage:
     """The events of one flow, oldest first, a page at a time."""
-    found = tx.all(_FOR_FLOW, dfid=dfid, ns=ns, after=after, limit=rows.limited(limit))
-    return AuditPage(*rows.paged(found, limit, _event, lambda event: event.id))
+    found = tx.all(_FOR_FLOW, dfid=dfid, ns=ns, after=after, limit=logged_rows.limited(limit))
+    return AuditPage(*logged_rows.paged(found, limit, _event, lambda event: event.id))
 
 
 _SEARCH = sql(
@@ -124,11 +124,11 @@ def search(
     than they begin: whoever follows events as they come asks again from a moment before, and drops what is known.
     """
     if severity is not None:
-        rows.one_of("severity", severity, SEVERITIES)
-    filters = {"event_type": event_type, "severity": severity, "since": rows.moment("since", since)}
-    found = tx.all(_SEARCH, **filters, ns=ns, after=after, limit=rows.limited(limit))
-    return AuditPage(*rows.paged(found, limit, _event, lambda event: event.id))
+        logged_rows.one_of("severity", severity, SEVERITIES)
+    filters = {"event_type": event_type, "severity": severity, "since": logged_rows.moment("since", since)}
+    found = tx.all(_SEARCH, **filters, ns=ns, after=after, limit=logged_rows.limited(limit))
+    return AuditPage(*logged_rows.paged(found, limit, _event, lambda event: event.id))
 
 
 def _event(row: Row) -> AuditEvent:
-    return AuditEvent(*(*row[:9], rows.load(row[9]), *row[10:]))
+    return AuditEvent(*(*row[:9], logged_rows.load(row[9]), *row[10:]))

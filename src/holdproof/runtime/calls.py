@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdproof.db import Tx, sql
-from holdproof.runtime import rows
+from holdproof.runtime import logged_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Called:
 
 def called(name: str, version: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Called:
     """A call as it is written down."""
-    return Called(name, version, rows.dump({"args": list(args), "kwargs": dict(kwargs)}))
+    return Called(name, version, logged_rows.dump({"args": list(args), "kwargs": dict(kwargs)}))
 
 
 def arguments(call: Called) -> tuple[list[Any], dict[str, Any]]:
     """What a function is called with, the first time and every time after: as it comes back from its text."""
-    value = rows.load(call.arguments)
+    value = logged_rows.load(call.arguments)
     return value["args"], value["kwargs"]
 
 

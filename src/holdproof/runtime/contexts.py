@@ -6,15 +6,15 @@ Rules: those of documents.py, and
 
 from typing import Any, Final
 
-from holdproof.db import Tx, alone, sql
+from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import ContextTakenError
 from holdproof.evidence.leaves import Projection
 from holdproof.model.records import Document, DocumentVersion
-from holdproof.runtime import documents, rows
+from holdproof.runtime import documents, logged_rows
 from holdproof.runtime.documents import Shelf
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime.logged_rows import MAIN
 
-CONTEXT: Final = rows.register(
+CONTEXT: Final = logged_rows.register(
     Projection("flow_context", 1, ("dfid", "data", "version", "updated_at", "taken_at", "ns")),
     kind="context",
     key="dfid",
@@ -42,12 +42,12 @@ SHELF: Final = Shelf(
 
 def put(tx: Tx, dfid: str, data: Any, *, ns: str = MAIN) -> Document:
     """Give a flow its context, whatever it had before."""
-    return documents.put(tx, SHELF, dfid, rows.dump(data), expected=None, ns=ns, taken_at=None)
+    return documents.put(tx, SHELF, dfid, logged_rows.dump(data), expected=None, ns=ns, taken_at=None)
 
 
 def update(tx: Tx, dfid: str, data: Any, *, expected_version: int, ns: str = MAIN) -> Document:
     """Replace the context that was read as that version; 0 means there was none."""
-    return documents.put(tx, SHELF, dfid, rows.dump(data), expected=expected_version, ns=ns, taken_at=None)
+    return documents.put(tx, SHELF, dfid, logged_rows.dump(data), expected=expected_version, ns=ns, taken_at=None)
 
 
 def read(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
@@ -60,11 +60,11 @@ def read(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
 
 def take(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
     """Read the context for the only time."""
-    alone(tx, f"flow:{dfid}")
+    lock_exclusive(tx, f"flow:{dfid}")
     document = read(tx, dfid, ns=ns)
     text, version, updated, leaf_id, leaf_ver, _ = documents.find(tx, SHELF, dfid, ns)
     row = {"dfid": dfid, "data": text, "version": version, "updated_at": updated, "taken_at": tx.now, "ns": ns}
-    rows.change(tx, SHELF.change, "context", CONTEXT, row, leaf_id=leaf_id, leaf_ver=leaf_ver)
+    logged_rows.change(tx, SHELF.change, "context", CONTEXT, row, leaf_id=leaf_id, leaf_ver=leaf_ver)
     return document
 
 

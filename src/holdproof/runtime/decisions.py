@@ -18,11 +18,11 @@ from typing import Any
 
 from holdproof.db import Call, Read, Tx, Work, Write, ask
 from holdproof.model.flows import Flow, Recovered, Rerun
-from holdproof.runtime import calls, flows, leases, rows, runs
+from holdproof.runtime import calls, flows, leases, logged_rows, runs
 from holdproof.runtime.calls import Called
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime.logged_rows import MAIN
 from holdproof.runtime.runs import Run
-from holdproof.runtime.steps import Hand
+from holdproof.runtime.steps import StepLease
 
 Runnable = tuple[str, str, str | None]
 """A function by name and version, called by the agent or by no agent."""
@@ -83,7 +83,7 @@ def recover(
     """
     again: list[Rerun] = []
     for decision in tuple(registry.values()):
-        while len(again) < rows.limited(limit):
+        while len(again) < logged_rows.limited(limit):
             taken = yield from ask(Write(partial(take, decision=decision, worker=worker, ns=ns)))
             if taken is None:
                 break
@@ -106,7 +106,7 @@ def take(tx: Tx, decision: Kind, worker: str | None, ns: str) -> tuple[Run, Call
     for lease in found:
         call = calls.find(tx, lease.dfid)
         assert call is not None, "it was found by its call"
-        return Run(Hand(lease.dfid, lease.token, decision.lease_s, ns)), call
+        return Run(StepLease(lease.dfid, lease.token, decision.lease_s, ns)), call
     return None
 
 
@@ -115,7 +115,7 @@ def _again(decision: Registered, run: Run, called: Called) -> Work[Rerun]:
     try:
         yield from _conduct(decision, run, called)
     except Exception as error:
-        words = rows.words(error)
+        words = logged_rows.words(error)
     return Rerun((yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns)))), words)
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdproof.crypto import canonical
-from holdproof.db import Query, Row, Tx, alone, sql
+from holdproof.db import Query, Row, Tx, lock_exclusive, sql
 from holdproof.errors import InvalidInputError, NotFoundError, StaleVersionError
 from holdproof.evidence.leaves import Projection
 from holdproof.model.records import Document, DocumentVersion
-from holdproof.runtime import rows
+from holdproof.runtime import logged_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Shelf:
 
 def put(tx: Tx, shelf: Shelf, key: str, text: str, *, expected: int | None, ns: str, **more: Any) -> Document:
     """Write the next version; over `expected` only, if that is given."""
-    alone(tx, f"{shelf.owner}:{key}")
+    lock_exclusive(tx, f"{shelf.owner}:{key}")
     known = tx.one(shelf.find, key=key, ns=ns)
     if known is None:
         raise NotFoundError(f"there is no {shelf.owner} {key}", key=key)
@@ -48,9 +48,9 @@ def put(tx: Tx, shelf: Shelf, key: str, text: str, *, expected: int | None, ns: 
         )
     row = {shelf.key: key, "data": text, "version": version + 1, "updated_at": tx.now, "ns": ns, **more}
     if not version:
-        rows.add(tx, shelf.add, shelf.kind, shelf.projection, row)
+        logged_rows.add(tx, shelf.add, shelf.kind, shelf.projection, row)
     else:
-        rows.change(tx, shelf.change, shelf.kind, shelf.projection, row, leaf_id=known[3], leaf_ver=known[4])
+        logged_rows.change(tx, shelf.change, shelf.kind, shelf.projection, row, leaf_id=known[3], leaf_ver=known[4])
     return shown(key, (text, version + 1, tx.now))
 
 
@@ -64,7 +64,7 @@ def find(tx: Tx, shelf: Shelf, key: str, ns: str) -> Row:
 
 def shown(key: str, row: Row) -> Document:
     """A row as a value."""
-    value = rows.load(row[0])
+    value = logged_rows.load(row[0])
     return Document(key, value, row[1], row[2], canonical.sha256_hex(_canonical(row[0], value))[:16])
 
 
@@ -88,7 +88,7 @@ def versions(tx: Tx, shelf: Shelf, key: str, *, before: int | None, limit: int, 
     row = tx.one(shelf.find, key=key, ns=ns)
     if row is None:
         raise NotFoundError(f"there is no {shelf.owner} {key}", key=key)
-    until = rows.LAST if before is None else rows.position("before", before)
-    found = [] if row[3] is None else tx.all(_VERSIONS, id=row[3], before=until, limit=rows.limited(limit))
-    said = [(ver, idx, rows.load(leaf)) for ver, idx, leaf in found]
+    until = logged_rows.LAST if before is None else logged_rows.position("before", before)
+    found = [] if row[3] is None else tx.all(_VERSIONS, id=row[3], before=until, limit=logged_rows.limited(limit))
+    said = [(ver, idx, logged_rows.load(leaf)) for ver, idx, leaf in found]
     return tuple(DocumentVersion(ver, idx, leaf["ts"], leaf["h"]) for ver, idx, leaf in said)

@@ -14,7 +14,7 @@ Rules:
 
 from typing import Any, Final
 
-from holdproof.db import Refused, Row, Tx, alone, sql
+from holdproof.db import Refused, Row, Tx, lock_exclusive, sql
 from holdproof.errors import (
     AgentInactiveError,
     AlreadyResolvedError,
@@ -25,11 +25,11 @@ from holdproof.errors import (
     NotFoundError,
 )
 from holdproof.model.agents import ESCALATES
+from holdproof.model.coordination import DECISIONS, IMPACTS, Escalation
 from holdproof.model.flows import Flow
-from holdproof.model.guards import DECISIONS, IMPACTS, Escalation
 from holdproof.model.times import later
-from holdproof.runtime import agents, audit, flows, questions, rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import agents, audit, escalation_rows, flows, logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
 BUDGET: Final = 3
 WINDOW_S: Final = 3600.0
@@ -69,8 +69,8 @@ def request(
         raise IllegalTransitionError(
             f"only a RUNNING flow asks, not one that is {flow.status}", dfid=dfid, from_status=flow.status
         )
-    alone(tx, f"agent:{flow.agent_id}")
-    since = later(tx.now, -rows.seconds("window_s", window_s))
+    lock_exclusive(tx, f"agent:{flow.agent_id}")
+    since = later(tx.now, -logged_rows.seconds("window_s", window_s))
     if tx.count(_SPEND, dfid=dfid, now=tx.now, since=since, budget=budget) == 0:
         return _refuse(tx, flow, row)
     agent = agents.get(tx, flow.agent_id, ns=ns)
@@ -96,9 +96,9 @@ def alert(tx: Tx, dfid: str, *, reason: str, context: Any = None, proposal: Any 
 def _question(
     reason: str, context: Any, proposal: Any, *, impact: str = "HIGH_IMPACT", on_deadline: str = "reject"
 ) -> dict[str, Any]:
-    rows.one_of("impact", impact, IMPACTS)
-    rows.one_of("on_deadline", on_deadline, frozenset(_DEFAULTS))
-    texts = {"context_json": rows.dump(context or {}), "proposal_json": rows.dump(proposal or {})}
+    logged_rows.one_of("impact", impact, IMPACTS)
+    logged_rows.one_of("on_deadline", on_deadline, frozenset(_DEFAULTS))
+    texts = {"context_json": logged_rows.dump(context or {}), "proposal_json": logged_rows.dump(proposal or {})}
     return {"reason": reason, **texts, "impact": impact, "on_deadline": on_deadline}
 
 
@@ -106,11 +106,11 @@ def _deadline(tx: Tx, deadline: str | None, deadline_s: float | None) -> str | N
     if deadline is not None and deadline_s is not None:
         raise InvalidInputError("give the deadline as a time or in seconds, not both")
     if deadline_s is not None:
-        return later(tx.now, rows.seconds("deadline_s", deadline_s))
-    return None if deadline is None else rows.moment("deadline", deadline)
+        return later(tx.now, logged_rows.seconds("deadline_s", deadline_s))
+    return None if deadline is None else logged_rows.moment("deadline", deadline)
 
 
-_NEXT = rows.numbered("SELECT {id}", "escalation_requests")
+_NEXT = logged_rows.numbered("SELECT {id}", "escalation_requests")
 
 
 def ask(tx: Tx, dfid: str, said: dict[str, Any], *, ns: str) -> Escalation:
@@ -124,7 +124,7 @@ def _write(tx: Tx, flow: Flow, row: dict[str, Any]) -> Escalation:
     assert number is not None
     about = {"id": number[0], "dfid": flow.dfid, "root_dfid": flow.root_dfid, "agent_id": flow.agent_id}
     about |= {"status": "PENDING", "created_at": tx.now, "on_deadline": "reject", "opened_by": "agent"}
-    asked = questions.write(tx, about | row | {"ns": flow.ns})
+    asked = escalation_rows.write(tx, about | row | {"ns": flow.ns})
     tx.notify(f"escalations:{flow.ns}")
     return asked
 
@@ -162,9 +162,9 @@ def resolve(
     ns: str = MAIN,
 ) -> Escalation | Refused:
     """Answer a question, once: APPROVED as it is or MODIFY with another proposal, REJECTED, or CANCELLED."""
-    rows.one_of("status", status, frozenset(_ONWARD))
+    logged_rows.one_of("status", status, frozenset(_ONWARD))
     decision = decision or ("ABORT" if status != "APPROVED" else "OVERRIDE" if proposal is None else "MODIFY")
-    rows.one_of(f"the decision of {status}", decision, DECISIONS[status])
+    logged_rows.one_of(f"the decision of {status}", decision, DECISIONS[status])
     if (decision == "MODIFY") != (proposal is not None):
         raise InvalidInputError("a proposal goes with MODIFY, and MODIFY with a proposal", decision=decision)
     known = _held(tx, id, ns)
@@ -175,8 +175,13 @@ def resolve(
     if known[12] is not None and known[12] <= tx.now:
         _default(tx, known)
         return Refused(DeadlinePassedError(f"the deadline of escalation {id} was {known[12]}", id=id))
-    answer = {"status": status, "human_decision": decision, "resolved_by": rows.name("by", by), "comment": comment}
-    return _settle(tx, known, answer | {"answer_json": None if proposal is None else rows.dump(proposal)})
+    answer = {
+        "status": status,
+        "human_decision": decision,
+        "resolved_by": logged_rows.name("by", by),
+        "comment": comment,
+    }
+    return _settle(tx, known, answer | {"answer_json": None if proposal is None else logged_rows.dump(proposal)})
 
 
 def _held(tx: Tx, id: int, ns: str) -> Row:
@@ -184,14 +189,14 @@ def _held(tx: Tx, id: int, ns: str) -> Row:
     row = tx.one(_FIND, id=id)
     if row is None or row[18] != ns:
         raise NotFoundError(f"there is no escalation {id}", id=id)
-    alone(tx, f"flow:{row[1]}")
+    lock_exclusive(tx, f"flow:{row[1]}")
     again = tx.one(_FIND, id=id) if tx.dialect == "postgres" else row
     assert again is not None, "escalations stay"
     return again
 
 
 def _settle(tx: Tx, known: Row, answer: dict[str, Any]) -> Escalation:
-    settled = questions.settle(tx, known, answer)
+    settled = escalation_rows.settle(tx, known, answer)
     if flows.get(tx, settled.dfid, ns=settled.ns).status == "WAITING_ESCALATION":
         _move(tx, settled, _ONWARD[settled.status], f"{settled.status} by {settled.resolved_by}")
     return settled
@@ -217,7 +222,7 @@ def expire(tx: Tx, id: int, *, ns: str = MAIN) -> Escalation:
     """Take the default of a question whose deadline has passed; one that is answered or not due stays as it is."""
     known = _held(tx, id, ns)
     due = known[8] == "PENDING" and known[12] is not None and known[12] <= tx.now
-    return _default(tx, known) if due else questions.shown(known)
+    return _default(tx, known) if due else escalation_rows.shown(known)
 
 
 _OVERDUE = sql(
@@ -227,7 +232,7 @@ _OVERDUE = sql(
 
 def sweep(tx: Tx, *, limit: int = 100) -> int:
     """Take the default of every question whose deadline has passed; how many those were."""
-    overdue = tx.all(_OVERDUE, now=tx.now, limit=rows.limited(limit))
+    overdue = tx.all(_OVERDUE, now=tx.now, limit=logged_rows.limited(limit))
     for id, ns in overdue:
         expire(tx, id, ns=ns)
     return len(overdue)

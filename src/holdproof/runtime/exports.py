@@ -10,8 +10,8 @@ from functools import partial
 from holdproof.db import Give, Read, Stream, Tx, ask
 from holdproof.model.flows import Flow, FlowRecord
 from holdproof.model.records import AuditEvent
-from holdproof.runtime import audit, lineage, steps
-from holdproof.runtime.rows import BEGINNING, MAIN
+from holdproof.runtime import audit, flow_queries, steps
+from holdproof.runtime.logged_rows import BEGINNING, MAIN
 
 _PAGE = 100
 
@@ -27,12 +27,12 @@ def flows(held: object, *, since: str = BEGINNING, ns: str = MAIN) -> Stream[Flo
 
 
 def _flows(tx: Tx, *, since: str, after: str, ns: str) -> tuple[list[FlowRecord], str | None]:
-    page = lineage.list(tx, since=since, after=after, limit=_PAGE, ns=ns)
+    page = flow_queries.list(tx, since=since, after=after, limit=_PAGE, ns=ns)
     return [_record(tx, flow, ns) for flow in page.flows], page.next
 
 
 def _record(tx: Tx, flow: Flow, ns: str) -> FlowRecord:
-    return FlowRecord(flow, lineage.transitions(tx, flow.dfid, ns=ns), steps.list(tx, flow.dfid, ns=ns))
+    return FlowRecord(flow, flow_queries.transitions(tx, flow.dfid, ns=ns), steps.list(tx, flow.dfid, ns=ns))
 
 
 def events(

@@ -6,10 +6,10 @@ from holdproof.db import Row, Tx, sql
 from holdproof.errors import NotFoundError
 from holdproof.evidence.leaves import Projection
 from holdproof.model.records import SOURCES, Feedback
-from holdproof.runtime import rows
-from holdproof.runtime.rows import BEGINNING, MAIN
+from holdproof.runtime import logged_rows
+from holdproof.runtime.logged_rows import BEGINNING, MAIN
 
-FEEDBACK: Final = rows.register(
+FEEDBACK: Final = logged_rows.register(
     Projection(
         "decision_feedback_trajectory",
         1,
@@ -20,7 +20,7 @@ FEEDBACK: Final = rows.register(
     first=-1,
 )
 
-_BOTH = rows.numbered(
+_BOTH = logged_rows.numbered(
     "SELECT a.agent_id, {id} FROM agent_registry a JOIN decision_flows f ON f.ns = a.ns"
     " WHERE a.agent_id = :agent_id AND f.dfid = :dfid AND a.ns = :ns",
     "decision_feedback_trajectory",
@@ -44,15 +44,15 @@ def record(
     ns: str = MAIN,
 ) -> Feedback:
     """Say how a decision of an agent turned out; `score` is any finite number."""
-    rows.name("status", status)
-    rows.one_of("source", source, SOURCES)
-    value = None if score is None else rows.number("score", score)
+    logged_rows.name("status", status)
+    logged_rows.one_of("source", source, SOURCES)
+    value = None if score is None else logged_rows.number("score", score)
     found = tx.one(_BOTH, agent_id=agent_id, dfid=dfid, ns=ns)
     if found is None:
         raise NotFoundError(f"there is no agent {agent_id} or no flow {dfid}", agent_id=agent_id, dfid=dfid)
     row = {"id": found[1], "agent_id": agent_id, "dfid": dfid, "status": status, "reason": reason}
     row |= {"score": value, "source": source, "created_at": tx.now, "ns": ns}
-    rows.add(tx, _ADD, "feedback", FEEDBACK, row)
+    logged_rows.add(tx, _ADD, "feedback", FEEDBACK, row)
     return Feedback(**row)
 
 
@@ -66,8 +66,8 @@ def trajectory(
     tx: Tx, agent_id: str, *, since: str = BEGINNING, ns: str = MAIN, after: int = 0, limit: int = 100
 ) -> tuple[Feedback, ...]:
     """What became of an agent's decisions, oldest first."""
-    moment = rows.moment("since", since)
-    found = tx.all(_TRAJECTORY, agent_id=agent_id, since=moment, ns=ns, after=after, limit=rows.limited(limit))
+    moment = logged_rows.moment("since", since)
+    found = tx.all(_TRAJECTORY, agent_id=agent_id, since=moment, ns=ns, after=after, limit=logged_rows.limited(limit))
     return tuple(map(_shown, found))
 
 
@@ -81,8 +81,8 @@ def recent(
     tx: Tx, agent_id: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
 ) -> tuple[Feedback, ...]:
     """What became of an agent's decisions, newest first; `before` is the id of the last one of the page before."""
-    until = rows.LAST if before is None else rows.position("before", before)
-    found = tx.all(_RECENT, agent_id=agent_id, before=until, ns=ns, limit=rows.limited(limit))
+    until = logged_rows.LAST if before is None else logged_rows.position("before", before)
+    found = tx.all(_RECENT, agent_id=agent_id, before=until, ns=ns, limit=logged_rows.limited(limit))
     return tuple(map(_shown, found))
 
 

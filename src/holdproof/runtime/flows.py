@@ -11,15 +11,15 @@ Rules:
 
 from typing import Any, Final
 
-from holdproof.db import Row, Tx, alone, sql
+from holdproof.db import Row, Tx, lock_exclusive, sql
 from holdproof.errors import AgentInactiveError, AlreadyExistsError, IllegalTransitionError, NotFoundError
 from holdproof.evidence.leaves import Projection
 from holdproof.model.agents import OPENS_FLOWS
 from holdproof.model.flows import DIR_WORDS, STATUSES, TERMINAL, UNDOABLE, WORDS, Flow, goes, legal, onward
-from holdproof.runtime import questions, rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import escalation_rows, logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
-FLOWS: Final = rows.register(
+FLOWS: Final = logged_rows.register(
     Projection(
         "decision_flows",
         1,
@@ -31,7 +31,7 @@ FLOWS: Final = rows.register(
     kind="decision",
     key="dfid",
 )
-TRANSITIONS: Final = rows.register(
+TRANSITIONS: Final = logged_rows.register(
     Projection(
         "flow_transitions",
         1,
@@ -75,11 +75,11 @@ def start(
             f"agent {agent_id} is {agent[0]} and may not open flows", agent_id=agent_id, agent_status=agent[0]
         )
     if dfid is not None:
-        alone(tx, f"flow:{rows.name('dfid', dfid)}")
+        lock_exclusive(tx, f"flow:{logged_rows.name('dfid', dfid)}")
         if tx.one(_GET, dfid=dfid) is not None:
             raise AlreadyExistsError(f"there is a flow {dfid} already", dfid=dfid)
     by_type, by_id = created_by or (None, None)
-    row: dict[str, Any] = {"flow_type": rows.name("flow_type", flow_type), "flow_version": flow_version}
+    row: dict[str, Any] = {"flow_type": logged_rows.name("flow_type", flow_type), "flow_version": flow_version}
     row |= {"created_by_type": by_type, "created_by_id": by_id, "priority": priority}
     return enter(tx, agent_id, dfid=dfid or tx.new_id(), parent=parent, ns=ns, **row)
 
@@ -102,7 +102,7 @@ def enter(
     row: dict[str, Any] = {"dfid": dfid, "root_dfid": root, "dfid_parent": parent, "agent_id": agent_id}
     row |= {"flow_type": flow_type, "flow_version": flow_version, "priority": priority, "created_at": tx.now, "ns": ns}
     row |= {"created_by_type": created_by_type, "created_by_id": created_by_id}
-    rows.add(tx, _ADD, "decision", FLOWS, row)
+    logged_rows.add(tx, _ADD, "decision", FLOWS, row)
     return Flow(**row, status="CREATED", started_at=None, completed_at=None, updated_at=tx.now)
 
 
@@ -125,13 +125,13 @@ def _known(row: Row | None, dfid: str, ns: str) -> Row:
 
 def hold(tx: Tx, dfid: str, *, ns: str = MAIN) -> Flow:
     """One flow, and nobody else changes it before this transaction ends."""
-    alone(tx, f"flow:{dfid}")
+    lock_exclusive(tx, f"flow:{dfid}")
     return get(tx, dfid, ns=ns)
 
 
 # --- transitions -------------------------------------------------------------------------------------------------
 
-_HOLD = rows.numbered(
+_HOLD = logged_rows.numbered(
     "SELECT dfid, root_dfid, dfid_parent, agent_id, flow_type, flow_version, status, created_by_type, created_by_id,"
     " priority, started_at, completed_at, created_at, updated_at, ns, {id} FROM decision_flows WHERE dfid = :dfid",
     "flow_transitions",
@@ -159,10 +159,10 @@ def transition(
     ns: str = MAIN,
 ) -> Flow:
     """Move a flow along a legal edge; with `expected_status` only from there."""
-    rows.one_of("status", to, STATUSES)
+    logged_rows.one_of("status", to, STATUSES)
     held = _held(tx, dfid, ns)
     status = held[6]
-    before = status if expected_status is None else rows.one_of("expected_status", expected_status, STATUSES)
+    before = status if expected_status is None else logged_rows.one_of("expected_status", expected_status, STATUSES)
     if not legal(status, to) or status != before:
         raise _illegal(dfid, before, to, at=status)
     said = {"from_status": status, "to_status": to, "correlation_id": correlation_id, "causation_id": causation_id}
@@ -192,7 +192,7 @@ def record(tx: Tx, dfid: str, before: str, word: str, *, root: str | None = None
 
 def _held(tx: Tx, dfid: str, ns: str) -> Row:
     """A flow that nobody else changes before this transaction ends, and the number of its next transition."""
-    alone(tx, f"flow:{dfid}")
+    lock_exclusive(tx, f"flow:{dfid}")
     return _known(tx.one(_HOLD, dfid=dfid), dfid, ns)
 
 
@@ -214,9 +214,9 @@ def _move(tx: Tx, held: Row, to: str, said: dict[str, Any]) -> Flow:
     times = {"started_at": started, "completed_at": ended, "now": tx.now}
     tx.execute(_MOVE, dfid=dfid, from_status=status, to_status=to, **times, expect=1)
     row = {"id": held[15], "dfid": dfid, **said, "created_at": tx.now, "ns": ns}
-    rows.add(tx, _RECORD, "transition", TRANSITIONS, row)
+    logged_rows.add(tx, _RECORD, "transition", TRANSITIONS, row)
     if moved and status == "WAITING_ESCALATION":
-        questions.withdraw(tx, dfid, f"the flow went on to {to}")
+        escalation_rows.withdraw(tx, dfid, f"the flow went on to {to}")
     if moved and ended:
         close(tx, dfid, ns=ns, locks=to not in UNDOABLE or not to_undo(tx, dfid))
     return Flow(*(*held[:6], to, *held[7:10], started, ended, held[12], tx.now, ns))

@@ -25,10 +25,10 @@ from holdproof.errors import (
     ReplayedError,
     UnknownOutcomeError,
 )
-from holdproof.model.guards import Entry
+from holdproof.model.coordination import Entry
 from holdproof.model.times import later
-from holdproof.runtime import rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
 TTL_S: Final = 86_400.0
 LEASE_S: Final = 60.0
@@ -57,8 +57,8 @@ def once(
     ns: str = MAIN,
 ) -> Work[Any]:
     """Call `fn` unless it was called for this key before; its result, as JSON would give it back, either way."""
-    rows.one_of("on_error", on_error, frozenset({"retry", "replay"}))
-    rows.one_of("on_unknown", on_unknown, frozenset({"ask", "retry", "fail"}))
+    logged_rows.one_of("on_error", on_error, frozenset({"retry", "replay"}))
+    logged_rows.one_of("on_unknown", on_unknown, frozenset({"ask", "retry", "fail"}))
     about = _about(key, request, ns)
     found = yield from _turn(about, ttl_s=ttl_s, lease_s=lease_s, again=on_unknown == "retry")
     if isinstance(found, str):
@@ -67,7 +67,7 @@ def once(
 
 
 def _about(key: str, request: Any, ns: str) -> _Key:
-    return _Key(ns, rows.name("key", key), canonical.sha256_hex(canonical.dumps(request)))
+    return _Key(ns, logged_rows.name("key", key), canonical.sha256_hex(canonical.dumps(request)))
 
 
 def _turn(about: _Key, *, ttl_s: float, lease_s: float, again: bool) -> Work[Entry | str]:
@@ -108,8 +108,8 @@ _LAPSE = sql(
 
 def _claim(tx: Tx, about: _Key, ttl_s: float, lease_s: float, again: bool) -> Entry | str | Refused | None:
     """The owner's name if the key is ours to execute; else what is known of it; None if that changed just now."""
-    expires = later(tx.now, rows.seconds("ttl_s", ttl_s, least=0.001))
-    lease = later(tx.now, rows.seconds("lease_s", lease_s, least=0.001))
+    expires = later(tx.now, logged_rows.seconds("ttl_s", ttl_s, least=0.001))
+    lease = later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
     owner = tx.new_id()
     mine = tx.one(_CLAIM, **about._asdict(), now=tx.now, expires=expires, owner=owner, lease=lease, again=int(again))
     if mine is not None:
@@ -141,19 +141,19 @@ def _execute(about: _Key, owner: str, fn: Callable[[], Any], ttl_s: float, on_er
     try:
         result = yield from ask(call)
     except Exception as error:
-        words = rows.words(error)
+        words = logged_rows.words(error)
         if on_error == "retry":
             yield from ask(Write(partial(_free, about=about, owner=owner)))
         else:
             yield from ask(Write(partial(_finish, about=about, owner=owner, error=words, ttl_s=ttl_s)))
         raise
     try:
-        text = rows.dump(result)
+        text = logged_rows.dump(result)
     except InvalidInputError as error:  # it has happened, so it must not happen again
-        yield from ask(Write(partial(_finish, about=about, owner=owner, error=rows.words(error), ttl_s=ttl_s)))
+        yield from ask(Write(partial(_finish, about=about, owner=owner, error=logged_rows.words(error), ttl_s=ttl_s)))
         raise
     yield from ask(Write(partial(_finish, about=about, owner=owner, text=text, ttl_s=ttl_s)))
-    return rows.load(text)
+    return logged_rows.load(text)
 
 
 _FREE = sql("DELETE FROM idempotency_cache WHERE ns = :ns AND idempotency_key = :key AND owner = :owner")
@@ -199,7 +199,7 @@ _RENEW = sql(
 
 def renew(tx: Tx, key: str, owner: str, *, lease_s: float = LEASE_S, ns: str = MAIN) -> bool:
     """Hold on to a claim; whether it is still its owner's."""
-    lease = later(tx.now, rows.seconds("lease_s", lease_s, least=0.001))
+    lease = later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
     return tx.count(_RENEW, lease=lease, ns=ns, key=key, owner=owner) == 1
 
 
@@ -214,7 +214,7 @@ _KEEP = sql(
 
 def keep(tx: Tx, key: str, text: str, *, owner: str = "", ttl_s: float = TTL_S, ns: str = MAIN) -> bool:
     """Keep a result as JSON text, unless its claim went to another caller meanwhile; without a claim it counts."""
-    about, expires = _about(key, key, ns), later(tx.now, rows.seconds("ttl_s", ttl_s, least=0.001))
+    about, expires = _about(key, key, ns), later(tx.now, logged_rows.seconds("ttl_s", ttl_s, least=0.001))
     kept = tx.count(_KEEP, **about._asdict(), result=text, now=tx.now, expires=expires, owner=owner) == 1
     tx.notify(f"idempotency:{ns}:{key}")
     return kept
@@ -244,8 +244,8 @@ _SETTLE = sql(
 
 def settle(tx: Tx, key: str, result: Any, *, ttl_s: float = TTL_S, ns: str = MAIN) -> Entry:
     """Write down by hand what became of a call whose outcome is unknown."""
-    expires = later(tx.now, rows.seconds("ttl_s", ttl_s, least=0.001))
-    if tx.count(_SETTLE, result=rows.dump(result), expires=expires, ns=ns, key=key, now=tx.now) != 1:
+    expires = later(tx.now, logged_rows.seconds("ttl_s", ttl_s, least=0.001))
+    if tx.count(_SETTLE, result=logged_rows.dump(result), expires=expires, ns=ns, key=key, now=tx.now) != 1:
         raise ConflictError(f"the outcome of key {key} is not unknown", key=key, state=get(tx, key, ns=ns).state)
     tx.notify(f"idempotency:{ns}:{key}")
     return get(tx, key, ns=ns)
@@ -272,4 +272,4 @@ def sweep(tx: Tx) -> int:
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    return Entry(row[0], row[1], rows.load(row[2]), row[3], row[4], row[5], row[7], row[8])
+    return Entry(row[0], row[1], logged_rows.load(row[2]), row[3], row[4], row[5], row[7], row[8])

@@ -8,10 +8,10 @@ from typing import Final
 
 from holdproof.db import Read, Tx, Wait, Work, Write, ask, sql
 from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.model.guards import DuePage, Escalation, EscalationPage, Waiting
+from holdproof.model.coordination import DuePage, Escalation, EscalationPage, Waiting
 from holdproof.model.times import later
-from holdproof.runtime import escalations, questions, rows
-from holdproof.runtime.rows import BEGINNING, MAIN
+from holdproof.runtime import escalation_rows, escalations, logged_rows
+from holdproof.runtime.logged_rows import BEGINNING, MAIN
 
 _NEVER: Final = "9999-12-31T23:59:59.999999Z"
 _RESOLUTIONS: Final = frozenset({"PENDING", "APPROVED", "REJECTED", "CANCELLED"})
@@ -28,7 +28,7 @@ def get(tx: Tx, id: int, *, ns: str = MAIN) -> Escalation:
     row = tx.one(_FIND, id=id, ns=ns)
     if row is None:
         raise NotFoundError(f"there is no escalation {id}", id=id)
-    return questions.shown(row)
+    return escalation_rows.shown(row)
 
 
 _PENDING = sql(
@@ -41,8 +41,8 @@ _PENDING = sql(
 
 def pending(tx: Tx, *, agent_id: str | None = None, ns: str = MAIN, after: int = 0, limit: int = 100) -> EscalationPage:
     """Questions that wait for an answer, oldest first, a page at a time: pass `next` of a page as `after`."""
-    found = tx.all(_PENDING, agent_id=agent_id, ns=ns, after=after, limit=rows.limited(limit))
-    return EscalationPage(*rows.paged(found, limit, questions.shown, lambda asked: asked.id))
+    found = tx.all(_PENDING, agent_id=agent_id, ns=ns, after=after, limit=logged_rows.limited(limit))
+    return EscalationPage(*logged_rows.paged(found, limit, escalation_rows.shown, lambda asked: asked.id))
 
 
 # HIGH_IMPACT sorts before LOW_IMPACT by its letters, in every collation.
@@ -57,8 +57,8 @@ _DUE = sql(
 
 def due(tx: Tx, *, ns: str = MAIN, after: str = "", limit: int = 100) -> DuePage:
     """Questions that wait for an answer, the most urgent first, a page at a time: pass `next` of a page as `after`."""
-    found = tx.all(_DUE, never=_NEVER, ns=ns, limit=rows.limited(limit), **_cursor(after))
-    return DuePage(*rows.paged(found, limit, questions.shown, _place))
+    found = tx.all(_DUE, never=_NEVER, ns=ns, limit=logged_rows.limited(limit), **_cursor(after))
+    return DuePage(*logged_rows.paged(found, limit, escalation_rows.shown, _place))
 
 
 def _place(asked: Escalation) -> str:
@@ -68,7 +68,11 @@ def _place(asked: Escalation) -> str:
 def _cursor(after: str) -> dict[str, str | int]:
     try:
         deadline, impact, number = after.split(" ") if after else (BEGINNING, "", "0")
-        return {"deadline": rows.moment("after", deadline), "impact": impact, "id": rows.position("after", int(number))}
+        return {
+            "deadline": logged_rows.moment("after", deadline),
+            "impact": impact,
+            "id": logged_rows.position("after", int(number)),
+        }
     except ValueError as error:
         raise InvalidInputError("`after` is the `next` of a page", after=after[:100]) from error
 
@@ -98,11 +102,11 @@ def list(
     With `settled` only those that are answered.
     """
     if status is not None:
-        rows.one_of("status", status, _RESOLUTIONS)
+        logged_rows.one_of("status", status, _RESOLUTIONS)
     filters = {"status": status, "settled": int(settled), "agent_id": agent_id, "dfid": dfid}
-    until = rows.LAST if before is None else rows.position("before", before)
-    found = tx.all(_LIST, **filters, ns=ns, before=until, limit=rows.limited(limit))
-    return EscalationPage(*rows.paged(found, limit, questions.shown, lambda asked: asked.id))
+    until = logged_rows.LAST if before is None else logged_rows.position("before", before)
+    found = tx.all(_LIST, **filters, ns=ns, before=until, limit=logged_rows.limited(limit))
+    return EscalationPage(*logged_rows.paged(found, limit, escalation_rows.shown, lambda asked: asked.id))
 
 
 _WAITING = sql(
@@ -129,7 +133,7 @@ _NTH = sql(
 def nth(tx: Tx, dfid: str, reason: str, n: int) -> Escalation | None:
     """The n-th question that a flow itself asked for that reason, if it has."""
     row = tx.one(_NTH, dfid=dfid, reason=reason, before=n - 1)
-    return None if row is None else questions.shown(row)
+    return None if row is None else escalation_rows.shown(row)
 
 
 def wait(id: int, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Escalation]:
@@ -141,7 +145,7 @@ def wait(id: int, *, timeout_s: float | None = None, ns: str = MAIN) -> Work[Esc
             return asked
         if asked.deadline is not None and asked.deadline <= now:
             return (yield from ask(Write(lambda tx: escalations.expire(tx, id, ns=ns))))
-        until = until or ("" if timeout_s is None else later(now, rows.seconds("timeout_s", timeout_s)))
+        until = until or ("" if timeout_s is None else later(now, logged_rows.seconds("timeout_s", timeout_s)))
         if until and now >= until:
             return asked
         moments = [moment for moment in (until, asked.deadline) if moment]

@@ -13,8 +13,8 @@ from holdproof.db import Tx, sql
 from holdproof.errors import ConflictError, FlowEndedError, LeaseLostError
 from holdproof.model.flows import WORKED_ON, Lease, Orphan
 from holdproof.model.times import later
-from holdproof.runtime import flows, rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import flows, logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
 LEASE_S: Final = 30.0
 _CANDIDATES: Final = 100
@@ -30,7 +30,7 @@ _HOLDER = sql("SELECT worker, expires_at FROM flow_leases WHERE dfid = :dfid")
 
 def lease(tx: Tx, dfid: str, worker: str, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
     """Take a flow in hand; ConflictError while another worker has it."""
-    rows.name("worker", worker)
+    logged_rows.name("worker", worker)
     if flows.hold(tx, dfid, ns=ns).ended:
         raise FlowEndedError("an ended flow needs no worker", dfid=dfid)
     taken = _claim(tx, dfid, worker, lease_s, ns)
@@ -41,7 +41,7 @@ def lease(tx: Tx, dfid: str, worker: str, *, lease_s: float = LEASE_S, ns: str =
 
 
 def _claim(tx: Tx, dfid: str, worker: str, lease_s: float, ns: str) -> Lease | None:
-    until = later(tx.now, rows.seconds("lease_s", lease_s, least=0.001))
+    until = later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
     row = tx.one(_CLAIM, dfid=dfid, worker=worker, now=tx.now, until=until, ns=ns)
     return None if row is None else Lease(dfid, worker, row[0], tx.now, until, ns)
 
@@ -54,7 +54,7 @@ _BEAT = sql(
 
 def heartbeat(tx: Tx, dfid: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
     """Say that the worker lives; LeaseLostError if the flow is no longer its own."""
-    until = later(tx.now, rows.seconds("lease_s", lease_s, least=0.001))
+    until = later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
     row = tx.one(_BEAT, dfid=dfid, token=token, now=tx.now, until=until, ns=ns)
     if row is None:
         raise LeaseLostError("another worker took over, or the flow has ended", dfid=dfid, token=token)
@@ -69,7 +69,7 @@ _AGAIN = sql(
 
 def again(tx: Tx, dfid: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
     """Take in hand again what an end of the flow took out of this very hand; LeaseLostError if others came between."""
-    worker, until = tx.new_id(), later(tx.now, rows.seconds("lease_s", lease_s, least=0.001))
+    worker, until = tx.new_id(), later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
     row = tx.one(_AGAIN, dfid=dfid, token=token, worker=worker, now=tx.now, until=until, ns=ns)
     if row is None:
         raise LeaseLostError("another worker took over", dfid=dfid, token=token)
@@ -97,7 +97,7 @@ _ORPHANS = sql(
 
 def orphans(tx: Tx, *, ns: str = MAIN, limit: int = 1_000) -> tuple[Orphan, ...]:
     """Flows that nobody has in hand any more, oldest first; looking at them takes none in hand."""
-    return tuple(Orphan(*row) for row in tx.all(_ORPHANS, now=tx.now, ns=ns, limit=rows.limited(limit)))
+    return tuple(Orphan(*row) for row in tx.all(_ORPHANS, now=tx.now, ns=ns, limit=logged_rows.limited(limit)))
 
 
 _ORPHANS_OF = sql(
@@ -122,12 +122,12 @@ def recover(
 
     Of those that an agent asked for, only that of `agent_id`.
     """
-    rows.name("worker", worker)
+    logged_rows.name("worker", worker)
     taken: list[Lease] = []
     wanted = {"name": of[0], "version": of[1], "agent_id": agent_id or ""}
     for (dfid,) in tx.all(_ORPHANS_OF, **wanted, now=tx.now, ns=ns, limit=_CANDIDATES):
         if flows.hold(tx, dfid, ns=ns).status in WORKED_ON and (lease := _claim(tx, dfid, worker, lease_s, ns)):
             taken.append(lease)
-        if len(taken) == rows.limited(limit):
+        if len(taken) == logged_rows.limited(limit):
             break
     return tuple(taken)

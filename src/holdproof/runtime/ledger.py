@@ -7,14 +7,14 @@ Rules:
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdproof.db import Row, Tx, alone, sql
+from holdproof.db import Row, Tx, lock_exclusive, sql
 from holdproof.errors import NotFoundError
 from holdproof.evidence.leaves import Projection
 from holdproof.model.records import LedgerEntry, LedgerPage
-from holdproof.runtime import rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
-LEDGER: Final = rows.register(
+LEDGER: Final = logged_rows.register(
     Projection(
         "decision_ledger_entries",
         1,
@@ -28,7 +28,7 @@ LEDGER: Final = rows.register(
     first=-1,
 )
 
-_FLOW = rows.numbered(
+_FLOW = logged_rows.numbered(
     "SELECT root_dfid, agent_id, {id} FROM decision_flows WHERE dfid = :dfid AND ns = :ns", "decision_ledger_entries"
 )
 _ADD = sql(
@@ -49,13 +49,13 @@ def append(
     ns: str = MAIN,
 ) -> LedgerEntry:
     """Commit a flow's intent; where there is one already, that one is given back."""
-    said = {"intent_payload": rows.dump(intent), "context_ref": context_ref, "evidence_hash": evidence_hash}
+    said = {"intent_payload": logged_rows.dump(intent), "context_ref": context_ref, "evidence_hash": evidence_hash}
     return commit(tx, dfid, said | {"signature": signature}, ns=ns)
 
 
 def commit(tx: Tx, dfid: str, said: Mapping[str, Any], *, ns: str) -> LedgerEntry:
     """Commit an entry in full, in columns; `said` may name another agent and root than the flow's."""
-    alone(tx, f"flow:{dfid}")
+    lock_exclusive(tx, f"flow:{dfid}")
     first = tx.one(_GET, dfid=dfid, ns=ns)
     if first is not None:
         return _entry(first)
@@ -64,7 +64,7 @@ def commit(tx: Tx, dfid: str, said: Mapping[str, Any], *, ns: str) -> LedgerEntr
         raise NotFoundError(f"there is no flow {dfid}", dfid=dfid)
     known = {"id": flow[2], "dfid": dfid, "root_dfid": flow[0], "agent_id": flow[1], "committed_at": tx.now, "ns": ns}
     row = {**dict.fromkeys(LEDGER.columns), **known, **said}
-    rows.add(tx, _ADD, "ledger", LEDGER, row)
+    logged_rows.add(tx, _ADD, "ledger", LEDGER, row)
     return _entry(tuple(row.values()))
 
 
@@ -91,9 +91,9 @@ _LIST = sql(
 
 def list(tx: Tx, *, agent_id: str | None = None, ns: str = MAIN, after: int = 0, limit: int = 100) -> LedgerPage:
     """Entries in the order they came, a page at a time: pass `next` of a page as `after`."""
-    found = tx.all(_LIST, agent_id=agent_id, ns=ns, after=after, limit=rows.limited(limit))
-    return LedgerPage(*rows.paged(found, limit, _entry, lambda entry: entry.id))
+    found = tx.all(_LIST, agent_id=agent_id, ns=ns, after=after, limit=logged_rows.limited(limit))
+    return LedgerPage(*logged_rows.paged(found, limit, _entry, lambda entry: entry.id))
 
 
 def _entry(row: Row) -> LedgerEntry:
-    return LedgerEntry(*(*row[:4], rows.load(row[4]), *row[5:]))
+    return LedgerEntry(*(*row[:4], logged_rows.load(row[4]), *row[5:]))

@@ -18,7 +18,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from holdproof.db import Refused, Tx, Wait, Work, Write, alone, ask, sql
+from holdproof.db import Refused, Tx, Wait, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import (
     ContentionTimeoutError,
     FlowEndedError,
@@ -26,10 +26,10 @@ from holdproof.errors import (
     InvalidInputError,
     LockLostError,
 )
-from holdproof.model.guards import Lock
+from holdproof.model.coordination import Lock
 from holdproof.model.times import later, to_micros
-from holdproof.runtime import flows, rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import flows, logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
 TTL_S: Final = 60.0
 _ROUNDING: Final = 1 + 1e-9
@@ -49,14 +49,14 @@ def acquire(
 ) -> Work[tuple[Lock, ...]]:
     """Acquire all these amounts for a flow, waiting for others to let go for as long as `timeout_s`."""
     attempt = partial(try_acquire, dfid=dfid, resources=resources, capacity=capacity, ttl_s=ttl_s, ns=ns)
-    return (yield from patiently(attempt, timeout_s=timeout_s, ns=ns))
+    return (yield from acquire_with_retry(attempt, timeout_s=timeout_s, ns=ns))
 
 
-def patiently(
+def acquire_with_retry(
     attempt: Callable[[Tx], tuple[Lock, ...] | Refused], *, timeout_s: float, every_s: float = inf, ns: str
 ) -> Work[tuple[Lock, ...]]:
     """Attempt to acquire again, whenever somebody lets go and every so often, until it is granted or time is over."""
-    left, seen = rows.seconds("timeout_s", timeout_s) * 1e6, 0
+    left, seen = logged_rows.seconds("timeout_s", timeout_s) * 1e6, 0
     while True:
         try:
             granted = yield from ask(Write(attempt))
@@ -92,11 +92,11 @@ def try_acquire(
     wanted = [_wanted(resource, resources[resource], capacity) for resource in sorted(resources)]
     if not wanted:
         raise InvalidInputError("say which resources")
-    until = None if ttl_s is None else later(tx.now, rows.seconds("ttl_s", ttl_s, least=0.001))
+    until = None if ttl_s is None else later(tx.now, logged_rows.seconds("ttl_s", ttl_s, least=0.001))
     if flows.hold(tx, dfid, ns=ns).ended:
         raise FlowEndedError("an ended flow acquires nothing", dfid=dfid)
     for resource, _, _ in wanted:
-        alone(tx, f"lock:{ns}:{resource}")
+        lock_exclusive(tx, f"lock:{ns}:{resource}")
         tx.execute(_LAPSE, ns=ns, resource_id=resource, dfid=dfid, now=tx.now)
     fences = [_check(tx, resource, dfid, amount, most, ns=ns) for resource, amount, most in wanted]
     return tuple(
@@ -108,13 +108,13 @@ def try_acquire(
 def _wanted(resource: str, amount: float, capacity: Capacity) -> tuple[str, float, float | None]:
     most = capacity.get(resource) if isinstance(capacity, Mapping) else capacity
     for value in (amount, 1.0 if most is None else most):
-        if rows.number("an amount or capacity", value, least=0) == 0:
+        if logged_rows.number("an amount or capacity", value, least=0) == 0:
             raise InvalidInputError("amounts and capacities are above zero", resource=resource)
     if most is not None and amount > most * _ROUNDING:
         raise InsufficientCapacityError(
             f"{amount:g} of {resource} is asked for, there is {most:g}", resource=resource, capacity=most
         )
-    return rows.name("resource", resource), float(amount), None if most is None else float(most)
+    return logged_rows.name("resource", resource), float(amount), None if most is None else float(most)
 
 
 _STANDING = sql(
@@ -211,7 +211,7 @@ _EXTEND = sql(
 
 def extend(tx: Tx, dfid: str, resource: str, *, ttl_s: float, ns: str = MAIN) -> Lock:
     """Hold a lock for longer, counted from now; LockLostError if it is not held any more."""
-    until = later(tx.now, rows.seconds("ttl_s", ttl_s, least=0.001))
+    until = later(tx.now, logged_rows.seconds("ttl_s", ttl_s, least=0.001))
     row = tx.one(_EXTEND, ns=ns, resource_id=resource, dfid=dfid, now=tx.now, until=until)
     if row is None:
         raise LockLostError(f"flow {dfid} does not hold {resource}", dfid=dfid, resource=resource)

@@ -15,8 +15,8 @@ from holdproof.db import Query, Tx, sql
 from holdproof.errors import InvalidInputError
 from holdproof.model.retention import Batch, Cut
 from holdproof.model.times import later
-from holdproof.runtime import rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
 _DAY_S: Final = 86_400.0
 _NEVER: Final = "9999-12-31T23:59:59.999999Z"
@@ -74,10 +74,14 @@ def cuts(
     ns: str = MAIN,
 ) -> tuple[Cut, ...]:
     """Where the line is now, for each type of flow that has anything beyond it."""
-    rows.one_of("what", what, KINDS)
+    logged_rows.one_of("what", what, KINDS)
     if older_than_days is None and keep is None:
         raise InvalidInputError("say how old, or how many to keep")
-    days = None if older_than_days is None else rows.number("older_than_days", older_than_days, least=0, most=36_500)
+    days = (
+        None
+        if older_than_days is None
+        else logged_rows.number("older_than_days", older_than_days, least=0, most=36_500)
+    )
     before = _NEVER if days is None else later(tx.now, -days * _DAY_S)
     if keep is None:
         return (Cut(flow_type, before, None),)

@@ -12,11 +12,11 @@ from typing import Final
 
 from holdproof.db import Tx, sql
 from holdproof.errors import FlowEndedError, InvalidInputError, NotFoundError
+from holdproof.model.coordination import POLICIES, Retry
 from holdproof.model.flows import Flow
-from holdproof.model.guards import POLICIES, Retry
 from holdproof.model.times import later
-from holdproof.runtime import audit, flows, rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import audit, flows, logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
 EXHAUSTED: Final = "REASONING_EXHAUSTION"
 _LONGEST_S: Final = 300.0
@@ -45,7 +45,7 @@ def reject(
 ) -> Retry:
     """Count a rejection of the flow's intent; the last one that is allowed fails the flow."""
     if policy is not None:
-        rows.one_of("policy", policy, POLICIES)
+        logged_rows.one_of("policy", policy, POLICIES)
     if max_retries is not None and (isinstance(max_retries, bool) or not 1 <= max_retries < 2**31):
         raise InvalidInputError("max_retries is a whole number above zero", max_retries=max_retries)
     if _over(flow := flows.hold(tx, dfid, ns=ns)):
@@ -58,7 +58,7 @@ def reject(
         audit.record(tx, dfid, EXHAUSTED, severity="ERROR", detail=detail, ns=ns)
         flows.fail(tx, dfid, reason=EXHAUSTED, ns=ns)
         return Retry(dfid, count, most, kept, None, None, tx.now, ns)
-    when = later(tx.now, _delay_s(tx, kept, count, rows.seconds("base_s", base_s)))
+    when = later(tx.now, _delay_s(tx, kept, count, logged_rows.seconds("base_s", base_s)))
     tx.execute(_WHEN, dfid=dfid, when=when, expect=1)
     return Retry(dfid, count, most, kept, when, when, tx.now, ns)
 
@@ -99,7 +99,7 @@ _SET = sql(
 
 def count(tx: Tx, dfid: str, count: int, *, seen: int | None = None, ns: str = MAIN) -> None:
     """Set the count of a flow; what was added to the one its caller had `seen` is added to what it is by now."""
-    rows.number("count", count, least=0)
+    logged_rows.number("count", count, least=0)
     added = 0 if seen is None else count - seen
     tx.execute(_SET, dfid=dfid, count=count, added=added, now=tx.now, ns=ns, expect=1)
 

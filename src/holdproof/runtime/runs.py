@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from holdproof.db import Read, Refused, Tx, Work, Write, alone, ask
+from holdproof.db import Read, Refused, Tx, Work, Write, ask, lock_exclusive
 from holdproof.errors import (
     CompensationFailedError,
     ContentionTimeoutError,
@@ -33,12 +33,12 @@ from holdproof.errors import (
     InvalidInputError,
     LeaseLostError,
 )
+from holdproof.model.coordination import Escalation, Lock
 from holdproof.model.flows import TERMINAL, UNDOABLE, Flow, legal
-from holdproof.model.guards import Escalation, Lock
-from holdproof.runtime import audit, calls, escalations, flows, inbox, leases, locks, rows, sagas, steps
+from holdproof.runtime import audit, calls, escalations, flows, inbox, leases, locks, logged_rows, sagas, steps
 from holdproof.runtime.calls import Called
-from holdproof.runtime.rows import MAIN
-from holdproof.runtime.steps import Hand, OnUnknown, Plan
+from holdproof.runtime.logged_rows import MAIN
+from holdproof.runtime.steps import OnUnknown, Plan, StepLease
 
 _UNDO: Final = "undo "
 _MOST: Final = " 999999"
@@ -51,7 +51,7 @@ _INSIDE: Final[ContextVar[frozenset[str]]] = ContextVar("holdproof_steps", defau
 class Run:
     """A flow in hand: how often each step was taken and each question asked, and what there is to undo."""
 
-    hand: Hand
+    hand: StepLease
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     undoing: list[tuple[str, int, Callable[[], Any]]] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ def enter(
         if flow.status == "CREATED":
             flows.transition(tx, dfid, "RUNNING", ns=ns)
         lease = leases.lease(tx, dfid, worker or tx.new_id(), lease_s=lease_s, ns=ns)
-        return Run(Hand(dfid, lease.token, lease_s, ns))
+        return Run(StepLease(dfid, lease.token, lease_s, ns))
 
     return (yield from ask(Write(take)))
 
@@ -130,20 +130,22 @@ def _outside(run: Run, what: str) -> frozenset[str]:
 
 def _nameable(name: str, *, undone: bool) -> None:
     """Refuse a name now that its undoing could not bear later."""
-    if rows.name("step", name).startswith(_UNDO):
+    if logged_rows.name("step", name).startswith(_UNDO):
         raise InvalidInputError(f"steps that begin with {_UNDO!r} are those that undo others", step=name)
     if undone:
-        rows.name("a step and its undoing together", f"{_UNDO}{name}{_MOST}")
+        logged_rows.name("a step and its undoing together", f"{_UNDO}{name}{_MOST}")
 
 
 def lock(run: Run, /, resources: dict[str, float], *, timeout_s: float = 5.0, **options: Any) -> Work[tuple[Lock, ...]]:
     """Acquire resources until the flow ends; options are those of `locks.acquire`. Waiting keeps the flow in hand."""
     hand = run.hand
     attempt = partial(_granted, hand=hand, resources=resources, options=options)
-    return (yield from locks.patiently(attempt, timeout_s=timeout_s, every_s=hand.lease_s / 3, ns=hand.ns))
+    return (yield from locks.acquire_with_retry(attempt, timeout_s=timeout_s, every_s=hand.lease_s / 3, ns=hand.ns))
 
 
-def _granted(tx: Tx, hand: Hand, resources: dict[str, float], options: dict[str, Any]) -> tuple[Lock, ...] | Refused:
+def _granted(
+    tx: Tx, hand: StepLease, resources: dict[str, float], options: dict[str, Any]
+) -> tuple[Lock, ...] | Refused:
     """The resources, if the flow is still ours; to be told to wait is a heartbeat too."""
     _still_ours(tx, hand)
     try:
@@ -167,7 +169,7 @@ def question(run: Run, /, reason: str, **options: Any) -> Work[Escalation]:
     return answer
 
 
-def _asked(tx: Tx, hand: Hand, reason: str, n: int, options: dict[str, Any]) -> Escalation | Refused:
+def _asked(tx: Tx, hand: StepLease, reason: str, n: int, options: dict[str, Any]) -> Escalation | Refused:
     """The question, asked now or by a worker that is gone."""
     flows.hold(tx, hand.dfid, ns=hand.ns)
     if (known := inbox.nth(tx, hand.dfid, reason, n)) is not None:
@@ -210,7 +212,7 @@ def abort(run: Run, error: Exception) -> Work[Flow]:
     """Leave the block by an exception: undo what was done, in reverse order."""
     if _lost(run, error):
         return (yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns))))
-    return (yield from _undo(run, rows.words(error)))
+    return (yield from _undo(run, logged_rows.words(error)))
 
 
 def _lost(run: Run, error: Exception) -> bool:
@@ -234,14 +236,14 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
         except Exception as trouble:
             if _lost(run, trouble):
                 raise
-            left, words = [f"{name} {n}" for name, n, _ in run.undoing], rows.words(trouble)
+            left, words = [f"{name} {n}" for name, n, _ in run.undoing], logged_rows.words(trouble)
             yield from ask(Write(partial(_dirty, hand=hand, left=left, words=words)))
             raise CompensationFailedError(f"step {name} could not be undone", dfid=hand.dfid) from trouble
         run.undoing.pop()
     return (yield from ask(Write(partial(_undone, hand=hand, reason=reason))))
 
 
-def _compensating(tx: Tx, run: Run, reason: str) -> tuple[Flow, Hand, list[str]]:
+def _compensating(tx: Tx, run: Run, reason: str) -> tuple[Flow, StepLease, list[str]]:
     """The flow in hand for undoing, and what this run cannot undo; or ended, with nothing to undo."""
     hand, reached = run.hand, {(name, n) for name, n, _ in run.undoing}
     flow, left = flows.hold(tx, hand.dfid, ns=hand.ns), flows.to_undo(tx, hand.dfid)
@@ -255,7 +257,7 @@ def _compensating(tx: Tx, run: Run, reason: str) -> tuple[Flow, Hand, list[str]]
     return flow, hand if flow.ended else _in_hand(tx, hand), missed
 
 
-def _failing(tx: Tx, hand: Hand, flow: Flow, to: str, reason: str) -> Flow:
+def _failing(tx: Tx, hand: StepLease, flow: Flow, to: str, reason: str) -> Flow:
     """Fail a flow that is ours, if it has not failed yet, or begin to undo it."""
     if not flow.ended:
         leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
@@ -264,7 +266,7 @@ def _failing(tx: Tx, hand: Hand, flow: Flow, to: str, reason: str) -> Flow:
     return flows.transition(tx, hand.dfid, to, reason=reason, ns=hand.ns)
 
 
-def _in_hand(tx: Tx, hand: Hand) -> Hand:
+def _in_hand(tx: Tx, hand: StepLease) -> StepLease:
     """The flow still in hand, or again if its end took it away and nobody else has had it since."""
     try:
         leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
@@ -273,19 +275,19 @@ def _in_hand(tx: Tx, hand: Hand) -> Hand:
     return hand
 
 
-def _undone(tx: Tx, hand: Hand, reason: str) -> Flow:
+def _undone(tx: Tx, hand: StepLease, reason: str) -> Flow:
     """All steps are undone; a flow that is dirty for another reason is not clean by that."""
     _still_ours(tx, hand)
     to = "FAILED" if sagas.is_dirty(tx, hand.dfid) else "COMPENSATED"
     return flows.transition(tx, hand.dfid, to, reason=reason, ns=hand.ns)
 
 
-def _still_ours(tx: Tx, hand: Hand) -> None:
-    alone(tx, f"flow:{hand.dfid}")
+def _still_ours(tx: Tx, hand: StepLease) -> None:
+    lock_exclusive(tx, f"flow:{hand.dfid}")
     leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
 
 
-def _dirty(tx: Tx, hand: Hand, left: list[str], words: str) -> None:
+def _dirty(tx: Tx, hand: StepLease, left: list[str], words: str) -> None:
     _still_ours(tx, hand)
     sagas.mark_dirty(tx, hand.dfid, left[-1], {"to_undo": left, "error": words}, ns=hand.ns)
     flows.transition(tx, hand.dfid, "FAILED", reason="compensation failed", ns=hand.ns)

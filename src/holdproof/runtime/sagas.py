@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdproof.db import Call, Database, Row, Tx, Work, Write, alone, ask, sql
+from holdproof.db import Call, Database, Row, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import CompensationFailedError, FlowEndedError, InvalidInputError, NotFoundError
+from holdproof.model.coordination import STRATEGIES, Dirty
 from holdproof.model.flows import TERMINAL, UNDOABLE, Flow
-from holdproof.model.guards import STRATEGIES, Dirty
-from holdproof.runtime import audit, escalations, flows, leases, rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import audit, escalations, flows, leases, logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
 _log = logging.getLogger("holdproof")
 
@@ -36,7 +36,7 @@ def mark_dirty(tx: Tx, dfid: str, step: str, partial_state: Any = None, *, ns: s
     """Say that a flow failed at a step, with that much done; FlowEndedError where nothing can be undone any more."""
     if (flow := flows.hold(tx, dfid, ns=ns)).status in TERMINAL - UNDOABLE:
         raise FlowEndedError(f"flow {dfid} is {flow.status}", dfid=dfid, flow_status=flow.status)
-    dirty = put(tx, dfid, rows.name("step", step), rows.dump(partial_state or {}), ns=ns)
+    dirty = put(tx, dfid, logged_rows.name("step", step), logged_rows.dump(partial_state or {}), ns=ns)
     audit.record(tx, dfid, "SAGA_DIRTY", severity="ERROR", step_id=step, ns=ns)
     return dirty
 
@@ -57,7 +57,7 @@ _LIST = sql(
 
 def list_dirty(tx: Tx, *, ns: str = MAIN, after: str = "", limit: int = 100) -> tuple[Dirty, ...]:
     """Flows with something to undo, by id."""
-    return tuple(_dirty(row) for row in tx.all(_LIST, ns=ns, after=after, limit=rows.limited(limit)))
+    return tuple(_dirty(row) for row in tx.all(_LIST, ns=ns, after=after, limit=logged_rows.limited(limit)))
 
 
 _COUNT = sql("SELECT count(*) FROM saga_dirty_state")
@@ -113,7 +113,7 @@ def drop(tx: Tx, dfid: str, *, ns: str) -> bool:
 
 
 def _dirty(row: Row) -> Dirty:
-    return Dirty(row[0], row[1], rows.load(row[2]), row[3], row[4])
+    return Dirty(row[0], row[1], logged_rows.load(row[2]), row[3], row[4])
 
 
 # --- compensating ------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def compensate(
     ns: str = MAIN,
 ) -> Work[Flow]:
     """Undo a dirty flow; `fn` gets the partial state and fails by raising or returning False. Must bear repetition."""
-    rows.one_of("strategy", strategy, STRATEGIES)
+    logged_rows.one_of("strategy", strategy, STRATEGIES)
     if (strategy in _WORKING) != (fn is not None):
         raise InvalidInputError(f"{strategy} {'needs' if fn is None else 'takes no'} function", strategy=strategy)
     if strategy == "ALERT_HUMAN":
@@ -164,10 +164,10 @@ def _begin(tx: Tx, dfid: str, strategy: str, *, worker: str, lease_s: float, ns:
 
 def _end(tx: Tx, dfid: str, strategy: str, *, token: int, trouble: Exception | None, ns: str) -> Flow:
     """Write down how it went, if the flow is still ours."""
-    alone(tx, f"flow:{dfid}")
+    lock_exclusive(tx, f"flow:{dfid}")
     leases.heartbeat(tx, dfid, token, ns=ns)
     if trouble is not None:
-        detail = {"strategy": strategy, "error": rows.words(trouble)}
+        detail = {"strategy": strategy, "error": logged_rows.words(trouble)}
         audit.record(tx, dfid, "COMPENSATION_FAILED", severity="ERROR", detail=detail, ns=ns)
         return flows.transition(tx, dfid, "FAILED", reason="compensation failed", ns=ns)
     clear(tx, dfid, by=f"{strategy} compensation", ns=ns)

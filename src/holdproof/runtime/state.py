@@ -5,11 +5,11 @@ from typing import Any, Final
 from holdproof.db import Tx, sql
 from holdproof.evidence.leaves import Projection
 from holdproof.model.records import Document, DocumentVersion
-from holdproof.runtime import documents, rows
+from holdproof.runtime import documents, logged_rows
 from holdproof.runtime.documents import Shelf
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime.logged_rows import MAIN
 
-STATE: Final = rows.register(
+STATE: Final = logged_rows.register(
     Projection("agent_state", 1, ("agent_id", "data", "version", "updated_at", "ns")), kind="state", key="agent_id"
 )
 SHELF: Final = Shelf(
@@ -35,12 +35,12 @@ SHELF: Final = Shelf(
 
 def put(tx: Tx, agent_id: str, data: Any, *, ns: str = MAIN) -> Document:
     """Keep a value for an agent, whatever it had before."""
-    return documents.put(tx, SHELF, agent_id, rows.dump(data), expected=None, ns=ns)
+    return documents.put(tx, SHELF, agent_id, logged_rows.dump(data), expected=None, ns=ns)
 
 
 def update(tx: Tx, agent_id: str, data: Any, *, expected_version: int, ns: str = MAIN) -> Document:
     """Replace the state that was read as that version; 0 means there was none."""
-    return documents.put(tx, SHELF, agent_id, rows.dump(data), expected=expected_version, ns=ns)
+    return documents.put(tx, SHELF, agent_id, logged_rows.dump(data), expected=expected_version, ns=ns)
 
 
 def read(tx: Tx, agent_id: str, *, ns: str = MAIN) -> Document:

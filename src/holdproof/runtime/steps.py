@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from holdproof.db import Call, Refused, Row, Tx, Work, Write, alone, ask, sql
+from holdproof.db import Call, Refused, Row, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import (
     FlowEndedError,
     LeaseLostError,
@@ -24,12 +24,12 @@ from holdproof.errors import (
     UnknownOutcomeError,
 )
 from holdproof.evidence.leaves import Projection
+from holdproof.model.coordination import Escalation
 from holdproof.model.flows import Step
-from holdproof.model.guards import Escalation
-from holdproof.runtime import escalations, flows, inbox, leases, rows
-from holdproof.runtime.rows import MAIN
+from holdproof.runtime import escalations, flows, inbox, leases, logged_rows
+from holdproof.runtime.logged_rows import MAIN
 
-STEPS: Final = rows.register(
+STEPS: Final = logged_rows.register(
     Projection(
         "flow_steps",
         1,
@@ -46,7 +46,7 @@ _ASKED: Final = "escalation:"
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class StepLease:
     """A flow in the hands of this worker."""
 
     dfid: str
@@ -66,10 +66,10 @@ class Plan:
     compensates: str | None = None
 
 
-def step(hand: Hand, plan: Plan, fn: Callable[[], Any]) -> Work[Any]:
+def step(hand: StepLease, plan: Plan, fn: Callable[[], Any]) -> Work[Any]:
     """Run a step, or give back what it gave when it ran."""
-    rows.name("step", plan.name)
-    rows.one_of("on_unknown", plan.on_unknown, frozenset({"ask", "retry", "fail"}))
+    logged_rows.name("step", plan.name)
+    logged_rows.one_of("on_unknown", plan.on_unknown, frozenset({"ask", "retry", "fail"}))
     begun: Step | Refused = yield from ask(Write(partial(_begin, hand=hand, plan=plan)))
     assert not isinstance(begun, Refused), "the face raises it"
     known = begun if begun.state != "UNKNOWN" else (yield from _answered(hand, plan, begun))
@@ -80,22 +80,22 @@ def step(hand: Hand, plan: Plan, fn: Callable[[], Any]) -> Work[Any]:
     return (yield from _execute(hand, known, fn))
 
 
-def _execute(hand: Hand, begun: Step, fn: Callable[[], Any]) -> Work[Any]:
+def _execute(hand: StepLease, begun: Step, fn: Callable[[], Any]) -> Work[Any]:
     """Call, and write down how it ended; what is not an Exception (a cancelled caller) leaves the outcome unknown."""
     call: Call[Any] = Call(fn)
     happened = False
     try:
         result = yield from ask(call)
         happened = True
-        text = rows.dump(result if begun.compensates is None else None)  # nobody is given what an undoing gives
+        text = logged_rows.dump(result if begun.compensates is None else None)  # nobody is given what an undoing gives
     except Exception as error:
         if happened and begun.undo:  # to say that it failed would be to say that nothing is to be undone
             raise
-        words = rows.words(error)
+        words = logged_rows.words(error)
         yield from ask(Write(partial(_end, hand=hand, begun=begun, state="FAILED", error=words)))
         raise
     yield from ask(Write(partial(_end, hand=hand, begun=begun, state="DONE", result=text)))
-    return rows.load(text)
+    return logged_rows.load(text)
 
 
 # --- transactions ------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ _CHANGE = sql(
 )
 
 
-def _begin(tx: Tx, hand: Hand, plan: Plan) -> Step | Refused:
+def _begin(tx: Tx, hand: StepLease, plan: Plan) -> Step | Refused:
     """The step as it is: STARTED if it is ours to run now, DONE, FAILED, or UNKNOWN if somebody has been asked."""
     flow = flows.hold(tx, hand.dfid, ns=hand.ns)
     leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
@@ -131,11 +131,11 @@ def _begin(tx: Tx, hand: Hand, plan: Plan) -> Step | Refused:
     row |= {"step_id": tx.new_id(), "dfid": hand.dfid, "name": plan.name, "n": plan.n}
     row |= {"state": "STARTED", "compensates": plan.compensates, "undo": int(plan.undo), "started_at": tx.now}
     row["ns"] = hand.ns
-    rows.add(tx, _ADD, "step", STEPS, row)
+    logged_rows.add(tx, _ADD, "step", STEPS, row)
     return shown(tuple(row.values()))
 
 
-def _unfinished(tx: Tx, hand: Hand, plan: Plan, known: Row) -> Step | Refused:
+def _unfinished(tx: Tx, hand: StepLease, plan: Plan, known: Row) -> Step | Refused:
     """A worker that is gone began the step: do what the plan says about that."""
     if plan.on_unknown == "retry":
         return _change(tx, known, {"state": "STARTED", "started_at": tx.now})
@@ -153,13 +153,15 @@ def _unfinished(tx: Tx, hand: Hand, plan: Plan, known: Row) -> Step | Refused:
 
 def _change(tx: Tx, known: Row, news: dict[str, Any]) -> Step:
     row = dict(zip(STEPS.columns, known, strict=False)) | news
-    rows.change(tx, _CHANGE, "step", STEPS, row, leaf_id=known[12], leaf_ver=known[13])
+    logged_rows.change(tx, _CHANGE, "step", STEPS, row, leaf_id=known[12], leaf_ver=known[13])
     return shown(tuple(row.values()))
 
 
-def _end(tx: Tx, *, hand: Hand, begun: Step, state: str, result: str | None = None, error: str | None = None) -> None:
+def _end(
+    tx: Tx, *, hand: StepLease, begun: Step, state: str, result: str | None = None, error: str | None = None
+) -> None:
     """Write down how a step ended, if the flow is still in our hands."""
-    alone(tx, f"flow:{hand.dfid}")
+    lock_exclusive(tx, f"flow:{hand.dfid}")
     leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
     known = tx.one(_FIND, dfid=begun.dfid, name=begun.name, n=begun.n)
     if known is None or known[4] != "STARTED":
@@ -167,14 +169,14 @@ def _end(tx: Tx, *, hand: Hand, begun: Step, state: str, result: str | None = No
     _change(tx, known, {"state": state, "result": result, "error": error, "finished_at": tx.now})
 
 
-def _answered(hand: Hand, plan: Plan, known: Step) -> Work[Step]:
+def _answered(hand: StepLease, plan: Plan, known: Step) -> Work[Step]:
     """Wait for the person who was asked about a step; the step as they want it."""
     number = int((known.error or "").removeprefix(_ASKED))
     answer = yield from attend(hand, number)
     return (yield from ask(Write(partial(_settle, hand=hand, plan=plan, answer=answer))))
 
 
-def attend(hand: Hand, number: int) -> Work[Escalation]:
+def attend(hand: StepLease, number: int) -> Work[Escalation]:
     """Wait for the answer to a question, and keep the flow in hand for so long."""
     while True:
         asked = yield from inbox.wait(number, timeout_s=hand.lease_s / 3, ns=hand.ns)
@@ -183,14 +185,14 @@ def attend(hand: Hand, number: int) -> Work[Escalation]:
         yield from ask(Write(partial(_keep, hand=hand, number=number)))
 
 
-def _keep(tx: Tx, hand: Hand, number: int) -> None:
-    alone(tx, f"flow:{hand.dfid}")
+def _keep(tx: Tx, hand: StepLease, number: int) -> None:
+    lock_exclusive(tx, f"flow:{hand.dfid}")
     if inbox.get(tx, number, ns=hand.ns).status == "PENDING":  # else the answer may have ended the flow and its lease
         leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
 
 
-def _settle(tx: Tx, *, hand: Hand, plan: Plan, answer: Escalation) -> Step:
-    alone(tx, f"flow:{hand.dfid}")
+def _settle(tx: Tx, *, hand: StepLease, plan: Plan, answer: Escalation) -> Step:
+    lock_exclusive(tx, f"flow:{hand.dfid}")
     row = tx.one(_FIND, dfid=hand.dfid, name=plan.name, n=plan.n)
     assert row is not None, "steps stay"
     if row[4] != "UNKNOWN":
@@ -200,7 +202,7 @@ def _settle(tx: Tx, *, hand: Hand, plan: Plan, answer: Escalation) -> Step:
         return _change(tx, row, {"state": "FAILED", "error": words, "finished_at": tx.now})
     leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
     if answer.human_decision == "MODIFY":
-        text = rows.dump(answer.answer)
+        text = logged_rows.dump(answer.answer)
         return _change(tx, row, {"state": "DONE", "result": text, "error": None, "finished_at": tx.now})
     return _change(tx, row, {"state": "STARTED", "error": None, "started_at": tx.now})
 
@@ -218,4 +220,4 @@ def list(tx: Tx, dfid: str, *, ns: str = MAIN) -> tuple[Step, ...]:
 
 def shown(row: Row) -> Step:
     """A row as a value."""
-    return Step(*(*row[:6], rows.load(row[6]), row[7], bool(row[8]), *row[9:12]))
+    return Step(*(*row[:6], logged_rows.load(row[6]), row[7], bool(row[8]), *row[9:12]))

@@ -7,7 +7,7 @@ Rules:
 """
 
 from holdproof.db import Read, Tx, Work, Write, ask, sql
-from holdproof.model.guards import Swept
+from holdproof.model.coordination import Swept
 from holdproof.runtime import escalations, idempotency, locks
 
 _BATCH = 100

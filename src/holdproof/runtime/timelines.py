@@ -11,8 +11,8 @@ from holdproof.db import Row, Tx, sql
 from holdproof.errors import InvalidInputError
 from holdproof.model.flows import Flow
 from holdproof.model.timelines import Happening, Timeline
-from holdproof.runtime import flows, lineage, rows, steps
-from holdproof.runtime.rows import BEGINNING, MAIN
+from holdproof.runtime import flow_queries, flows, logged_rows, steps
+from holdproof.runtime.logged_rows import BEGINNING, MAIN
 
 _BELOW: Final = (
     "WITH RECURSIVE below (dfid) AS (SELECT dfid FROM decision_flows WHERE dfid = :dfid AND ns = :ns UNION ALL"
@@ -56,18 +56,18 @@ def timeline(tx: Tx, dfid: str, *, ns: str = MAIN, after: str = "", limit: int =
     """A flow and what happened in it and below, oldest first, a page at a time: pass `next` of a page as `after`."""
     flows.get(tx, dfid, ns=ns)
     at, place, seq, ref = _cursor(after)
-    page = {"at": at, "place": place, "seq": seq, "ref": ref, "limit": rows.limited(limit)}
+    page = {"at": at, "place": place, "seq": seq, "ref": ref, "limit": logged_rows.limited(limit)}
     found = tx.all(_HAPPENED, dfid=dfid, ns=ns, **page)
     below = [Flow(*row) for row in tx.all(_FLOWS, dfid=dfid, ns=ns)]
     done = tuple(steps.shown(row) for row in tx.all(_STEPS, dfid=dfid, ns=ns))
     following = " ".join(str(part) for part in found[-1][:4]) if len(found) == limit else None
-    return Timeline(lineage.branch(below, dfid), done, tuple(_happening(row) for row in found), following)
+    return Timeline(flow_queries.branch(below, dfid), done, tuple(_happening(row) for row in found), following)
 
 
 def _cursor(after: str) -> tuple[str, int, int, str]:
     try:
         at, place, seq, ref = after.split(" ", 3) if after else (BEGINNING, "0", "0", "")
-        return rows.moment("after", at), int(place), int(seq), ref
+        return logged_rows.moment("after", at), int(place), int(seq), ref
     except ValueError as error:
         raise InvalidInputError("`after` is the `next` of a page", after=after) from error
 

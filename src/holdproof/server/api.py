@@ -19,16 +19,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdproof.api import wire
+from holdproof.api.catalogue import MethodSpec, entries
+from holdproof.api.problems import MEDIA_TYPE
+from holdproof.api.wire import Named
 from holdproof.client import Holdproof
 from holdproof.errors import InvalidInputError, MethodError, StaleVersionError
-from holdproof.faces import whole, wire
-from holdproof.faces.problems import MEDIA_TYPE
-from holdproof.faces.wire import Named
-from holdproof.model.given import position
-from holdproof.ops.catalogue import Entry, entries
-from holdproof.server.access import KEPT
+from holdproof.executors import require_whole_store
 from holdproof.server.exchange import Exchange, Exchanges
+from holdproof.server.permissions import KEPT
 from holdproof.server.problems import told
+from holdproof.validation import position
 
 LINES: Final = "application/jsonl"
 _PRECONDITION_FAILED: Final = 412
@@ -47,7 +48,7 @@ class Granted:
     """The agent that calls, if it is one."""
 
 
-Guard = Callable[[Request, Entry, Mapping[str, Any]], Awaitable[Granted]]
+Guard = Callable[[Request, MethodSpec, Mapping[str, Any]], Awaitable[Granted]]
 """Lets a caller do something, or raises."""
 
 
@@ -80,14 +81,14 @@ class _Whole:
     async def answer(self, request: Request) -> Response:
         """Ask the store."""
         granted = await self._guard(request, entries()["storage", "status"], {})
-        whole(granted.store)
+        require_whole_store(granted.store)
         return _shown(request, await getattr(granted.store, self._name)())
 
 
 class _Endpoint:
     """One verb over HTTP."""
 
-    def __init__(self, entry: Entry, guard: Guard, exchanges: Exchanges) -> None:
+    def __init__(self, entry: MethodSpec, guard: Guard, exchanges: Exchanges) -> None:
         self._entry, self._guard, self._exchanges = entry, guard, exchanges
         self.path = _address(entry)
 
@@ -191,7 +192,7 @@ _READS: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 _WRITES: Final = json.JSONEncoder(separators=(",", ":"))
 
 
-def loaded(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
+def loaded(entry: MethodSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call, by their types."""
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -210,7 +211,7 @@ def loaded(entry: Entry, given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _queried(entry: Entry, request: Request) -> dict[str, Any]:
+def _queried(entry: MethodSpec, request: Request) -> dict[str, Any]:
     """The arguments of a query, by their types."""
     found: dict[str, Any] = {}
     for name, text in request.query_params.multi_items():
@@ -226,14 +227,14 @@ def _queried(entry: Entry, request: Request) -> dict[str, Any]:
     return found
 
 
-def complete(entry: Entry, found: Mapping[str, Any], *, known: Collection[str] = ()) -> None:
+def complete(entry: MethodSpec, found: Mapping[str, Any], *, known: Collection[str] = ()) -> None:
     """Refuse a call that does not say all it has to, but for what is known already."""
     missing = [each.name for each in entry.parameters if each.required and each.name not in {*found, *known}]
     if missing:
         raise InvalidInputError(f"{entry.noun} {entry.verb} needs {missing[0]}", parameter=missing[0])
 
 
-def _expected(entry: Entry, request: Request, given: dict[str, Any]) -> bool:
+def _expected(entry: MethodSpec, request: Request, given: dict[str, Any]) -> bool:
     """Take `If-Match` as the version that a change expects; whether there is one."""
     tag = request.headers.get("If-Match")
     if tag is None or tag == "*" or entry.parameter("expected_version") is None:
@@ -264,16 +265,16 @@ def paths() -> dict[str, Any]:
     return {_address(each): _methods(each) for each in entries().values()}
 
 
-def _methods(entry: Entry) -> dict[str, Any]:
+def _methods(entry: MethodSpec) -> dict[str, Any]:
     posted = {"post": _described(entry, asked=False)}
     return {"get": _described(entry, asked=True), **posted} if entry.asked else posted
 
 
-def _address(entry: Entry) -> str:
+def _address(entry: MethodSpec) -> str:
     return f"/v1/{entry.noun}/{entry.verb}"
 
 
-def _described(entry: Entry, *, asked: bool) -> dict[str, Any]:
+def _described(entry: MethodSpec, *, asked: bool) -> dict[str, Any]:
     named: Named = {}
     found: dict[str, Any] = {
         "operationId": entry.name if asked or not entry.asked else f"{entry.name}_post",
@@ -296,7 +297,7 @@ def _described(entry: Entry, *, asked: bool) -> dict[str, Any]:
     return found
 
 
-def _content(entry: Entry, named: Named) -> dict[str, Any]:
+def _content(entry: MethodSpec, named: Named) -> dict[str, Any]:
     """In which forms a verb answers."""
     found: dict[str, Any] = {}
     if entry.streams or entry.callbacks:

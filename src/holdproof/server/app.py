@@ -13,18 +13,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
+from holdproof.api.awaitable import AwaitableStore
+from holdproof.api.problems import MEDIA_TYPE
 from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError
-from holdproof.faces.opening import Opening
-from holdproof.faces.problems import MEDIA_TYPE
 from holdproof.server import docs, events, health, login, tiles
-from holdproof.server.guard import Bounded, Counted, Paced, Sealed
-from holdproof.server.identify import Identified
+from holdproof.server.authentication import AuthenticationMiddleware
+from holdproof.server.middleware import (
+    MetricsMiddleware,
+    RateLimitMiddleware,
+    RequestLimitsMiddleware,
+    SecurityHeadersMiddleware,
+)
 from holdproof.server.pages import STATIC
 from holdproof.server.problems import Errors, answer
 from holdproof.server.settings import Settings
 from holdproof.server.state import State
-from holdproof.store import VERSION
+from holdproof.store.opening import VERSION
 
 _log = logging.getLogger("holdproof.server")
 
@@ -35,12 +40,19 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 }
-LAYERS: Final = (Counted, Sealed, Errors, Bounded, Paced, Identified)
+LAYERS: Final = (
+    MetricsMiddleware,
+    SecurityHeadersMiddleware,
+    Errors,
+    RequestLimitsMiddleware,
+    RateLimitMiddleware,
+    AuthenticationMiddleware,
+)
 """Around the routes, from the outside in."""
 
 
 def create_app(
-    store: Holdproof | Opening[Holdproof],
+    store: Holdproof | AwaitableStore[Holdproof],
     settings: Settings | None = None,
     *,
     parts: Sequence[Callable[[FastAPI], None]] = (),
@@ -70,7 +82,7 @@ def create_app(
 
 
 def _life(
-    store: Holdproof | Opening[Holdproof], settings: Settings
+    store: Holdproof | AwaitableStore[Holdproof], settings: Settings
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:

@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from holdproof.errors import ForbiddenError, HoldproofError, NamespaceError, RateLimitedError
-from holdproof.model.news import News, Place
-from holdproof.runtime import news
-from holdproof.server.access import Caller
+from holdproof.model.change_feed import Change, Cursor
+from holdproof.runtime import change_feed
+from holdproof.server.permissions import Caller
 from holdproof.server.state import State, caller_of, recheck, state_of
 
 router = APIRouter(tags=["events"])
@@ -46,7 +46,9 @@ async def follow(
         raise ForbiddenError("this token has neither flows nor escalations")
     if state.metrics.streams >= state.settings.most_streams:
         raise RateLimitedError("too many streams are open", retry_after_s=state.settings.heartbeat_s)
-    began = (news.parse(last_event_id), frozenset()) if last_event_id else await state.store.read(news.begin)
+    began = (
+        (change_feed.parse(last_event_id), frozenset()) if last_event_id else await state.store.read(change_feed.begin)
+    )
     stream = _stream(request, state, caller, ns or caller.ns, began)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
@@ -59,7 +61,7 @@ def _kinds(caller: Caller) -> frozenset[str]:
 
 
 async def _stream(
-    request: Request, state: State, caller: Caller, ns: str | None, began: tuple[Place, Set[tuple[str, int]]]
+    request: Request, state: State, caller: Caller, ns: str | None, began: tuple[Cursor, Set[tuple[str, int]]]
 ) -> AsyncIterator[bytes]:
     (place, known), kinds, quiet = began, _kinds(caller), time.monotonic()
     checked = quiet
@@ -70,7 +72,7 @@ async def _stream(
             while not state.stopping.is_set():
                 felt.clear()
                 found, further = await state.store.read(
-                    lambda tx: news.since(tx, place, agent_id=caller.agent_id, ns=ns)  # noqa: B023 (awaited here)
+                    lambda tx: change_feed.since(tx, place, agent_id=caller.agent_id, ns=ns)  # noqa: B023 (awaited here)
                 )
                 fresh = [each for each in found if each.kind in kinds and (each.kind, each.id) not in known]
                 known, moved, place = {(each.kind, each.id) for each in found}, further != place, further
@@ -99,6 +101,6 @@ async def _rest(state: State, felt: asyncio.Event, *, briefly: bool) -> None:
             await asyncio.wait_for(felt.wait(), state.settings.poll_s)
 
 
-def _frame(one: News) -> bytes:
+def _frame(one: Change) -> bytes:
     data = json.dumps({"id": one.id, "at": one.at, **one.about})
     return f"event: {one.kind}\ndata: {data}\n\n".encode()

@@ -21,9 +21,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from holdproof.api import wire
 from holdproof.errors import HoldproofError, NotFoundError
-from holdproof.faces import wire
-from holdproof.server import numbers
+from holdproof.server import ids
 
 _PULSE_S: Final = 15.0
 """How often a quiet line says that it lives."""
@@ -61,7 +61,7 @@ class Exchange:
     """One call whose answer comes line by line."""
 
     def __init__(self, who: str, problem: Tell) -> None:
-        self.id, self.who = numbers.unguessable(16), who
+        self.id, self.who = ids.random_token(16), who
         self._problem = problem
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -75,7 +75,7 @@ class Exchange:
         """A function of the caller, to be called from here."""
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            call_id = numbers.unguessable(8)
+            call_id = ids.random_token(8)
             answer = self._asked[call_id] = self._loop.create_future()
             told = {"id": call_id, "exchange": self.id, "fn": name, "args": wire.dump(args)}
             await self._lines.put({"call": told | ({"kwargs": wire.dump(kwargs)} if kwargs else {})})

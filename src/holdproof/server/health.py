@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from holdproof.errors import HoldproofError
-from holdproof.faces import whole
+from holdproof.executors import require_whole_store
 from holdproof.model.flows import OPEN
 from holdproof.runtime import gauges
 from holdproof.server import metrics
-from holdproof.server.access import permit
 from holdproof.server.metrics import Gauge
+from holdproof.server.permissions import permit
 from holdproof.server.state import State, caller_of, state_of
 
 router = APIRouter(tags=["health"])
@@ -53,7 +53,7 @@ async def numbers(request: Request) -> Response:
     """Requests and latencies by route, sizes, queues, what waits, and whether anything is locked or degraded."""
     state, caller = state_of(request), caller_of(request)
     await permit(state.store, caller, "storage", "status", {}, reads=True)
-    whole(state.face(caller, "storage"))
+    require_whole_store(state.face(caller, "storage"))
     status, locked = await state.store.status(), await state.store.lockdown.status()
     counts = await state.store.read(gauges.read)
     facts = {**counts, "locked": int(locked is not None), "degraded": len(status.degraded)}

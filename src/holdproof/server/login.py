@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from holdproof.model.access import AccessEvent
-from holdproof.server.identify import same_origin
+from holdproof.server.authentication import same_origin
 from holdproof.server.pages import form, page
 from holdproof.server.state import State, caller_in, state_of
 

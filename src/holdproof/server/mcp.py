@@ -26,17 +26,17 @@ from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import ASGIApp
 
+from holdproof.api import wire
+from holdproof.api.catalogue import MethodSpec, entries
+from holdproof.api.problems import problem
+from holdproof.api.wire import Named, Schema
 from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError, InvalidInputError, NotFoundError
-from holdproof.faces import wire
-from holdproof.faces.problems import problem
-from holdproof.faces.wire import Named, Schema
-from holdproof.ops.catalogue import Entry, entries
-from holdproof.server.access import Caller, may, permit, signed
 from holdproof.server.api import loaded
+from holdproof.server.permissions import Caller, may, permit, signed
 from holdproof.server.problems import note, translated
 from holdproof.server.state import Faces, caller_of, state_of
-from holdproof.store import VERSION
+from holdproof.store.opening import VERSION
 
 _log = logging.getLogger("holdproof.server")
 
@@ -80,14 +80,14 @@ class Offer:
     nouns: frozenset[str] | None = None
     read_only: bool = False
 
-    def holds(self, entry: Entry) -> bool:
+    def holds(self, entry: MethodSpec) -> bool:
         """Whether a verb is a tool."""
         chosen = (entry.noun, entry.verb) in USUAL if self.nouns is None else entry.noun in self.nouns
         calls_back = any(each.shape.callback and each.required for each in entry.parameters)
         looks = entry.reads or (entry.noun, entry.verb) == ("verify", "run")
         return chosen and not calls_back and not entry.streams and (looks or not self.read_only)
 
-    def tools(self) -> Mapping[str, Entry]:
+    def tools(self) -> Mapping[str, MethodSpec]:
         """The verbs that are tools, by the name of the tool."""
         found = {_name(entry): entry for entry in entries().values() if self.holds(entry)}
         if not found:
@@ -95,11 +95,11 @@ class Offer:
         return found
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: MethodSpec) -> str:
     return entry.verb if entry.noun == "memory" else entry.name
 
 
-def _tool(name: str, entry: Entry) -> types.Tool:
+def _tool(name: str, entry: MethodSpec) -> types.Tool:
     """A verb as a tool is described."""
     return types.Tool(
         name=name,
@@ -109,7 +109,7 @@ def _tool(name: str, entry: Entry) -> types.Tool:
     )
 
 
-def _whole(entry: Entry) -> Schema:
+def _whole(entry: MethodSpec) -> Schema:
     """The schema of what a tool takes, with all that it refers to."""
     named: Named = {}
     made = entry.schema(named)
@@ -151,7 +151,9 @@ def server(finds: Finds, offer: Offer) -> Server[Any]:
     )
 
 
-async def _called(store: Holdproof, caller: Caller, entry: Entry, arguments: Mapping[str, Any], offer: Offer) -> Any:
+async def _called(
+    store: Holdproof, caller: Caller, entry: MethodSpec, arguments: Mapping[str, Any], offer: Offer
+) -> Any:
     given = loaded(entry, arguments)
     if offer.read_only and entry.noun == "verify":
         given["lock"] = False

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.adapters.otel.receiver import receive
-from holdproof.ops.catalogue import entries
+from holdproof.api.catalogue import entries
 from holdproof.server.verbs import guard
 
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.errors import RequestError
-from holdproof.store import VERSION
+from holdproof.store.opening import VERSION
 
 HERE: Final = Path(__file__).parent
 STATIC: Final = HERE / "static"

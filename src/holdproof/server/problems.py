@@ -21,6 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdproof.api.problems import MEDIA_TYPE, problem
 from holdproof.errors import (
     AuthenticationError,
     ForbiddenError,
@@ -35,7 +36,6 @@ from holdproof.errors import (
     TooLargeError,
     UnauthenticatedError,
 )
-from holdproof.faces.problems import MEDIA_TYPE, problem
 from holdproof.model.access import AccessEvent
 from holdproof.server.pages import page
 from holdproof.server.state import caller_in, state_in

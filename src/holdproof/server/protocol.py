@@ -47,7 +47,7 @@ class Joined:
         return getattr(self._transport, name)
 
 
-class Impatient(HttpToolsProtocol):
+class TimeoutHttpProtocol(HttpToolsProtocol):
     """A connection that is closed if the head of a request is too long in coming, or too long."""
 
     head_s, most = HEAD_S, MOST

@@ -27,9 +27,9 @@ from holdproof.client import Holdproof
 from holdproof.errors import ConfigError
 from holdproof.model.value import Value
 from holdproof.server import console as pages
-from holdproof.server import otlp, tools, verbs
+from holdproof.server import mcp_mount, otlp, verbs
 from holdproof.server.app import create_app
-from holdproof.server.protocol import Impatient
+from holdproof.server.protocol import TimeoutHttpProtocol
 from holdproof.server.settings import LOOPBACK, Settings
 from holdproof.server.state import State
 
@@ -49,7 +49,7 @@ def parts(*, console: bool) -> tuple[Part, ...]:
     """What `holdproof up` serves beside health, log, events and login."""
     found: tuple[Part, ...] = (verbs.part, otlp.part)
     if util.find_spec("mcp") is not None:  # an optional extra
-        found += (tools.part,)
+        found += (mcp_mount.part,)
     return (*found, pages.part) if console else found
 
 
@@ -159,7 +159,7 @@ def _config(app: FastAPI, place: Place) -> uvicorn.Config:
         app,
         place.host,
         place.port,
-        http=Impatient,
+        http=TimeoutHttpProtocol,
         ws="none",
         lifespan="on",
         log_config=None,

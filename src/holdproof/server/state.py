@@ -11,12 +11,12 @@ from starlette.types import Scope
 from holdproof.client import Holdproof
 from holdproof.errors import UnauthenticatedError
 from holdproof.model.times import to_text
-from holdproof.server.access import Caller
-from holdproof.server.doorbook import Doorbook
+from holdproof.server.access_log_buffer import AccessLogBuffer
+from holdproof.server.commit_notifier import CommitNotifier
 from holdproof.server.jobs import Jobs
 from holdproof.server.metrics import Metrics
-from holdproof.server.pulse import Pulse
-from holdproof.server.rates import Buckets
+from holdproof.server.permissions import Caller
+from holdproof.server.rate_limit import Buckets
 from holdproof.server.samples import Samples
 from holdproof.server.settings import Settings
 
@@ -51,20 +51,20 @@ class State:
     store: Holdproof
     settings: Settings
     metrics: Metrics = field(default_factory=Metrics)
-    pulse: Pulse = field(default_factory=Pulse)
+    pulse: CommitNotifier = field(default_factory=CommitNotifier)
     samples: Samples = field(default_factory=Samples)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is to end: streams that would go on for ever end with it."""
     described: dict[str, bytes] = field(default_factory=dict)
     """The description of the API, by its media type, once it was asked for."""
-    doorbook: Doorbook = field(init=False)
+    doorbook: AccessLogBuffer = field(init=False)
     jobs: Jobs = field(init=False)
     buckets: Buckets = field(init=False)
     faces: Faces = field(init=False)
 
     def __post_init__(self) -> None:
         self.faces = Faces(self.store)
-        self.doorbook = Doorbook(self.store, self.now)
+        self.doorbook = AccessLogBuffer(self.store, self.now)
         self.jobs = Jobs(self.now)
         self.buckets = Buckets(self.settings.rate_s, self.settings.burst)
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from holdproof.client import Holdproof
 from holdproof.errors import FormatError, NotFoundError
-from holdproof.server.access import permit
+from holdproof.server.permissions import permit
 from holdproof.server.state import caller_of, state_of
 
 router = APIRouter(tags=["log"])

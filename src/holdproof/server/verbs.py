@@ -7,22 +7,22 @@ from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.middleware import Middleware
 
-from holdproof.ops.catalogue import Entry
-from holdproof.server import api, blocks
-from holdproof.server.access import permit, signed
+from holdproof.api.catalogue import MethodSpec
+from holdproof.server import api, remote_contexts
 from holdproof.server.exchange import Exchanges
+from holdproof.server.permissions import permit, signed
 from holdproof.server.state import caller_of, state_of
 
 
 def part(app: FastAPI) -> None:
     """Add the routes of all verbs to a server."""
     exchanges = Exchanges()
-    app.include_router(blocks.router(guard, who, exchanges))
+    app.include_router(remote_contexts.router(guard, who, exchanges))
     app.user_middleware.append(Middleware(api.Verbs, guard, exchanges))  # inside all layers, before the router
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
 
 
-async def guard(request: Request, entry: Entry, given: Mapping[str, Any]) -> api.Granted:
+async def guard(request: Request, entry: MethodSpec, given: Mapping[str, Any]) -> api.Granted:
     """Let a caller do something to the store as they may see it, or raise."""
     caller, state = caller_of(request), state_of(request)
     store = state.face(caller, entry.noun)

@@ -16,7 +16,7 @@ from typing import Final
 
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.faces import AsyncFace, Noun, Reads
+from holdproof.executors import AsyncExecutor, Reads, Resource
 from holdproof.model.shapes import Dream, FoundDream, Shape
 from holdproof.storage import shapes, values
 from holdproof.storage.provider import StorageProvider
@@ -105,7 +105,7 @@ def forget(tx: Tx, dream_id: str) -> bool:
     return tx.count(_FORGET, id=dream_id) > 0
 
 
-class Dreams(Noun[AsyncFace]):
+class Dreams(Resource[AsyncExecutor]):
     """The dreams of a storage, and their vectors."""
 
     get = Reads(get)

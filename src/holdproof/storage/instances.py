@@ -10,7 +10,7 @@ from typing import Final
 
 from holdproof.db import Tx, sql
 from holdproof.errors import InstanceStoppedError, InvalidInputError, NotFoundError
-from holdproof.faces import Face, Noun, Reads
+from holdproof.executors import Executor, Reads, Resource
 from holdproof.model.instances import Instance, InstanceStatus
 from holdproof.model.times import later
 from holdproof.storage import values
@@ -101,7 +101,7 @@ def recent(
     return tuple(Instance(*row) for row in rows)
 
 
-class Instances(Noun[Face]):
+class Instances(Resource[Executor]):
     """The processes that use a storage."""
 
     get = Reads(get)

@@ -31,7 +31,7 @@ from holdproof.db import MEMORY
 from holdproof.errors import HoldproofError, InstanceStoppedError
 from holdproof.model.instances import Instance, Mode
 from holdproof.model.storage import TelemetryEvent
-from holdproof.storage import duties, instances, values
+from holdproof.storage import instances, scheduled_jobs, values
 from holdproof.storage.projects import Project, project_here, project_of
 from holdproof.storage.provider import StorageProvider
 from holdproof.storage.selfgrow import steps
@@ -157,7 +157,7 @@ class Lifecycle:
         """Do the duties that are due and that no other instance has taken; which these were."""
         done, me, membrane = [], self.instance.id, self.storage.membrane
         for duty, work in self._duties().items():
-            if not await membrane.write(lambda tx: duties.claim(tx, duty, by=me, every_s=DAY_S)):  # noqa: B023
+            if not await membrane.write(lambda tx: scheduled_jobs.claim(tx, duty, by=me, every_s=DAY_S)):  # noqa: B023
                 continue
             error = None
             try:
@@ -165,7 +165,7 @@ class Lifecycle:
             except Exception as raised:
                 error = f"{type(raised).__name__}: {raised}".replace("\0", "")[:1000]
                 _log.warning("%s failed and is tried again later: %s", duty, error)
-            await membrane.write(lambda tx: duties.end(tx, duty, by=me, error=error))  # noqa: B023
+            await membrane.write(lambda tx: scheduled_jobs.end(tx, duty, by=me, error=error))  # noqa: B023
             done.append(duty)
         return done
 

@@ -24,12 +24,13 @@ from holdproof.config import Paths, Settings
 from holdproof.db import MEMORY, Tx, migrate, sql
 from holdproof.db.clock import system_clock
 from holdproof.errors import ClosedError
+from holdproof.importers import kgents
 from holdproof.model.storage import StorageOp, StorageStatus
 from holdproof.model.times import to_text
-from holdproof.storage import degraded, legacy
-from holdproof.storage.doings import Doings
-from holdproof.storage.face import StorageFace
-from holdproof.storage.opening import KINDS, Opened, open_stores
+from holdproof.storage import degraded
+from holdproof.storage.executors import AsyncStorageExecutor
+from holdproof.storage.open_stores import KINDS, OpenStores, open_stores
+from holdproof.storage.operation_tracker import OperationTracker
 from holdproof.storage.stores import BlobStore, RelationalStore, TelemetryStore, VectorStore
 
 _log = logging.getLogger("holdproof.storage")
@@ -47,8 +48,8 @@ class StorageProvider:
     telemetry: TelemetryStore
     config: Settings
     paths: Paths
-    _opened: Opened = field(repr=False)
-    _doings: Doings = field(repr=False)
+    _opened: OpenStores = field(repr=False)
+    _doings: OperationTracker = field(repr=False)
     _warnings: list[str] = field(repr=False)
     _options: dict[str, Any] = field(repr=False)
 
@@ -95,7 +96,7 @@ class StorageProvider:
         settings = settings_of.load(paths=paths, url=url, project=_here(), env=env, strict=False, given=given)
         for warning in settings.warnings:
             _log.warning("%s", warning)
-        doings = Doings()
+        doings = OperationTracker()
         opened = await _open(settings, paths, doings, options)
         for place in opened.first_run:
             _log.info("a new storage was created; its data lives in %s", place)
@@ -105,9 +106,9 @@ class StorageProvider:
         return cls(**opened.stores, config=settings, paths=paths, **hidden)
 
     @property
-    def membrane(self) -> StorageFace:
+    def membrane(self) -> AsyncStorageExecutor:
         """What services run functions of a transaction on: `await storage.membrane.write(lambda tx: …)`."""
-        face: StorageFace = self._opened.stores["relational"].held
+        face: AsyncStorageExecutor = self._opened.stores["relational"].held
         return face
 
     @property
@@ -168,7 +169,7 @@ class StorageProvider:
         await self.close()
 
 
-async def _open(settings: Settings, paths: Paths, doings: Doings, options: dict[str, Any]) -> Opened:
+async def _open(settings: Settings, paths: Paths, doings: OperationTracker, options: dict[str, Any]) -> OpenStores:
     """Open all four; what a caller that was cancelled no longer wants is closed again."""
     opening = asyncio.create_task(asyncio.to_thread(open_stores, settings, paths, doings, **options))
     try:
@@ -178,16 +179,16 @@ async def _open(settings: Settings, paths: Paths, doings: Doings, options: dict[
         raise
 
 
-def _let_go(opening: "asyncio.Task[Opened]") -> None:
+def _let_go(opening: "asyncio.Task[OpenStores]") -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 
 
-def _look_back(opened: Opened) -> list[str]:
+def _look_back(opened: OpenStores) -> list[str]:
     """Say where legacy data waits, at a first run; warn of old paths that are in use again."""
-    if opened.first_run and (waiting := legacy.hint()) is not None:
+    if opened.first_run and (waiting := kgents.hint()) is not None:
         _log.info("%s", waiting)
-    found = legacy.returned()
+    found = kgents.returned()
     for warning in found:
         _log.warning("%s", warning)
     return found
@@ -212,7 +213,7 @@ def _enter_versions(tx: Tx) -> None:
         tx.execute(_ENTER, version=int(name.partition("_")[0]), at=at)
 
 
-def _remember(paths: Paths, opened: Opened) -> list[str]:
+def _remember(paths: Paths, opened: OpenStores) -> list[str]:
     """Keep which stores are in memory against their settings; warnings for those that were, and are well again."""
     before = degraded.read(paths)
     memory = {kind: each for kind, each in opened.status.items() if each.degraded and each.where == MEMORY}

@@ -18,11 +18,11 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final
 
+from holdproof import validation
 from holdproof.db import Answer, Call, Read, Tx, Work, Write, ask
 from holdproof.db.sql import kind_of, statements
 from holdproof.errors import ClosedError, HoldproofError, IdleTransactionError, InvalidInputError
-from holdproof.faces import AsyncFace, Face, Hears, Noun, Runs, RunsWith, SyncFace, Writes
-from holdproof.model import given
+from holdproof.executors import AsyncExecutor, Awaits, Executor, Resource, Runs, RunsWith, SyncExecutor, Writes
 
 Params = Mapping[str, Any]
 Record = dict[str, Any]
@@ -67,12 +67,12 @@ def _records(answer: Answer) -> list[Record]:
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
 
 
-def close(face: AsyncFace | SyncFace) -> Work[None]:
+def close(face: AsyncExecutor | SyncExecutor) -> Work[None]:
     """Close the database; may be called twice."""
     yield Call(face.database.close)
 
 
-class Relational(Noun[Face]):
+class Relational(Resource[Executor]):
     """Tables of the membrane."""
 
     execute = Writes(execute)
@@ -82,13 +82,13 @@ class Relational(Noun[Face]):
     close = RunsWith(close)
 
     @property
-    def held(self) -> AsyncFace | SyncFace:
+    def held(self) -> AsyncExecutor | SyncExecutor:
         """What closing needs."""
         return self._face
 
-    def transaction(self, *, idle_s: float = IDLE_S) -> "Transaction[Face]":
+    def transaction(self, *, idle_s: float = IDLE_S) -> "Transaction[Executor]":
         """Several calls as one: committed at the end, rolled back by an exception."""
-        return Transaction(self._face, Feed(given.number("idle_s", idle_s, least=0.001, most=MOST_IDLE_S)))
+        return Transaction(self._face, Feed(validation.number("idle_s", idle_s, least=0.001, most=MOST_IDLE_S)))
 
 
 class _UndoneError(Exception):
@@ -190,18 +190,18 @@ def _close(feed: Feed) -> "Future[None]":
     raise InvalidInputError("a transaction ends with its block")
 
 
-class Transaction(Noun[Face]):
+class Transaction(Resource[Executor]):
     """A block of calls that count together or not at all."""
 
-    execute = Hears(_execute)
-    executemany = Hears(_executemany)
-    fetch_all = Hears(_fetch_all)
-    fetch_one = Hears(_fetch_one)
-    close = Hears(_close)
+    execute = Awaits(_execute)
+    executemany = Awaits(_executemany)
+    fetch_all = Awaits(_fetch_all)
+    fetch_one = Awaits(_fetch_one)
+    close = Awaits(_close)
 
     _ending: "Future[None]"
 
-    def __init__(self, face: Face, feed: Feed) -> None:
+    def __init__(self, face: Executor, feed: Feed) -> None:
         super().__init__(face)
         self._feed = feed
 
@@ -210,7 +210,7 @@ class Transaction(Noun[Face]):
         """The way to the transaction."""
         return self._feed
 
-    def transaction(self) -> "Transaction[Face]":
+    def transaction(self) -> "Transaction[Executor]":
         """Refused: there is one transaction, and this is it."""
         raise InvalidInputError("a transaction has none inside it; go on with this one")
 
@@ -223,12 +223,12 @@ class Transaction(Noun[Face]):
         """How the transaction may end without a word of its own: what fails in the block is told by the block."""
         return () if error is None else (_UndoneError, HoldproofError)
 
-    async def __aenter__(self: "Transaction[AsyncFace]") -> "Transaction[AsyncFace]":
+    async def __aenter__(self: "Transaction[AsyncExecutor]") -> "Transaction[AsyncExecutor]":
         self._begin()
         return self
 
     async def __aexit__(
-        self: "Transaction[AsyncFace]",
+        self: "Transaction[AsyncExecutor]",
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
@@ -237,12 +237,12 @@ class Transaction(Noun[Face]):
         with suppress(*self._expected(error)):
             await self._face.hear(self._ending)
 
-    def __enter__(self: "Transaction[SyncFace]") -> "Transaction[SyncFace]":
+    def __enter__(self: "Transaction[SyncExecutor]") -> "Transaction[SyncExecutor]":
         self._begin()
         return self
 
     def __exit__(
-        self: "Transaction[SyncFace]",
+        self: "Transaction[SyncExecutor]",
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,

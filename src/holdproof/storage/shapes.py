@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from holdproof.db import Row, Tx, sql
 from holdproof.errors import NotFoundError
-from holdproof.faces import AsyncFace, Noun, Reads
+from holdproof.executors import AsyncExecutor, Reads, Resource
 from holdproof.model.shapes import EmbeddingStatus, FoundShape, Shape
 from holdproof.storage import values
 from holdproof.storage.provider import StorageProvider
@@ -121,7 +121,7 @@ def forget(tx: Tx, shape_id: str) -> bool:
     return tx.count(_FORGET, id=shape_id) > 0
 
 
-class Shapes(Noun[AsyncFace]):
+class Shapes(Resource[AsyncExecutor]):
     """The shapes of a storage, and their vectors."""
 
     get = Reads(get)

@@ -18,9 +18,9 @@ from heapq import nlargest
 from typing import Any, Final
 
 from holdproof.config import Retention
-from holdproof.db import Call, Give, Read, Stream, Tx, Work, Write, alone, ask, sql
+from holdproof.db import Call, Give, Read, Stream, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import InvalidInputError
-from holdproof.faces import AsyncFace, Face, Noun, Reads, Runs, RunsWith, StreamsWith, SyncFace
+from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, Runs, RunsWith, StreamsWith, SyncExecutor
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_micros
 from holdproof.storage import chunks, values
@@ -263,7 +263,7 @@ _CUT = sql(
 
 def _prune(tx: Tx, limit: int) -> int:
     """A bounded step: rows, whole chunks, and the old part of chunks that hold both."""
-    alone(tx, _AGE)
+    lock_exclusive(tx, _AGE)
     removed = tx.count(_DROP_ROWS, limit=limit)
     for number, last_at, events in tx.all(_OLD, limit=limit, most=_CHUNKS_A_STEP):
         if last_at < limit:
@@ -307,7 +307,7 @@ _PACKED = sql("UPDATE telemetry_chunks SET codec = :codec, data = :data WHERE id
 
 
 def _repack(tx: Tx, codec: str, harder: str, days: int) -> int:
-    alone(tx, _AGE)
+    lock_exclusive(tx, _AGE)
     light = tx.all(_LIGHT, codec=codec, limit=_ago(tx, days), most=_CHUNKS_A_STEP)
     for number, data in light:
         packed = chunks.pack([chunks.unpack(data, codec)], harder)
@@ -350,7 +350,7 @@ def _export(telemetry: "Telemetry[Any]") -> Stream[TelemetryEvent]:
     return (yield from export())
 
 
-class Telemetry(Noun[Face]):
+class Telemetry(Resource[Executor]):
     """Events in the order they happened."""
 
     append = Runs(append)
@@ -361,12 +361,12 @@ class Telemetry(Noun[Face]):
     retain = RunsWith(_retain)
     close = RunsWith(_close)
 
-    def __init__(self, face: Face, retention: Retention | None = None) -> None:
+    def __init__(self, face: Executor, retention: Retention | None = None) -> None:
         super().__init__(face)
         self.retention = retention or Retention()
 
     @property
-    def face(self) -> AsyncFace | SyncFace:
+    def face(self) -> AsyncExecutor | SyncExecutor:
         """What it runs on."""
         return self._face
 

@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
+from holdproof import validation
 from holdproof.errors import InvalidInputError
-from holdproof.model import given
 
 E = TypeVar("E", bound=StrEnum)
 
 _LONGEST_WORDS: Final = 1_000_000
 
-name, number, limited = given.name, given.number, given.limited
+name, number, limited = validation.name, validation.number, validation.limited
 
 
 def words(what: str, text: Any, *, most: int = _LONGEST_WORDS) -> str:
     """A text of any lines that every database can keep; it may be empty."""
-    return given.words(what, text, least=0, most=most)
+    return validation.words(what, text, least=0, most=most)
 
 
 def maybe(what: str, text: Any) -> str | None:

@@ -8,7 +8,7 @@ class TestMine(DatabaseSuite):
 from holdproof.testing.blobs import BlobSuite
 from holdproof.testing.clocks import FrozenClock, SeededRandom
 from holdproof.testing.database import DatabaseSuite
-from holdproof.testing.faces import FaceSuite
+from holdproof.testing.executors import FaceSuite
 from holdproof.testing.relational import RelationalSuite
 from holdproof.testing.telemetry import TelemetrySuite
 

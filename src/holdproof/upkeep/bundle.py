@@ -26,11 +26,11 @@ from typing import Final
 from holdproof.crypto import attest, canonical, dbom, dsse, tlog_proof
 from holdproof.db import Read, Row, Tx, Work, ask, sql
 from holdproof.errors import InvalidInputError, NotFoundError, ProofError
-from holdproof.evidence import battles, covered, log, tree, trust
-from holdproof.evidence.context import Context
-from holdproof.evidence.covered import COLUMNS, Covered
-from holdproof.upkeep import offline
-from holdproof.upkeep.rows import judge
+from holdproof.evidence import evaluations, log, logged_tables, tree, trust
+from holdproof.evidence.logged_tables import COLUMNS, LoggedTable
+from holdproof.store.context import Context
+from holdproof.upkeep.verification import offline
+from holdproof.upkeep.verification.row_check import judge
 
 VERSION: Final = 1
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
@@ -47,7 +47,7 @@ class Material:
 
 def _battle(tx: Tx, battle_id: str) -> Material:
     """The newest evaluation of a battle; an imported one has no signature of ours to show."""
-    battle = battles.get(tx, battle_id)
+    battle = evaluations.get(tx, battle_id)
     records: list[tuple[str, str | int]] = [("battles", battle.id)]
     if battle.legacy is not None or battle.dbom is None:
         return Material("imported", records)
@@ -113,7 +113,7 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
 
 def _record(tx: Tx, table: str, key: str | int) -> tuple[dict[str, canonical.Json], dict[str, bytes]]:
     """What bundle.json says of a record, and its files."""
-    known = covered.COVERED[table]
+    known = logged_tables.COVERED[table]
     row = tx.one(known.one, key=key)
     if row is None:
         raise NotFoundError(f"{table} has no row {key}", table=table, key=key)
@@ -131,7 +131,7 @@ def _record(tx: Tx, table: str, key: str | int) -> tuple[dict[str, canonical.Jso
     return entry, {".json": content, ".leaf.json": leaf.encode(), ".tlog-proof": tlog_proof.encode(proof)}
 
 
-def _refuse(known: Covered, row: Row) -> None:
+def _refuse(known: LoggedTable, row: Row) -> None:
     """What cannot be proven is not exported."""
     finding = judge(known, row)
     if finding is not None:

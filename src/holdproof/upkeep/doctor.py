@@ -20,13 +20,13 @@ from holdproof.db import MEMORY, Tx, sql
 from holdproof.db.clock import system_clock
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import HoldproofError, NotFoundError
-from holdproof.evidence.context import Context
-from holdproof.evidence.keyfiles import ROLES
-from holdproof.evidence.witness import level_of
+from holdproof.evidence.key_files import ROLES
+from holdproof.evidence.witness_client import level_of
 from holdproof.model.doctor import Examined, Symptom
 from holdproof.model.times import to_micros
 from holdproof.runtime import sweeps
-from holdproof.upkeep import lockdown, skills
+from holdproof.store.context import Context
+from holdproof.upkeep import lockdown, skill_watch
 
 _GIB: Final = 1 << 30
 _LITTLE: Final = 64 << 20
@@ -245,7 +245,7 @@ def _lockdown(context: Context) -> Iterator[Symptom]:
 
 
 def _skills(context: Context) -> Iterator[Symptom]:
-    for told in skills.warnings(context):
+    for told in skill_watch.warnings(context):
         yield Symptom(
             "ill", "skills", told, "look at the file, then approve the one you trust: holdproof skills approve"
         )

@@ -25,19 +25,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdproof.config import Paths
-from holdproof.content import disk, sealing
+from holdproof.content import disk, encryption
 from holdproof.crypto.canonical import sha256_hex
 from holdproof.db import Call, Read, Tx, Work, Write, ask, call
-from holdproof.db.sqlite import copying
+from holdproof.db.sqlite import snapshot
 from holdproof.errors import FormatError, HoldproofError, InvalidInputError, NotFoundError
-from holdproof.evidence import battles, dbomfiles, erasable, erasures, lockdown
-from holdproof.evidence.context import Context
+from holdproof.evidence import dbom_files, erasable, erasures, evaluations, lockdown
 from holdproof.evidence.erasable import Removed
 from holdproof.evidence.lockdown import gate_of
 from holdproof.model.erasure import Erasure
-from holdproof.model.given import who as _who
-from holdproof.upkeep import persons
-from holdproof.upkeep.persons import Person
+from holdproof.store.context import Context
+from holdproof.upkeep import subject_stores
+from holdproof.upkeep.subject_stores import SubjectStore
+from holdproof.validation import who as _who
 
 _log = logging.getLogger("holdproof")
 
@@ -50,7 +50,7 @@ def subject(context: Context, name: str, *, who: str = "operator", ns: str | Non
 
     Services know no namespaces: they are looked at where none is given, and a store that is open for one always is.
     """
-    served = (yield from call(persons.find, context, name)) if ns is None else []
+    served = (yield from call(subject_stores.find, context, name)) if ns is None else []
     made = yield from ask(Write(lambda tx: _by_name(tx, name, served, who=who, ns=_NS if ns is None else ns)))
     remains = yield from finish(context)
     went = {kind: sum(each.holds[kind] for each in served) for kind in (served[0].holds if served else ())}
@@ -71,14 +71,14 @@ def list(tx: Tx) -> builtins.list[Erasure]:
 
 def _with_sealed(tx: Tx, made: Erasure) -> Erasure:
     """The erasure, and how much became unreadable with the key."""
-    return replace(made, sealed=sealing.marked(tx, made.target)) if made.kind == "subject" else made
+    return replace(made, sealed=encryption.marked(tx, made.target)) if made.kind == "subject" else made
 
 
-def _by_name(tx: Tx, name: str, served: Iterable[Person] = (), *, who: str, ns: str) -> Erasure:
-    handle, made = sealing.find(tx, name, ns=ns), builtins.list[Erasure]()
+def _by_name(tx: Tx, name: str, served: Iterable[SubjectStore] = (), *, who: str, ns: str) -> Erasure:
+    handle, made = encryption.find(tx, name, ns=ns), builtins.list[Erasure]()
     if handle is not None and (own := _subject(tx, handle, who=who)) is not None:
         made.append(own)
-    made += [_served(tx, persons.target(each.handle), sum(each.holds.values()), who=who) for each in served]
+    made += [_served(tx, subject_stores.target(each.handle), sum(each.holds.values()), who=who) for each in served]
     if not made:
         raise NotFoundError("no such subject is known here (it may be erased already)")
     return _with_sealed(tx, made[0])
@@ -91,7 +91,7 @@ def _served(tx: Tx, target: str, count: int, *, who: str) -> Erasure:
 
 def _subject(tx: Tx, handle: str, *, who: str) -> Erasure | None:
     """Destroy the key and remove every labelled row; None where nothing was left to erase."""
-    destroyed = sealing.destroy(tx, handle)
+    destroyed = encryption.destroy(tx, handle)
     if destroyed:
         erasures.log_subject(tx, handle)
     removed: builtins.list[Removed] = []
@@ -130,7 +130,7 @@ def finish(context: Context) -> Work[tuple[str, ...]]:
     remains = left + sorted(str(path) for path in context.paths.data.glob("before-restore-*"))
     if context.database.dialect == "sqlite":
         file = Path(context.database.backend.facts()["path"])
-        if not (yield from ask(Call(lambda: copying.fold(file)))):
+        if not (yield from ask(Call(lambda: snapshot.fold(file)))):
             remains.append(f"{file}-wal")  # somebody reads an old state just now; the next checkpoint empties it
     return tuple(remains)
 
@@ -144,7 +144,7 @@ def at_opening(context: Context) -> None:
         try:
             _remove(context, due.files)
         except HoldproofError as error:
-            if not any(map(persons.is_target, due.files)):
+            if not any(map(subject_stores.is_target, due.files)):
                 raise
             _log.warning("an erasure in what services store is still to be done: %s", error)
             continue
@@ -153,13 +153,13 @@ def at_opening(context: Context) -> None:
 
 def _remove(context: Context, names: tuple[str, ...]) -> builtins.list[str]:
     """Remove what is due for good, and write anew what other DBOMs have under names of files; what was not reached."""
-    left = [each for name in names if persons.is_target(name) for each in persons.erase(context, name)]
-    paths = [context.paths.data / name for name in names if not persons.is_target(name)]
+    left = [each for name in names if subject_stores.is_target(name) for each in subject_stores.erase(context, name)]
+    paths = [context.paths.data / name for name in names if not subject_stores.is_target(name)]
     with disk.translated(context.paths.data):
         for path in paths:
             disk.shred(path)
-    for ns, battle_id in dict.fromkeys(each for path in paths for each in dbomfiles.owners(context.paths.dboms, path)):
-        battles.file(context, ns, battle_id)
+    for ns, battle_id in dict.fromkeys(each for path in paths for each in dbom_files.owners(context.paths.dboms, path)):
+        evaluations.file(context, ns, battle_id)
     return left
 
 
@@ -229,7 +229,7 @@ def reapply(tx: Tx, known: Iterable[Erasure]) -> builtins.list[Erasure]:
 
 def _subject_again(tx: Tx, known: Erasure) -> Erasure | None:
     """A subject of the kernel, or a label of services, which goes at the next opening."""
-    if not persons.is_target(known.target):
+    if not subject_stores.is_target(known.target):
         return _subject(tx, known.target, who=known.who)
     return None if erasures.known(tx, known.target) else _served(tx, known.target, known.count, who=known.who)
 

@@ -10,11 +10,12 @@ Rules:
 
 from holdproof.db import MEMORY, Call, Read, Tx, Work, ask
 from holdproof.errors import FormatError, HoldproofError
-from holdproof.evidence.context import Context
-from holdproof.memory import image, imagefiles, refs
+from holdproof.memory.images import image, image_files
+from holdproof.memory.objects import refs
 from holdproof.model.memory import Dumped
 from holdproof.model.progress import Progress
 from holdproof.model.times import later
+from holdproof.store.context import Context
 
 
 def beat(context: Context, *, progress: Progress | None = None) -> Work[tuple[Dumped, ...]]:
@@ -52,9 +53,9 @@ def _spaces(tx: Tx) -> tuple[list[str], str]:
 
 def _due(context: Context, ns: str, now: str) -> bool:
     """Whether the newest image is old enough; one that cannot be read says nothing."""
-    for path in imagefiles.manifests(image.folder_of(context, None, ns)):
+    for path in image_files.manifests(image.folder_of(context, None, ns)):
         try:
-            made_at = imagefiles.read_manifest(path)[0].made_at
+            made_at = image_files.read_manifest(path)[0].made_at
         except (FormatError, OSError):
             continue
         return not made_at <= now < later(made_at, context.settings.images.every_s)

@@ -26,15 +26,16 @@ from holdproof.db.clock import Ids, system_clock, system_random
 from holdproof.errors import HoldproofError, NotFoundError
 from holdproof.evidence import audit, tree
 from holdproof.evidence import lockdown as state
-from holdproof.evidence.context import Context
 from holdproof.evidence.lockdown import gate_of
 from holdproof.model.times import to_text
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import Finding, Locked, Report
-from holdproof.upkeep import alarm, logcheck, notify
+from holdproof.store.context import Context
+from holdproof.upkeep import alarm, notify
 from holdproof.upkeep import unlock as statements
-from holdproof.upkeep.findings import read
 from holdproof.upkeep.notify import Alert, Notifier
+from holdproof.upkeep.verification import log_check
+from holdproof.upkeep.verification.findings import read
 
 _log = logging.getLogger("holdproof")
 
@@ -62,7 +63,7 @@ def respond(
     standing = yield from status(context)
     if standing is not None:
         return standing
-    store_id, identity, now = yield from read(context, lambda tx: (logcheck.called(tx), tx.new_id(), tx.now))
+    store_id, identity, now = yield from read(context, lambda tx: (log_check.called(tx), tx.new_id(), tx.now))
     locked = Locked(identity, report.verdict.word, reason or summarise(report), now)
     gate = gate_of(context.database)
     yield from ask(Call(lambda: gate.put_up(locked)))
@@ -205,14 +206,14 @@ def _read_head(context: Context) -> str:
 def statement(context: Context, *, reason: str) -> Work[str]:
     """The draft that root is to sign, as JSON text: which lockdown ends, and why."""
     locked = yield from _in_force(context)
-    store_id = yield from read(context, logcheck.called)
+    store_id = yield from read(context, log_check.called)
     return statements.draft(store_id, locked, reason=reason).decode()
 
 
 def unlock(context: Context, envelope: str) -> Work[Locked]:
     """End the lockdown by root's signed statement; the row first, the flag last."""
     locked = yield from _in_force(context)
-    store_id, trusted = yield from read(context, lambda tx: (logcheck.called(tx), statements.roots(tx, context)))
+    store_id, trusted = yield from read(context, lambda tx: (log_check.called(tx), statements.roots(tx, context)))
     text = statements.check(envelope.encode(), trusted, store_id, locked)
     database = context.database
     yield from ask(

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from holdproof.db import Work
-from holdproof.memory import notes
-from holdproof.model.guards import Swept
+from holdproof.memory.notes import notes
+from holdproof.model.coordination import Swept
 from holdproof.runtime import sweeps
 
 

@@ -29,9 +29,9 @@ from holdproof.crypto.statement import PAYLOAD_TYPE, Statement, Subject
 from holdproof.db import Tx, sql
 from holdproof.errors import BadKeyError, FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
 from holdproof.evidence import keys as ring
-from holdproof.evidence.context import Context
 from holdproof.model.verify import Locked
-from holdproof.upkeep import vouched
+from holdproof.store.context import Context
+from holdproof.upkeep.verification import trusted_keys
 
 PREDICATE_TYPE: Final = "urn:holdproof:unlock:v1"
 
@@ -105,5 +105,5 @@ def roots(tx: Tx, context: Context) -> list[PublicKey]:
     found, flawed = tx.all(_ROOTS), ring.flaws(tx)
     own, kept = [context.keys.load("log").public], context.marks.kept() if context.marks else []
     listed = [(keyid, public) for keyid, public in found if keyid not in flawed]
-    proven = [public for keyid, public in listed if vouched.is_proven(tx, keyid, own, kept)]
+    proven = [public for keyid, public in listed if trusted_keys.is_proven(tx, keyid, own, kept)]
     return [keys.load_public_pem(public.encode()) for public in proven]

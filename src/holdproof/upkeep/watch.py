@@ -11,14 +11,14 @@ from typing import Final
 from holdproof.db import Give, Read, Stream, Tx, Wait, Work, ask, sql
 from holdproof.errors import InvalidInputError
 from holdproof.evidence import log
-from holdproof.evidence.context import Context
-from holdproof.memory import image
+from holdproof.memory.images import image
 from holdproof.model.flows import OPEN, Flow
 from holdproof.model.times import later
 from holdproof.model.watch import Frame
 from holdproof.runtime import gauges, inbox
-from holdproof.runtime.rows import MAIN, limited
+from holdproof.runtime.logged_rows import MAIN, limited
 from holdproof.storage import degraded
+from holdproof.store.context import Context
 from holdproof.upkeep import lockdown
 
 _OPEN: Final = ", ".join(f"'{status}'" for status in OPEN)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 from agent_framework._workflows import _checkpoint_encoding as encoding
 
-from holdproof.adapters.places import Place, Where, settled
+from holdproof.adapters.shared_store import SharedStore, Where, settled
 from holdproof.errors import InvalidInputError
 from holdproof.model.transcripts import Item
 
@@ -34,7 +34,7 @@ class HoldproofCheckpointStorage:
         name: str = "checkpoints",
         ns: str | None = None,
     ) -> None:
-        self._place = Place(where, ns=ns)
+        self._place = SharedStore(where, ns=ns)
         self._name = PREFIX + name
         self._allowed = frozenset(allowed_checkpoint_types)
 

@@ -28,7 +28,7 @@ from holdproof.adapters.dir.records import (
     LifecycleStorage,
 )
 from holdproof.adapters.dir.storage import Place
-from holdproof.adapters.places import located
+from holdproof.adapters.shared_store import located
 
 __all__ = [
     "AgentRegistryStorage",

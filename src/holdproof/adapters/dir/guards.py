@@ -8,19 +8,19 @@ from holdproof import Tx
 from holdproof.adapters.dir.storage import PAGE, Place, Storage, dumps, text
 from holdproof.adapters.dir.turns import Seen, Turns
 from holdproof.errors import ContentionTimeoutError, NotFoundError
-from holdproof.model.guards import Escalation
+from holdproof.model.coordination import Escalation
 from holdproof.model.times import utc
 from holdproof.runtime import (
+    autocreate,
     budgets,
+    escalation_rows,
     escalations,
     flows,
     idempotency,
     inbox,
     locks,
-    questions,
     retries,
     sagas,
-    strangers,
 )
 
 _TTL_S: Final = 365 * 86_400.0
@@ -68,7 +68,7 @@ class SagaStorage(Storage):
         given = text("partial_state_json", partial_state_json)
 
         def write(tx: Tx) -> None:
-            strangers.flow(tx, dfid, ns=self._ns)
+            autocreate.flow(tx, dfid, ns=self._ns)
             sagas.put(tx, dfid, failed_step, given, ns=self._ns)
 
         self._store.write(write)
@@ -112,7 +112,7 @@ class ResourceLockStorage(Storage):
         seen = {resource: self._seen.take(resource, dfid) or 0.0 for resource in resources}
 
         def write(tx: Tx) -> None:
-            strangers.flow(tx, dfid, ns=self._ns)
+            autocreate.flow(tx, dfid, ns=self._ns)
             locks.reserve(tx, dfid, resources, seen=seen, ns=self._ns)
 
         try:
@@ -143,7 +143,7 @@ class IntentRetryStorage(Storage):
         seen = self._seen.take(dfid)
 
         def write(tx: Tx) -> None:
-            strangers.flow(tx, dfid, ns=self._ns)
+            autocreate.flow(tx, dfid, ns=self._ns)
             retries.count(tx, dfid, count, seen=seen, ns=self._ns)
 
         self._store.write(write)
@@ -174,7 +174,7 @@ class EscalationStorage(Storage):
         limit: dict[str, Any] = {} if told is None else {"since": told[0], "seen": told[1]}
 
         def write(tx: Tx) -> None:
-            strangers.agent(tx, agent_id, ns=self._ns)
+            autocreate.agent(tx, agent_id, ns=self._ns)
             budgets.spend(tx, agent_id, **limit, ns=self._ns)
 
         try:
@@ -191,9 +191,9 @@ class EscalationStorage(Storage):
         said |= {"proposal_json": text("proposal_json", proposal_json)}
 
         def write(tx: Tx) -> None:
-            strangers.flow(tx, dfid, agent_id=agent_id, ns=self._ns)
+            autocreate.flow(tx, dfid, agent_id=agent_id, ns=self._ns)
             flows.hold(tx, dfid, ns=self._ns)  # before its agent, as everybody does
-            strangers.agent(tx, agent_id, ns=self._ns)
+            autocreate.agent(tx, agent_id, ns=self._ns)
             escalations.ask(tx, dfid, said, ns=self._ns)
 
         self._store.write(write)
@@ -202,12 +202,12 @@ class EscalationStorage(Storage):
         """Answer every pending question of a flow; another proposal stands beside the one that was shown."""
         status = "REJECTED" if str(decision).upper() == "ABORT" else "APPROVED"
         answer: dict[str, Any] = {"status": status, "human_decision": str(decision), "resolved_at": utc(resolved_at)}
-        answer |= {"resolved_by": strangers.KERNEL}
+        answer |= {"resolved_by": autocreate.KERNEL}
         answer |= {"answer_json": text("proposal_json", proposal_json) if proposal_json else None}
 
         def write(tx: Tx) -> None:
             flows.hold(tx, dfid, ns=self._ns)
-            questions.settle_all(tx, dfid, answer)
+            escalation_rows.settle_all(tx, dfid, answer)
 
         with suppress(NotFoundError):
             self._store.write(write)

@@ -7,7 +7,7 @@ from holdproof import Tx
 from holdproof.adapters.dir.storage import PAGE, Storage, dumps, named_agent, text
 from holdproof.errors import NotFoundError
 from holdproof.model.records import SEVERITIES, AuditEvent, LedgerEntry
-from holdproof.runtime import agents, audit, contexts, documents, flows, ledger, rows, state, strangers
+from holdproof.runtime import agents, audit, autocreate, contexts, documents, flows, ledger, logged_rows, state
 
 
 class AgentRegistryStorage(Storage):
@@ -25,7 +25,7 @@ class AgentRegistryStorage(Storage):
         """Register an agent, or renew its contract and token; state, budget, history and a suspension stay."""
         given = {"contract": text("contract_json", contract_json), "priority": priority}
         given |= {"agent_version": agent_version, "session_token": session_token}
-        self._store.write(lambda tx: strangers.enroll(tx, agent_id, given, status=str(status), ns=self._ns))
+        self._store.write(lambda tx: autocreate.enroll(tx, agent_id, given, status=str(status), ns=self._ns))
 
     def get_agent(self, agent_id: str) -> dict[str, Any] | None:
         """An agent with its contract and token."""
@@ -71,10 +71,10 @@ class ContextStorage(Storage):
 
     def set_session(self, dfid: str, data_json: str, *, agent_id: str | None = None) -> None:
         """Give a flow its context."""
-        given = rows.given("data_json", data_json)
+        given = logged_rows.given("data_json", data_json)
 
         def write(tx: Tx) -> None:
-            strangers.flow(tx, dfid, agent_id=named_agent(agent_id), ns=self._ns)
+            autocreate.flow(tx, dfid, agent_id=named_agent(agent_id), ns=self._ns)
             documents.put(tx, contexts.SHELF, dfid, given, expected=None, ns=self._ns, taken_at=None)
 
         self._store.write(write)
@@ -86,10 +86,10 @@ class ContextStorage(Storage):
 
     def set_state(self, agent_id: str, data_json: str) -> None:
         """Keep a state for an agent."""
-        given = rows.given("data_json", data_json)
+        given = logged_rows.given("data_json", data_json)
 
         def write(tx: Tx) -> None:
-            strangers.agent(tx, agent_id, ns=self._ns)
+            autocreate.agent(tx, agent_id, ns=self._ns)
             documents.put(tx, state.SHELF, agent_id, given, expected=None, ns=self._ns)
 
         self._store.write(write)
@@ -116,7 +116,7 @@ class DecisionAuditStorage(Storage):
         said |= {"root_dfid": root_dfid} if root_dfid else {}
 
         def write(tx: Tx) -> None:
-            strangers.flow(tx, dfid, agent_id=named_agent(agent_id, details), root=root_dfid, ns=self._ns)
+            autocreate.flow(tx, dfid, agent_id=named_agent(agent_id, details), root=root_dfid, ns=self._ns)
             audit.write(tx, dfid, said, ns=self._ns)
 
         self._store.write(write)
@@ -165,8 +165,8 @@ class DecisionLedgerStorage(Storage):
         said |= {"root_dfid": root_dfid} if root_dfid else {}
 
         def write(tx: Tx) -> None:
-            strangers.flow(tx, pci.dfid, agent_id=agent_id, root=root_dfid, ns=self._ns)
-            strangers.agent(tx, agent_id, ns=self._ns)
+            autocreate.flow(tx, pci.dfid, agent_id=agent_id, root=root_dfid, ns=self._ns)
+            autocreate.agent(tx, agent_id, ns=self._ns)
             ledger.commit(tx, pci.dfid, said, ns=self._ns)
 
         self._store.write(write)
@@ -203,7 +203,7 @@ class LifecycleStorage(Storage):
         """Move a flow and record it as given; an illegal move is IllegalTransitionError, and nothing is recorded."""
 
         def write(tx: Tx) -> None:
-            strangers.flow(tx, dfid, root=root_dfid, ns=self._ns)
+            autocreate.flow(tx, dfid, root=root_dfid, ns=self._ns)
             flows.record(tx, dfid, str(from_status), str(to_status), root=root_dfid, ns=self._ns)
 
         self._store.write(write)

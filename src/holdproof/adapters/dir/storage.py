@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from holdproof import Tx, sync
 from holdproof.errors import NotFoundError
-from holdproof.runtime import rows
+from holdproof.runtime import logged_rows
 
 T = TypeVar("T")
 
@@ -54,12 +54,12 @@ class Storage:
 
 def dumps(value: Any) -> str:
     """A value as DIR encodes it; InvalidInputError where that is no JSON."""
-    return rows.given("value", json.dumps(value, sort_keys=True, default=str))
+    return logged_rows.given("value", json.dumps(value, sort_keys=True, default=str))
 
 
 def text(what: str, given: str | None) -> str:
     """A JSON text as it was given; an empty one is an empty object."""
-    return rows.given(what, given or "{}")
+    return logged_rows.given(what, given or "{}")
 
 
 def named_agent(agent_id: str | None, details: Mapping[str, Any] | None = None) -> str | None:

@@ -23,9 +23,9 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from holdproof import Tx
-from holdproof.adapters.places import Place, Where, settled
+from holdproof.adapters.shared_store import SharedStore, Where, settled
 from holdproof.errors import ConflictError, InvalidInputError, NotFoundError
-from holdproof.memory import transcripts
+from holdproof.memory.transcripts import transcripts
 from holdproof.model.transcripts import Transcript
 
 _SESSION, _USER, _APP = "adk/session", "adk/user", "adk/app"
@@ -37,7 +37,7 @@ class HoldproofSessionService(BaseSessionService):
     """Sessions on a store: a folder, a URL, `:memory:`, one that is open, or where the environment says."""
 
     def __init__(self, where: Where = None, *, ns: str | None = None) -> None:
-        self._place = Place(where, ns=ns)
+        self._place = SharedStore(where, ns=ns)
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None

@@ -10,7 +10,7 @@ except ImportError as error:
 
     raise MissingExtraError("LangGraph is not installed: pip install 'holdproof[langgraph]'") from error
 
-from holdproof.adapters.langgraph.importing import import_sqlite
+from holdproof.adapters.langgraph.import_checkpoints import import_sqlite
 from holdproof.adapters.langgraph.safety import SafeSerializer
 from holdproof.adapters.langgraph.saver import HoldproofSaver
 from holdproof.adapters.langgraph.store import HoldproofStore

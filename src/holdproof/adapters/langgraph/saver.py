@@ -30,18 +30,18 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from holdproof import client, sync
 from holdproof.adapters.langgraph import values
+from holdproof.adapters.langgraph.encode_cache import EncodeCache
 from holdproof.adapters.langgraph.envelope import Envelopes, Sealer
-from holdproof.adapters.langgraph.memo import Memo
-from holdproof.adapters.langgraph.opening import Opening
+from holdproof.adapters.langgraph.open_store import Opening
 from holdproof.adapters.langgraph.safety import Named, SafeSerializer
 from holdproof.adapters.langgraph.values import Place
-from holdproof.adapters.places import embedded
+from holdproof.adapters.shared_store import embedded
 from holdproof.db import Give, Read, Stream, Tx, Work, Write, ask
 from holdproof.errors import InvalidInputError, NotFoundError
-from holdproof.memory import threaddeltas, threadremoval, threads
-from holdproof.memory.edits import MAIN
-from holdproof.model.given import LAST
+from holdproof.memory.objects.tree_transaction import MAIN
+from holdproof.memory.threads import deltas, removal, threads
 from holdproof.model.threads import CheckpointPage, Kept, Part, Run
+from holdproof.validation import LAST
 
 _PAGE: Final = 20
 _STEPS: Final = ("source", "step", "parents", "run_id", "counters_since_delta_snapshot", "writes")
@@ -72,7 +72,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         self._ns = store.ns or MAIN
         self._sync, self._async = sync.Holdproof(store.core, store.ns), client.Holdproof(store.core, store.ns)
         self._sealer, self._on_conflict = None if key is None else Sealer(key), on_conflict
-        self._memo = Memo()
+        self._memo = EncodeCache()
 
     @classmethod
     def from_conn_string(
@@ -90,7 +90,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
             return self
         clone = copy.copy(self)
         clone.serde = self.serde.with_more(extra_allowlist)
-        clone._memo = Memo()  # what one list let through is not for the other
+        clone._memo = EncodeCache()  # what one list let through is not for the other
         return clone
 
     @property
@@ -305,14 +305,14 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         place, envelopes = Place.of(config), self._envelopes
         named: dict[str, Any] = {"checkpoint_id": place.checkpoint_id, "checkpoint_ns": place.checkpoint_ns}
         named |= {"thread_id": place.thread_id, "channels": list(channels), "ns": self._ns}
-        look = partial(threaddeltas.since, **named)
+        look = partial(deltas.since, **named)
         known = yield from ask(Read(look))
         found: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
-        for name, deltas in known.items():
-            writes = [(task, channel, values.decoded(envelopes, value)) for task, channel, value in deltas.writes]
+        for name, history in known.items():
+            writes = [(task, channel, values.decoded(envelopes, value)) for task, channel, value in history.writes]
             found[name]["writes"] = writes
-            if deltas.seeded:
-                found[name]["seed"] = values.decoded(envelopes, deltas.seed)
+            if history.seeded:
+                found[name]["seed"] = values.decoded(envelopes, history.seed)
         return found
 
     # --- taking away ---
@@ -327,7 +327,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
 
     def _delete(self, thread_id: str) -> Any:
         self._memo.forget(str(thread_id))
-        return partial(threadremoval.delete, thread_id=str(thread_id), who=_WHO, ns=self._ns)
+        return partial(removal.delete, thread_id=str(thread_id), who=_WHO, ns=self._ns)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove what some runs wrote."""
@@ -338,9 +338,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         await self._async.write(self._delete_runs(run_ids))
 
     def _delete_runs(self, run_ids: Sequence[str]) -> Any:
-        return partial(
-            threadremoval.delete_runs, run_ids=[self._run(str(each)) for each in run_ids], who=_WHO, ns=self._ns
-        )
+        return partial(removal.delete_runs, run_ids=[self._run(str(each)) for each in run_ids], who=_WHO, ns=self._ns)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with all its checkpoints and writes."""
@@ -351,7 +349,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         await self._async.write(self._copy(source_thread_id, target_thread_id))
 
     def _copy(self, source: str, target: str) -> Any:
-        return partial(threadremoval.copy, thread_id=str(source), to=str(target), ns=self._ns)
+        return partial(removal.copy, thread_id=str(source), to=str(target), ns=self._ns)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all but the newest checkpoint of each line (`keep_latest`), or all (`delete`)."""
@@ -365,7 +363,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         if strategy not in ("keep_latest", "delete"):
             raise InvalidInputError("a strategy is keep_latest or delete", strategy=str(strategy))
         for thread_id in dict.fromkeys(map(str, thread_ids)):
-            newest = partial(threadremoval.prune, thread_id=thread_id, keep=1, who=_WHO, ns=self._ns)
+            newest = partial(removal.prune, thread_id=thread_id, keep=1, who=_WHO, ns=self._ns)
             yield from ask(Write(self._delete(thread_id) if strategy == "delete" else newest))
 
     def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002

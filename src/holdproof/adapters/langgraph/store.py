@@ -34,14 +34,14 @@ from langgraph.store.base import (
 )
 
 from holdproof import client, sync
-from holdproof.adapters.langgraph.opening import Opening
-from holdproof.adapters.langgraph.sweeping import Sweeper
+from holdproof.adapters.langgraph.open_store import Opening
+from holdproof.adapters.langgraph.ttl_sweeper import Sweeper
 from holdproof.adapters.langgraph.values import plain
-from holdproof.adapters.places import embedded
+from holdproof.adapters.shared_store import embedded
 from holdproof.db import Call, Read, Tx, Work, Write, ask
 from holdproof.errors import InvalidInputError, RunningLoopError
-from holdproof.memory import notes
-from holdproof.memory.edits import MAIN
+from holdproof.memory.notes import notes
+from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.model.notes import Note
 
 _MINUTE_S: Final = 60.0

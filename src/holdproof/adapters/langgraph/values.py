@@ -12,9 +12,9 @@ from uuid import UUID
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 
+from holdproof.adapters.langgraph.decode_cache import Taken
+from holdproof.adapters.langgraph.encode_cache import EncodeCache, Known, Line
 from holdproof.adapters.langgraph.envelope import Envelopes
-from holdproof.adapters.langgraph.memo import Known, Line, Memo
-from holdproof.adapters.langgraph.templates import Taken
 from holdproof.errors import FormatError
 from holdproof.model.threads import Checkpoint, Part, Run
 
@@ -97,7 +97,7 @@ def decoded(envelopes: Envelopes, stored: Any) -> Any:
 
 
 def shown(
-    envelopes: Envelopes, found: Checkpoint, memo: Memo, line: Line | None = None, writer: str | None = None
+    envelopes: Envelopes, found: Checkpoint, memo: EncodeCache, line: Line | None = None, writer: str | None = None
 ) -> CheckpointTuple:
     """A checkpoint as LangGraph knows it; the line remembers its lists, for the run that goes on from here."""
     place = Place(found.thread_id, found.checkpoint_ns, found.checkpoint_id, writer)
@@ -124,7 +124,7 @@ def shown(
     )
 
 
-def _elements(envelopes: Envelopes, stored: Run, memo: Memo) -> tuple[list[Any], list[Taken | None]]:
+def _elements(envelopes: Envelopes, stored: Run, memo: EncodeCache) -> tuple[list[Any], list[Taken | None]]:
     """The elements of a list, and what each is like; those that were decoded lately are copied."""
     decode = partial(envelopes.unwrap, stored.tag)
     found = [memo.templates.element(digest, stored.data[digest], decode) for digest in stored.digests]

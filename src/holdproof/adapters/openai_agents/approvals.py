@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 from agents import Agent, Runner, RunState
 
-from holdproof.adapters.pauses import (
+from holdproof.adapters.approvals import (
     BUDGET,
     LEASE_S,
     Pauses,
@@ -17,9 +17,9 @@ from holdproof.adapters.pauses import (
     terms_of,
     verdicts,
 )
-from holdproof.adapters.places import Place, Where
+from holdproof.adapters.shared_store import SharedStore, Where
 from holdproof.errors import InvalidInputError
-from holdproof.model.guards import Escalation
+from holdproof.model.coordination import Escalation
 
 FRAMEWORK: Final = "openai-agents"
 
@@ -28,7 +28,7 @@ class HoldproofApprovals:
     """The runs of one agent that wait for a person."""
 
     def __init__(self, where: Where = None, *, agent_id: str, ns: str | None = None) -> None:
-        self._place = Place(where, ns=ns)
+        self._place = SharedStore(where, ns=ns)
         self._pauses = Pauses(self._place, FRAMEWORK, agent_id)
 
     async def pause(

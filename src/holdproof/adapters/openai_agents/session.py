@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from agents.memory import SessionSettings
 
-from holdproof.adapters.places import Place, Where, settled
+from holdproof.adapters.shared_store import SharedStore, Where, settled
 from holdproof.client import Holdproof
 
 PREFIX: Final = "openai-agents/"
@@ -34,7 +34,7 @@ class HoldproofSession:
     ) -> None:
         self.session_id = session_id
         self.session_settings = _settings(session_settings)
-        self._place = Place(where, ns=ns)
+        self._place = SharedStore(where, ns=ns)
         self._name = PREFIX + session_id
 
     async def get_items(self, limit: int | None = None) -> list[Any]:

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from holdproof import __version__, sync
 from holdproof.client import Holdproof
 from holdproof.errors import HoldproofError
-from holdproof.faces import unwatch, watch
+from holdproof.executors import unwrap_methods, wrap_methods
 
 _SCOPE = "holdproof"
 
@@ -49,12 +49,12 @@ def instrument(store: Holdproof | sync.Holdproof, *, tracer_provider: Any = None
 
         return watched
 
-    watch(store, watcher)
+    wrap_methods(store, watcher)
 
 
 def uninstrument(store: Holdproof | sync.Holdproof) -> None:
     """Trace the verbs of a store no longer."""
-    unwatch(store)
+    unwrap_methods(store)
 
 
 class _Ending:

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from holdproof.adapters.pauses import (
+from holdproof.adapters.approvals import (
     BUDGET,
     LEASE_S,
     Pauses,
@@ -18,10 +18,10 @@ from holdproof.adapters.pauses import (
     terms_of,
     verdicts,
 )
-from holdproof.adapters.places import Place, Where
 from holdproof.adapters.pydantic_ai.history import HoldproofHistory
+from holdproof.adapters.shared_store import SharedStore, Where
 from holdproof.errors import InvalidInputError
-from holdproof.model.guards import Escalation
+from holdproof.model.coordination import Escalation
 
 FRAMEWORK: Final = "pydantic-ai"
 
@@ -30,7 +30,7 @@ class HoldproofApprovals:
     """The runs of one agent that wait for a person."""
 
     def __init__(self, where: Where = None, *, agent_id: str, ns: str | None = None) -> None:
-        self._place = Place(where, ns=ns)
+        self._place = SharedStore(where, ns=ns)
         self._pauses = Pauses(self._place, FRAMEWORK, agent_id)
 
     async def pause(

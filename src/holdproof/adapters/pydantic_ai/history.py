@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from holdproof.adapters.places import Place, Where, settled
+from holdproof.adapters.shared_store import SharedStore, Where, settled
 from holdproof.errors import FormatError, NotFoundError
 
 PREFIX: Final = "pydantic-ai/"
@@ -23,7 +23,7 @@ class HoldproofHistory:
 
     def __init__(self, conversation_id: str, where: Where = None, *, ns: str | None = None) -> None:
         self.conversation_id = conversation_id
-        self._place = Place(where, ns=ns)
+        self._place = SharedStore(where, ns=ns)
         self._name = PREFIX + conversation_id
 
     async def messages(self, last: int | None = None) -> list[Any]:

@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from holdproof.db.clock import Clock, Ids, Random
-from holdproof.db.groups import GroupWriter, Hooks
+from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.postgres import login
 from holdproof.db.postgres.link import Connector, PostgresLink, PostgresTx, ServerClock
 from holdproof.db.postgres.listener import Listener
 from holdproof.db.postgres.reader import PostgresReader
 from holdproof.db.postgres.wire import Wire
-from holdproof.db.pump import Pump
 from holdproof.db.sql import Dialect, sql_postgres, statements
 from holdproof.db.topics import Topics
 from holdproof.db.tx import NOTHING, Nothing, Tx
+from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import (
     ForeignFileError,
     HoldproofError,
@@ -28,7 +28,9 @@ class PostgresBackend:
     dialect: Dialect = "postgres"
     notifies = True
 
-    def __init__(self, connector: Connector, links: Sequence[PostgresLink], pumps: tuple[Pump, Pump], ear: Listener):
+    def __init__(
+        self, connector: Connector, links: Sequence[PostgresLink], pumps: tuple[WorkerPool, WorkerPool], ear: Listener
+    ):
         self.writer, self.reader = pumps
         self._connector, self._links, self._ear = connector, links, ear
 
@@ -126,9 +128,9 @@ def open_postgres(
     links = [PostgresLink(connector, PostgresTx(moment, random, ids), steady) for _ in range(workers)]
     for link in links:
         link.mark_commits()
-    writer = Pump("writer", [GroupWriter(link, hooks) for link in links], batch=128)
+    writer = WorkerPool("writer", [GroupWriter(link, hooks) for link in links], batch=128)
     reading = [PostgresReader(connector, PostgresTx(moment, random), steady) for _ in range(readers)]
-    reader = Pump("reader", reading, batch=128)
+    reader = WorkerPool("reader", reading, batch=128)
     return PostgresBackend(connector, links, (writer, reader), Listener(connector, topics)), new, moment
 
 

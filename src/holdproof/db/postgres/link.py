@@ -11,7 +11,7 @@ from psycopg import Error
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdproof.db.clock import Clock, Ids, Random
-from holdproof.db.postgres import asking
+from holdproof.db.postgres import liveness
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, Query, first_word, sql_postgres, statements
 from holdproof.db.topics import short
@@ -167,12 +167,12 @@ class Connector:
         parts: dict[str, Any] = {**PATIENCE, **self._base, "client_encoding": "UTF8"}
         parts |= {"application_name": name, "options": f"{given} {options}" if given else options}
         conninfo = make_conninfo(**parts)
-        silence_s = asking.SILENCE_S if self._silence_s is None else self._silence_s
+        silence_s = liveness.SILENCE_S if self._silence_s is None else self._silence_s
         deadline = time.monotonic() + (self._connect_s if patience_s is None else patience_s)
         pause = 0.02
         while True:
             try:
-                return Wire(conninfo, silence_s=silence_s, at_work=partial(asking.at_work, conninfo))
+                return Wire(conninfo, silence_s=silence_s, at_work=partial(liveness.backend_is_active, conninfo))
             except UnavailableError:
                 if time.monotonic() + pause > deadline:
                     raise

@@ -4,7 +4,7 @@ from typing import Any
 
 from holdproof.db.postgres.link import Connector, PostgresTx, ServerClock
 from holdproof.db.postgres.wire import Wire
-from holdproof.db.pump import Job, deliver
+from holdproof.db.worker_pool import Job, deliver
 from holdproof.errors import ConnectionLostError, HoldproofError, UnavailableError
 
 

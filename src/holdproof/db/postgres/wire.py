@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from psycopg import Error, OperationalError, pq
 
-from holdproof.db.postgres.dialing import dial
+from holdproof.db.postgres.connect import dial
 from holdproof.db.postgres.text import dump, loader
 from holdproof.db.sql import Query
 from holdproof.db.tx import Refusal, Row

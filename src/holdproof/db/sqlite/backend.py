@@ -8,10 +8,8 @@ import apsw
 import apsw.sqlite_extra
 
 from holdproof.db.clock import Clock, Random
-from holdproof.db.groups import GroupWriter, Hooks
-from holdproof.db.pump import Pump
+from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.sql import Dialect
-from holdproof.db.sqlite.copying import shrink
 from holdproof.db.sqlite.files import (
     INHERITED,
     configure,
@@ -24,8 +22,10 @@ from holdproof.db.sqlite.files import (
 )
 from holdproof.db.sqlite.link import SqliteLink
 from holdproof.db.sqlite.reader import MemoryWorker, Peeks, SqliteReader
+from holdproof.db.sqlite.snapshot import shrink
 from holdproof.db.sqlite.tx import SqliteTx, typed
 from holdproof.db.tx import NOTHING, Nothing, Tx
+from holdproof.db.worker_pool import WorkerPool
 
 _BATCH = 512
 _PEEKS = 8
@@ -40,7 +40,7 @@ class SqliteBackend:
     dialect: Dialect = "sqlite"
     notifies = False
 
-    def __init__(self, path: Path | None, writer: Pump, reader: Pump, peeks: Peeks | None = None) -> None:
+    def __init__(self, path: Path | None, writer: WorkerPool, reader: WorkerPool, peeks: Peeks | None = None) -> None:
         self.path, self.writer, self.reader, self._peeks = path, writer, reader, peeks
 
     def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
@@ -140,7 +140,7 @@ def open_sqlite(
     group = GroupWriter(SqliteLink(connection, tx, busy_s=busy_s), hooks)
     if path is None:
         reader = SqliteReader(connection, tx, limit_s=read_limit_s)
-        pump = Pump("memory", [MemoryWorker(connection, group, reader)], batch=_BATCH)
+        pump = WorkerPool("memory", [MemoryWorker(connection, group, reader)], batch=_BATCH)
         return SqliteBackend(None, pump, pump), new
 
     def reading() -> tuple[apsw.Connection, SqliteTx]:
@@ -149,5 +149,5 @@ def open_sqlite(
         return spare, SqliteTx(spare, clock, random)
 
     workers = [SqliteReader(*reading(), limit_s=read_limit_s) for _ in range(readers)]
-    pumps = Pump("writer", [group], batch=_BATCH), Pump("reader", workers, batch=_BATCH, relief=True)
+    pumps = WorkerPool("writer", [group], batch=_BATCH), WorkerPool("reader", workers, batch=_BATCH, relief=True)
     return SqliteBackend(path, *pumps, Peeks(reading, most=_PEEKS)), new

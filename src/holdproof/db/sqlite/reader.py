@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import apsw
 import apsw.sqlite_extra
 
-from holdproof.db.groups import GroupWriter
-from holdproof.db.pump import READS, Job, deliver
+from holdproof.db.group_commit import GroupWriter
 from holdproof.db.sqlite.tx import SqliteTx, typed
 from holdproof.db.tx import NOTHING, Nothing, Tx
+from holdproof.db.worker_pool import READS, Job, deliver
 from holdproof.errors import ReadLimitError
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import apsw.sqlite_extra
 
 from holdproof.db.clock import Clock, Random
 from holdproof.db.sql import Dialect, Query, kind_of, numbered, statements
-from holdproof.db.sqlite.guard import LONGEST_BYTES, allows, lays_a_trap
+from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, lays_a_trap
 from holdproof.db.tx import Answer, Refusal, Row, Tx, weighed
 from holdproof.errors import (
     BusyError,

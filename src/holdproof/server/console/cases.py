@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from holdproof.errors import InvalidInputError
 from holdproof.model.agents import Agent
+from holdproof.model.coordination import Budget, Escalation
 from holdproof.model.flows import Flow
-from holdproof.model.guards import Budget, Escalation
 from holdproof.model.records import Document, Feedback
 from holdproof.server.console import diffs
 from holdproof.server.console.desk import Desk, kindly

@@ -20,12 +20,12 @@ from starlette.responses import RedirectResponse, Response
 
 from holdproof.client import Holdproof
 from holdproof.errors import ForbiddenError, HoldproofError
-from holdproof.faces import Bound
+from holdproof.executors import BoundMethod
 from holdproof.model.progress import Progress
-from holdproof.runtime.rows import MAIN
-from holdproof.server.access import Caller, may, permit
+from holdproof.runtime.logged_rows import MAIN
 from holdproof.server.jobs import Job
 from holdproof.server.pages import page
+from holdproof.server.permissions import Caller, may, permit
 from holdproof.server.state import State, caller_of, state_of
 
 PEOPLE: Final = frozenset({"operator", "auditor"})
@@ -131,8 +131,8 @@ class _Noun:
         return ask
 
 
-def _bound(face: Holdproof, noun: str, verb: str) -> Bound:
-    return cast("Bound", getattr(getattr(face, noun), verb))
+def _bound(face: Holdproof, noun: str, verb: str) -> BoundMethod:
+    return cast("BoundMethod", getattr(getattr(face, noun), verb))
 
 
 async def kindly(asking: Any, otherwise: Any = None) -> Any:

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from holdproof.model.battles import Battle, DbomChecked
-from holdproof.runtime.rows import LAST
+from holdproof.model.evaluations import DbomChecked, Evaluation
+from holdproof.runtime.logged_rows import LAST
 from holdproof.server.console.desk import Desk, kindly
 from holdproof.server.console.flows import download
 from holdproof.server.pages import form
@@ -37,7 +37,7 @@ async def show(request: Request, before: Number = None) -> Response:
     return await desk.render("evidence.html", shown)
 
 
-async def checked(desk: Desk, battle: Battle) -> DbomChecked | None:
+async def checked(desk: Desk, battle: Evaluation) -> DbomChecked | None:
     """What the store says of an evaluation's DBOM; None where it has none."""
     if battle.dbom is None:
         return None

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from holdproof.model.coordination import EscalationPage
 from holdproof.model.flows import STATUSES, TERMINAL
-from holdproof.model.guards import EscalationPage
 from holdproof.server.console.desk import Desk, kindly
 from holdproof.server.pages import form
 

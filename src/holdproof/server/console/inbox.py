@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.errors import AlreadyResolvedError, DeadlinePassedError, InvalidInputError
-from holdproof.runtime.rows import LAST
+from holdproof.runtime.logged_rows import LAST
 from holdproof.server.console import charts
 from holdproof.server.console.cases import Case, draft, gather
 from holdproof.server.console.desk import Desk

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.model.memory import Object, plain
-from holdproof.runtime.rows import LAST
+from holdproof.runtime.logged_rows import LAST
 from holdproof.server.console import diffs
 from holdproof.server.console.desk import Desk, kindly
 

@@ -1,27 +1,27 @@
 """Blobs: bytes by key. Small ones lie in the database, larger ones as files, in S3 or in IPFS.
 
-    store = Blobs(AsyncFace(database), Shelf(open_place("blobs")))     # or SyncFace
+    store = Blobs(AsyncExecutor(database), Shelf(open_place("blobs")))     # or SyncExecutor
     await store.put("backups/today.bak", data)
 
-`Blobs[AsyncFace]` is a `BlobStore` (storage/stores.py); `Blobs[SyncFace]` shows the same verbs without await.
+`Blobs[AsyncExecutor]` is a `BlobStore` (storage/stores.py); `Blobs[SyncExecutor]` shows the same verbs without await.
 """
 
 from holdproof.db import Work, call
-from holdproof.faces import Face, Noun, Reads, Runs, RunsWith, StreamsWith
+from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith
 from holdproof.storage.blobs import checking, reading, removing, writing
-from holdproof.storage.blobs.opening import open_place
-from holdproof.storage.blobs.places import Place, Source
-from holdproof.storage.blobs.shelf import INLINE, Shelf
+from holdproof.storage.blobs.blob_backend import BlobBackend, BlobSource
+from holdproof.storage.blobs.blob_config import INLINE, BlobStoreConfig
+from holdproof.storage.blobs.open_backend import open_place
 
-__all__ = ["INLINE", "Blobs", "Place", "Shelf", "Source", "open_place"]
+__all__ = ["INLINE", "Blobs", "BlobBackend", "BlobStoreConfig", "BlobSource", "open_place"]
 
 
-def _close(shelf: Shelf) -> Work[None]:
+def _close(shelf: BlobStoreConfig) -> Work[None]:
     """Let go of connections; may be called twice. The database stays open."""
     return (yield from call(shelf.close))
 
 
-class Blobs(Noun[Face]):
+class Blobs(Resource[Executor]):
     """The blobs of one database."""
 
     put = RunsWith(writing.put)
@@ -36,11 +36,11 @@ class Blobs(Noun[Face]):
     check = RunsWith(checking.check, reads=True)
     close = RunsWith(_close)
 
-    def __init__(self, face: Face, shelf: Shelf) -> None:
+    def __init__(self, face: Executor, shelf: BlobStoreConfig) -> None:
         super().__init__(face)
         self._shelf = shelf
 
     @property
-    def held(self) -> Shelf:
+    def held(self) -> BlobStoreConfig:
         """Where the bytes lie."""
         return self._shelf

@@ -10,19 +10,19 @@ from holdproof.errors import BlobCorruptError, FormatError, HoldproofError
 from holdproof.model.blobs import Blob
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
-from holdproof.storage.blobs import rows
-from holdproof.storage.blobs.shelf import Shelf
+from holdproof.storage.blobs import blob_rows
+from holdproof.storage.blobs.blob_config import BlobStoreConfig
 from holdproof.storage.blobs.verified import Verified, corrupt
 
 _PAGE: Final = 100
 _REMEDY: Final = "keep a copy of what is there, then put the blob again or restore a backup"
 
 
-def check(shelf: Shelf, *, progress: Callable[[int], None] | None = None) -> Work[list[Finding]]:
+def check(shelf: BlobStoreConfig, *, progress: Callable[[int], None] | None = None) -> Work[list[Finding]]:
     """Read every blob; a finding for each whose bytes are missing, altered, or cannot be read now."""
     findings: list[Finding] = []
     after, done = "", 0
-    while page := (yield from ask(Read(partial(rows.page, after=after, limit=_PAGE)))):
+    while page := (yield from ask(Read(partial(blob_rows.page, after=after, limit=_PAGE)))):
         for blob, data in page:
             finding = yield from _look(shelf, blob, data)
             findings += [] if finding is None else [finding]
@@ -32,18 +32,18 @@ def check(shelf: Shelf, *, progress: Callable[[int], None] | None = None) -> Wor
     return findings
 
 
-def _look(shelf: Shelf, blob: Blob, data: bytes | None) -> Work[Finding | None]:
+def _look(shelf: BlobStoreConfig, blob: Blob, data: bytes | None) -> Work[Finding | None]:
     try:
         yield from call(_walk, shelf, blob, data)
     except BlobCorruptError as error:
-        now = yield from ask(Read(lambda tx: rows.stat(tx, blob.key)))
+        now = yield from ask(Read(lambda tx: blob_rows.stat(tx, blob.key)))
         return _finding(shelf, blob, error) if now == blob else None  # else it was replaced while we looked
     except HoldproofError as error:
         return _finding(shelf, blob, error)
     return None
 
 
-def _walk(shelf: Shelf, blob: Blob, data: bytes | None) -> None:
+def _walk(shelf: BlobStoreConfig, blob: Blob, data: bytes | None) -> None:
     if blob.address is None:
         Verified.of(blob, data or b"").walk()
         return
@@ -53,7 +53,7 @@ def _walk(shelf: Shelf, blob: Blob, data: bytes | None) -> None:
         raise corrupt(blob, "missing") from error
 
 
-def _finding(shelf: Shelf, blob: Blob, error: HoldproofError) -> Finding:
+def _finding(shelf: BlobStoreConfig, blob: Blob, error: HoldproofError) -> Finding:
     altered, file = isinstance(error, BlobCorruptError), ""
     if altered and blob.address is not None:
         with suppress(FormatError):  # an address that is none

@@ -18,8 +18,8 @@ from typing import Final
 from holdproof import folders
 from holdproof.content import disk
 from holdproof.errors import FormatError
+from holdproof.storage.blobs.blob_backend import BlobSource
 from holdproof.storage.blobs.bodies import Body, Data, Spool, older, remove_spools
-from holdproof.storage.blobs.places import Source
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}-[0-9a-f]{16}")
 _BUCKET: Final = re.compile(r"[0-9a-f]{2}")
@@ -69,7 +69,7 @@ class Files:
     def pin(self, address: str) -> None:
         """See Place. A file stays."""
 
-    def open(self, address: str) -> Source:
+    def open(self, address: str) -> BlobSource:
         """See Place."""
         path = self._path(address)
         try:

@@ -14,8 +14,8 @@ from typing import Final
 from holdproof.db import Give, Read, Stream, Tx, Work, ask, call
 from holdproof.errors import InvalidInputError, NotFoundError, StaleVersionError
 from holdproof.model.blobs import Blob, can_begin, check_key
-from holdproof.storage.blobs import rows
-from holdproof.storage.blobs.shelf import Shelf
+from holdproof.storage.blobs import blob_rows
+from holdproof.storage.blobs.blob_config import BlobStoreConfig
 from holdproof.storage.blobs.verified import Verified, corrupt
 
 _PAGE: Final = 1_000
@@ -24,7 +24,7 @@ _SUCCESSOR: Final = "\x01"
 """No key has a control character, so nothing lies between a key and the same with this at its end."""
 
 
-def get(shelf: Shelf, key: str) -> Work[bytes | None]:
+def get(shelf: BlobStoreConfig, key: str) -> Work[bytes | None]:
     """The bytes of a key, verified, or None."""
     for _ in range(_TRIES):
         with suppress(StaleVersionError):
@@ -32,14 +32,14 @@ def get(shelf: Shelf, key: str) -> Work[bytes | None]:
     return (yield from _whole(shelf, key))
 
 
-def _whole(shelf: Shelf, key: str) -> Work[bytes | None]:
+def _whole(shelf: BlobStoreConfig, key: str) -> Work[bytes | None]:
     found = yield from _open(shelf, key)
     if found is None:
         return None
     return found.whole() if found.here else (yield from call(found.whole))
 
 
-def open_read(shelf: Shelf, key: str) -> Stream[bytes]:
+def open_read(shelf: BlobStoreConfig, key: str) -> Stream[bytes]:
     """The bytes of a key in pieces, in bounded memory; NotFoundError where there is none."""
     found = yield from _open(shelf, key)
     if found is None:
@@ -56,11 +56,11 @@ def open_read(shelf: Shelf, key: str) -> Stream[bytes]:
         found.close()
 
 
-def _open(shelf: Shelf, key: str) -> Work[Verified | None]:
+def _open(shelf: BlobStoreConfig, key: str) -> Work[Verified | None]:
     """The bytes of a key; once more from the row if they are gone, because they may have been replaced."""
     check_key(key)
     missed: Blob | None = None
-    while (found := (yield from ask(Read(lambda tx: rows.find(tx, key))))) is not None:
+    while (found := (yield from ask(Read(lambda tx: blob_rows.find(tx, key))))) is not None:
         blob, data = found
         if blob.address is None:
             return Verified.of(blob, data or b"")
@@ -75,7 +75,7 @@ def _open(shelf: Shelf, key: str) -> Work[Verified | None]:
 
 def stat(tx: Tx, key: str) -> Blob | None:
     """What is known of a blob, or None."""
-    return rows.stat(tx, check_key(key))
+    return blob_rows.stat(tx, check_key(key))
 
 
 def exists(tx: Tx, key: str) -> bool:
@@ -90,7 +90,7 @@ def list(prefix: str = "") -> Work[builtins.list[str]]:
     found: builtins.list[str] = []
     since, more = prefix, can_begin(prefix)
     while more:
-        page = yield from ask(Read(partial(rows.keys, since=since, limit=_PAGE)))
+        page = yield from ask(Read(partial(blob_rows.keys, since=since, limit=_PAGE)))
         found += [key for key in page if key.startswith(prefix)]
         more = len(page) == _PAGE and page[-1].startswith(prefix)
         since = page[-1] + _SUCCESSOR if page else since

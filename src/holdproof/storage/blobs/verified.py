@@ -5,14 +5,14 @@ from io import BytesIO
 
 from holdproof.errors import BlobCorruptError
 from holdproof.model.blobs import Blob
+from holdproof.storage.blobs.blob_backend import BlobSource
 from holdproof.storage.blobs.bodies import PIECE
-from holdproof.storage.blobs.places import Source
 
 
 class Verified:
     """The bytes of a blob, verified at their end."""
 
-    def __init__(self, blob: Blob, source: Source) -> None:
+    def __init__(self, blob: Blob, source: BlobSource) -> None:
         self._blob, self._source = blob, source
         self.here = isinstance(source, BytesIO)
         self._hash, self._size = sha256(), 0

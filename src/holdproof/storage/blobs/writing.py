@@ -15,21 +15,21 @@ from holdproof.db import Call, Read, Tx, Wait, Work, Write, ask, call
 from holdproof.errors import BusyError, DiskFullError, InvalidInputError
 from holdproof.model.blobs import check_content_type, check_key
 from holdproof.storage import labels
-from holdproof.storage.blobs import rows
+from holdproof.storage.blobs import blob_rows
+from holdproof.storage.blobs.blob_backend import BlobBackend
+from holdproof.storage.blobs.blob_config import BlobStoreConfig
+from holdproof.storage.blobs.blob_rows import Kept, Object
 from holdproof.storage.blobs.bodies import Body, Chunks, Data, Intake, puller
-from holdproof.storage.blobs.places import Place
 from holdproof.storage.blobs.removing import remove, remove_bytes
-from holdproof.storage.blobs.rows import Kept, Object
-from holdproof.storage.blobs.shelf import Shelf
 
 _TRIES: Final = 12
 _ENDINGS: Final = 64
 
-Enter = partial[rows.Change]
+Enter = partial[blob_rows.Change]
 
 
 def put(
-    shelf: Shelf, key: str, data: Data, content_type: str | None = None, *, subject: str | None = None
+    shelf: BlobStoreConfig, key: str, data: Data, content_type: str | None = None, *, subject: str | None = None
 ) -> Work[str]:
     """Keep bytes under a key, in the place of what was there; where they lie. They go with their `subject`."""
     enter = _entry(key, content_type, subject)
@@ -51,7 +51,7 @@ def _flat(data: Data) -> Data:
 
 
 def open_write(
-    shelf: Shelf, key: str, chunks: Chunks, content_type: str | None = None, *, subject: str | None = None
+    shelf: BlobStoreConfig, key: str, chunks: Chunks, content_type: str | None = None, *, subject: str | None = None
 ) -> Work[str]:
     """Keep what arrives in pieces (an iterator, or a binary file), all of it or nothing; where it lies."""
     enter = _entry(key, content_type, subject)
@@ -74,16 +74,16 @@ def _entry(key: str, content_type: str | None, subject: str | None) -> Enter:
     check_key(key)
     check_content_type(content_type)
     if subject is None:
-        return partial(rows.enter, key=key, content_type=content_type)
+        return partial(blob_rows.enter, key=key, content_type=content_type)
     labels.check(subject)
 
-    def enter(tx: Tx, **known: Any) -> rows.Change:
-        return rows.enter(tx, **known, subject=labels.label(tx, subject))
+    def enter(tx: Tx, **known: Any) -> blob_rows.Change:
+        return blob_rows.enter(tx, **known, subject=labels.label(tx, subject))
 
     return partial(enter, key=key, content_type=content_type)
 
 
-def _inline(shelf: Shelf, body: Body, enter: Enter) -> Work[Kept]:
+def _inline(shelf: BlobStoreConfig, body: Body, enter: Enter) -> Work[Kept]:
     """Write the row of bytes that lie in it."""
     kept = Kept()
     _, doomed = yield from ask(Write(partial(enter, body=body, kept=kept)))
@@ -92,7 +92,7 @@ def _inline(shelf: Shelf, body: Body, enter: Enter) -> Work[Kept]:
     return kept
 
 
-def _shelve(shelf: Shelf, place: Place, gather: Callable[[], Body], enter: Enter) -> Work[Kept]:
+def _shelve(shelf: BlobStoreConfig, place: BlobBackend, gather: Callable[[], Body], enter: Enter) -> Work[Kept]:
     """Put bytes to a place and write their row; if they move freely they are put in one go, else equal ones sought."""
     kept: Kept | None = None
     if place.moves:
@@ -112,15 +112,15 @@ def _shelve(shelf: Shelf, place: Place, gather: Callable[[], Body], enter: Enter
     return kept
 
 
-def _ending(shelf: Shelf) -> Work[str]:
+def _ending(shelf: BlobStoreConfig) -> Work[str]:
     """What the name of a new object shall end in; looked up for many puts at once."""
     while True:
         with suppress(IndexError):
             return shelf.endings.popleft()
-        shelf.endings.extend((yield from ask(Read(lambda tx: rows.endings(tx, _ENDINGS)))))
+        shelf.endings.extend((yield from ask(Read(lambda tx: blob_rows.endings(tx, _ENDINGS)))))
 
 
-def _put_anew(place: Place, gather: Callable[[], Body], ending: str) -> tuple[Body, Kept]:
+def _put_anew(place: BlobBackend, gather: Callable[[], Body], ending: str) -> tuple[Body, Kept]:
     body = gather()
     try:
         return body, Kept(place.kind, place.keep(body, f"{body.sha256}-{ending}"), sole=True)
@@ -129,7 +129,7 @@ def _put_anew(place: Place, gather: Callable[[], Body], ending: str) -> tuple[Bo
         raise
 
 
-def _entered(place: Place, body: Body, kept: Kept | None, enter: Enter) -> Work[tuple[Kept, Object | None]]:
+def _entered(place: BlobBackend, body: Body, kept: Kept | None, enter: Enter) -> Work[tuple[Kept, Object | None]]:
     """Write the row of bytes; they are put once more if equal ones are there, or if they were doomed in between."""
     for _ in range(_TRIES):
         kept = kept or (yield from placed(place, body))
@@ -138,21 +138,21 @@ def _entered(place: Place, body: Body, kept: Kept | None, enter: Enter) -> Work[
             if entered:
                 return kept, doomed
         if kept is None or not kept.sole:
-            yield Wait(rows.FORGOTTEN)
+            yield Wait(blob_rows.FORGOTTEN)
         kept = None
     raise BusyError(f"equal bytes are being removed from {place.kind} all the time", place=place.kind)
 
 
-def placed(place: Place, body: Body) -> Work[Kept | None]:
+def placed(place: BlobBackend, body: Body) -> Work[Kept | None]:
     """Put bytes to a place, durably; None if equal bytes are just being removed. Their row is yet to be written."""
-    name, born = yield from ask(Read(lambda tx: rows.name(tx, place.kind, body.sha256)))
+    name, born = yield from ask(Read(lambda tx: blob_rows.name(tx, place.kind, body.sha256)))
     address = yield from call(place.keep, body, name)
     return (yield from _pin(place, address, body)) if place.pins else Kept(place.kind, address, born)
 
 
-def _pin(place: Place, address: str, body: Body) -> Work[Kept | None]:
+def _pin(place: BlobBackend, address: str, body: Body) -> Work[Kept | None]:
     """Enter an address, then pin it, so that no pin is ever unknown; None if it is doomed."""
-    born = yield from ask(Write(lambda tx: rows.claim(tx, place.kind, address, body.sha256)))
+    born = yield from ask(Write(lambda tx: blob_rows.claim(tx, place.kind, address, body.sha256)))
     if born is None:
         return None
     yield from call(place.pin, address)

@@ -15,13 +15,13 @@ Rules:
 - Uses are counted while it is in the nursery or promoted; none is lost among racing callers.
 """
 
-from holdproof.faces import Face, Noun, Reads, Writes
-from holdproof.storage.selfgrow import rows, steps
+from holdproof.executors import Executor, Reads, Resource, Writes
+from holdproof.storage.selfgrow import selfgrow_rows, steps
 
 __all__ = ["SelfGrow"]
 
 
-class SelfGrow(Noun[Face]):
+class SelfGrow(Resource[Executor]):
     """Proposals on their way into use."""
 
     propose = Writes(steps.propose)
@@ -32,8 +32,8 @@ class SelfGrow(Noun[Face]):
     rollback = Writes(steps.rollback)
     prune = Writes(steps.prune)
     expire = Writes(steps.expire)
-    proposal = Reads(rows.proposal)
-    proposals = Reads(rows.proposals)
-    seedling = Reads(rows.seedling)
-    nursery = Reads(rows.nursery)
-    token = Reads(rows.token)
+    proposal = Reads(selfgrow_rows.proposal)
+    proposals = Reads(selfgrow_rows.proposals)
+    seedling = Reads(selfgrow_rows.seedling)
+    nursery = Reads(selfgrow_rows.nursery)
+    token = Reads(selfgrow_rows.token)

@@ -3,12 +3,12 @@
 from typing import Any, Final
 
 from holdproof.crypto import canonical
-from holdproof.db import Tx, alone, sql
+from holdproof.db import Tx, lock_exclusive, sql
 from holdproof.errors import GrowthStepError, HoldproofError, NotFoundError, RollbackExpiredError, StaleVersionError
 from holdproof.model.selfgrow import GrowthStatus, Proposal, RollbackToken, Seedling
 from holdproof.model.times import later
 from holdproof.storage import values
-from holdproof.storage.selfgrow import rows
+from holdproof.storage.selfgrow import selfgrow_rows
 
 ROLLBACK_S: Final = 7 * 86_400.0
 _MOST_PATTERNS: Final = 100
@@ -24,10 +24,10 @@ def propose(tx: Tx, data: Any, *, context: str, entity: str, by: str) -> Proposa
     """Propose a change to what is known as `context.entity`; any plain JSON."""
     text = canonical.dumps(data).decode()
     row = {"context": values.name("context", context), "entity": values.name("entity", entity)}
-    row |= {"by": values.name("by", by), "content_hash": rows.content_hash(text)}
+    row |= {"by": values.name("by", by), "content_hash": selfgrow_rows.content_hash(text)}
     id = tx.new_id()
     tx.execute(_PROPOSE, expect=1, id=id, data=text, now=tx.now, **row)
-    return rows.proposal(tx, id)
+    return selfgrow_rows.proposal(tx, id)
 
 
 _VALIDATE = sql(
@@ -40,11 +40,11 @@ def validate(tx: Tx, proposal_id: str, *, passed: bool = True, content_hash: str
     """Say whether a proposal is sound; StaleVersionError unless `content_hash`, if given, is that of what is kept."""
     to = GrowthStatus.VALIDATED if passed else GrowthStatus.REJECTED
     if not tx.count(_VALIDATE, id=proposal_id, status=to.value, content_hash=content_hash, now=tx.now):
-        found = rows.proposal(tx, proposal_id)
+        found = selfgrow_rows.proposal(tx, proposal_id)
         if found.status == GrowthStatus.DRAFT:
             raise StaleVersionError("what is proposed is not what was looked at", proposal_id=proposal_id)
         raise _illegal(found, to)
-    return rows.proposal(tx, proposal_id)
+    return selfgrow_rows.proposal(tx, proposal_id)
 
 
 _GERMINATE = sql(
@@ -64,12 +64,12 @@ def germinate(tx: Tx, proposal_id: str, *, by: str, data: Any = None) -> Seedlin
     values.name("by", by)
     row = tx.one(_GERMINATE, id=proposal_id, now=tx.now)
     if row is None:
-        raise _illegal(rows.proposal(tx, proposal_id), GrowthStatus.GERMINATED)
+        raise _illegal(selfgrow_rows.proposal(tx, proposal_id), GrowthStatus.GERMINATED)
     text, context, entity = row
     id, handle = tx.new_id(), f"{context}.{entity}"
     planted = {"data": text if grown is None else grown, "handle": handle, "by": by, "now": tx.now}
     tx.execute(_PLANT, id=id, proposal_id=proposal_id, **planted, expect=1)
-    return rows.seedling(tx, id)
+    return selfgrow_rows.seedling(tx, id)
 
 
 _USE = sql(
@@ -87,13 +87,13 @@ def use(tx: Tx, seedling_id: str, *, failure: str | None = None) -> Seedling:
         failure = values.words("failure", failure, most=_LONGEST_PATTERN)
     row = tx.one(_USE, id=seedling_id, success=int(failure is None), now=tx.now)
     if row is None:
-        found = rows.proposal(tx, rows.seedling(tx, seedling_id).proposal_id)
+        found = selfgrow_rows.proposal(tx, selfgrow_rows.seedling(tx, seedling_id).proposal_id)
         raise GrowthStepError(f"{found.handle} is {found.status} and not used any more", status=found.status)
-    known = rows.patterns(row[0])
+    known = selfgrow_rows.patterns(row[0])
     if failure is not None and failure not in known:
         kept = [*known, failure][-_MOST_PATTERNS:]
         tx.execute(_FAILED, id=seedling_id, patterns=values.dump("failure", kept), expect=1)
-    return rows.seedling(tx, seedling_id)
+    return selfgrow_rows.seedling(tx, seedling_id)
 
 
 _PROMOTE = sql(
@@ -123,14 +123,16 @@ def promote(
     before = {"spec_path": spec_path, "impl_path": impl_path, "spec_content": spec_content}
     before |= {"impl_content": impl_content}
     kept = {name: values.maybe(name, text) for name, text in before.items()}
-    handle = rows.seedling(tx, seedling_id).handle
-    alone(tx, f"selfgrow:{handle}")
+    handle = selfgrow_rows.seedling(tx, seedling_id).handle
+    lock_exclusive(tx, f"selfgrow:{handle}")
     if not tx.count(_PROMOTE, id=seedling_id, now=tx.now):
-        raise _illegal(rows.proposal(tx, rows.seedling(tx, seedling_id).proposal_id), GrowthStatus.PROMOTED)
+        raise _illegal(
+            selfgrow_rows.proposal(tx, selfgrow_rows.seedling(tx, seedling_id).proposal_id), GrowthStatus.PROMOTED
+        )
     token, until = tx.new_id(), later(tx.now, ROLLBACK_S)
     tx.execute(_TOKEN, expect=1, id=token, handle=handle, now=tx.now, expires_at=until, **kept)
     tx.execute(_PROMOTED, id=seedling_id, token=token, now=tx.now, expect=1)
-    return rows.token(tx, token)
+    return selfgrow_rows.token(tx, token)
 
 
 _ROLL_BACK = sql(
@@ -146,10 +148,10 @@ _ROLL_BACK = sql(
 def rollback(tx: Tx, token_id: str) -> RollbackToken:
     """Undo a promotion within 7 days, the latest of its handle first; the answer says what to put back where."""
     known = _of_token(tx, token_id)
-    alone(tx, f"selfgrow:{known.handle}")
+    lock_exclusive(tx, f"selfgrow:{known.handle}")
     if not tx.count(_ROLL_BACK, token=token_id, now=tx.now):
         raise _no_way_back(tx, known, token_id)
-    return rows.token(tx, token_id)
+    return selfgrow_rows.token(tx, token_id)
 
 
 _HAS_TOKEN = sql("SELECT id FROM self_grow_nursery WHERE rollback_token = :token ORDER BY id LIMIT 1")
@@ -159,12 +161,12 @@ def _of_token(tx: Tx, token_id: str) -> Seedling:
     found = tx.one(_HAS_TOKEN, token=token_id)
     if found is None:
         raise NotFoundError(f"there is no rollback token {token_id}", token_id=token_id)
-    return rows.seedling(tx, found[0])
+    return selfgrow_rows.seedling(tx, found[0])
 
 
 def _no_way_back(tx: Tx, seedling: Seedling, token_id: str) -> HoldproofError:
     """Why a promotion was not undone."""
-    proposal = rows.proposal(tx, seedling.proposal_id)
+    proposal = selfgrow_rows.proposal(tx, seedling.proposal_id)
     if proposal.status != GrowthStatus.PROMOTED:
         return _illegal(proposal, GrowthStatus.ROLLED_BACK)
     until = later(seedling.promoted_at or tx.now, ROLLBACK_S)
@@ -185,9 +187,11 @@ _PRUNED = sql("UPDATE self_grow_nursery SET pruned_at = :now, updated_at = :now 
 def prune(tx: Tx, seedling_id: str) -> Seedling:
     """Give up what germinated, or take out of use what was promoted; there is no way back."""
     if not tx.count(_PRUNE, id=seedling_id, now=tx.now):
-        raise _illegal(rows.proposal(tx, rows.seedling(tx, seedling_id).proposal_id), GrowthStatus.PRUNED)
+        raise _illegal(
+            selfgrow_rows.proposal(tx, selfgrow_rows.seedling(tx, seedling_id).proposal_id), GrowthStatus.PRUNED
+        )
     tx.execute(_PRUNED, id=seedling_id, now=tx.now, expect=1)
-    return rows.seedling(tx, seedling_id)
+    return selfgrow_rows.seedling(tx, seedling_id)
 
 
 _EXPIRE = sql("DELETE FROM self_grow_rollback_tokens WHERE expires_at <= :now")

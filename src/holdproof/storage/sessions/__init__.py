@@ -18,12 +18,12 @@ from typing import Any
 
 from holdproof.db import Work, Write, ask
 from holdproof.errors import InvalidInputError
-from holdproof.faces import AsyncFace, Face, Noun, Reads, RunsWith, Writes
+from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, RunsWith, Writes
 from holdproof.model.sessions import CLISession
 from holdproof.storage import values
 from holdproof.storage.projects import NOWHERE, Project, project_here, project_of
 from holdproof.storage.provider import StorageProvider
-from holdproof.storage.sessions import lives, parts, rows
+from holdproof.storage.sessions import lives, parts, session_rows
 from holdproof.storage.stores import RelationalStore
 
 __all__ = ["CLISessionService", "Sessions", "create_cli_session_service"]
@@ -67,12 +67,12 @@ def _start_session(
     return (yield from ask(opening))
 
 
-class Sessions(Noun[Face]):
+class Sessions(Resource[Executor]):
     """Sessions of the command line."""
 
     start_session = RunsWith(_start_session)
     end_session = Writes(lives.end)
-    get_session = Reads(rows.get)
+    get_session = Reads(session_rows.get)
     list_sessions = Reads(lives.recent)
     log_event = Writes(lives.log)
     get_session_events = Reads(lives.events)
@@ -81,7 +81,7 @@ class Sessions(Noun[Face]):
     record_artifact = Writes(parts.record)
     timeline = Reads(lives.timeline)
 
-    def __init__(self, face: Face, project: Project = NOWHERE) -> None:
+    def __init__(self, face: Executor, project: Project = NOWHERE) -> None:
         super().__init__(face)
         self._project = project
 
@@ -91,12 +91,12 @@ class Sessions(Noun[Face]):
         return self._project
 
 
-class CLISessionService(Sessions[AsyncFace]):
+class CLISessionService(Sessions[AsyncExecutor]):
     """Sessions of the command line, kept in a storage; made of a provider or of its relational store."""
 
     def __init__(self, storage: StorageProvider | RelationalStore, project: Project = NOWHERE) -> None:
         face = storage.membrane if isinstance(storage, StorageProvider) else getattr(storage, "held", None)
-        if not isinstance(face, AsyncFace):
+        if not isinstance(face, AsyncExecutor):
             raise InvalidInputError("sessions are kept by a StorageProvider, or by the relational store of one")
         super().__init__(face, project)
         self._storage = storage

@@ -15,7 +15,7 @@ from holdproof.model.sessions import (
 )
 from holdproof.storage import labels, values
 from holdproof.storage.projects import NOWHERE, Project
-from holdproof.storage.sessions import parts, rows
+from holdproof.storage.sessions import parts, session_rows
 
 _SOURCE: Final = "cli"
 
@@ -47,12 +47,12 @@ def start(
     row |= {"project_path": project.path, "project_hash": project.hash}
     row |= {"flow_name": values.maybe("flow_name", flow_name), "flow_path": values.maybe("flow_path", flow_path)}
     row |= {"budget_level": values.name("budget_level", budget_level)}
-    known, id = values.facts("metadata", metadata), rows.short_id(tx, "cli")
+    known, id = values.facts("metadata", metadata), session_rows.short_id(tx, "cli")
     whose = None if subject is None else labels.label(tx, subject)
     while not tx.count(
         _START, **row, id=id, metadata=known, subject=whose
     ):  # 48 random bits meet again once in a long while
-        id = rows.short_id(tx, "cli")
+        id = session_rows.short_id(tx, "cli")
     _enter(tx, id, "session_start", f"Started {kind} session: {name}")
     state: dict[str, Any] = {"state": SessionState.ACTIVE.value, "ended_at": None, "tokens_used": 0}
     return CLISession(id, **row, **state, metadata=values.load(known))
@@ -86,9 +86,9 @@ def end(tx: Tx, session_id: str, state: str = "completed", tokens_used: int | No
     used = None if tokens_used is None else values.count("tokens_used", tokens_used)
     row = tx.one(_END, id=session_id, state=last.value, tokens_used=used, now=tx.now)
     if row is None:
-        raise rows.refusal(tx, session_id)
+        raise session_rows.refusal(tx, session_id)
     _enter(tx, session_id, "session_end", f"Session ended with state: {last}")
-    return rows.session(row)
+    return session_rows.session(row)
 
 
 _RECENT = sql(
@@ -106,12 +106,12 @@ def recent(
     """Sessions, newest first; `after` is the id of the last one of the page before."""
     wanted = None if state is None else values.one_of("state", SessionState, state).value
     found = tx.all(_RECENT, limit=values.limited(limit), state=wanted, project_hash=project_hash, after=after)
-    return [rows.session(row) for row in found]
+    return [session_rows.session(row) for row in found]
 
 
 # --- events --------------------------------------------------------------------------------------------------------
 
-_LOG = rows.into(
+_LOG = session_rows.into(
     "INSERT INTO cli_session_events (id, session_id, timestamp, event_type, source, message, data) SELECT"
     " CAST(:id AS TEXT), s.id, CAST(:timestamp AS TEXT), CAST(:event_type AS TEXT), CAST(:source AS TEXT),"
     " CAST(:message AS TEXT), CAST(:data AS TEXT)"
@@ -127,7 +127,7 @@ def log(  # noqa: PLR0917 (the order that D-gent's callers know)
     row |= {"id": tx.new_id(), "session_id": session_id, "timestamp": tx.now}
     told = values.facts("data", data)
     if not tx.count(_LOG, **row, data=told):
-        raise rows.refusal(tx, session_id)
+        raise session_rows.refusal(tx, session_id)
     return CLISessionEvent(**row, data=values.load(told))
 
 
@@ -146,7 +146,7 @@ def events(tx: Tx, session_id: str, limit: int = 100, event_type: str | None = N
 
 def _event(row: Row) -> CLISessionEvent:
     id, session_id, *texts, data = row
-    at, event_type, source, message = rows.told(texts)
+    at, event_type, source, message = session_rows.told(texts)
     return CLISessionEvent(id, session_id, at, event_type, source, message, values.load(data))
 
 
@@ -161,7 +161,7 @@ _ONWARD = sql(
 
 def timeline(tx: Tx, session_id: str, *, limit: int = 200, after: str = "") -> SessionTimeline:
     """A session with all that belongs to it, its events a page at a time, oldest first; `after` is an event's id."""
-    session = rows.get(tx, session_id)
+    session = session_rows.get(tx, session_id)
     if session is None:
         raise NotFoundError(f"there is no session {session_id}", session_id=session_id)
     found = tx.all(_ONWARD, session_id=session_id, limit=values.limited(limit), after=after)

@@ -7,9 +7,9 @@ from holdproof.db import Row, Tx, sql
 from holdproof.errors import InvalidInputError, NotFoundError, SessionEndedError
 from holdproof.model.sessions import AGENT_ENDS, AgentStatus, CLISessionAgent, CLISessionArtifact
 from holdproof.storage import values
-from holdproof.storage.sessions import rows
+from holdproof.storage.sessions import session_rows
 
-_SPAWN = rows.into(
+_SPAWN = session_rows.into(
     "INSERT INTO cli_session_agents (id, session_id, name, genus, status, started_at, metadata) SELECT"
     " CAST(:id AS TEXT), s.id, CAST(:name AS TEXT), CAST(:genus AS TEXT), 'running', CAST(:now AS TEXT),"
     " CAST(:metadata AS TEXT)"
@@ -20,9 +20,9 @@ def spawn(tx: Tx, session_id: str, name: str, genus: str, metadata: Mapping[str,
     """Record that a session spawned an agent, which is running from now on."""
     values.name("name", name)
     values.name("genus", genus)
-    known, id = values.facts("metadata", metadata), rows.short_id(tx, "agt")
+    known, id = values.facts("metadata", metadata), session_rows.short_id(tx, "agt")
     if not tx.count(_SPAWN, id=id, session_id=session_id, name=name, genus=genus, metadata=known, now=tx.now):
-        raise rows.refusal(tx, session_id)
+        raise session_rows.refusal(tx, session_id)
     status = AgentStatus.RUNNING.value
     return CLISessionAgent(id, session_id, name, genus, status, tx.now, None, None, values.load(known))
 
@@ -62,11 +62,11 @@ def agents(tx: Tx, session_id: str) -> tuple[CLISessionAgent, ...]:
 
 def _agent(row: Row) -> CLISessionAgent:
     id, session_id, *texts, started, completed, error, metadata = row
-    name, genus, status = rows.told(texts)
+    name, genus, status = session_rows.told(texts)
     return CLISessionAgent(id, session_id, name, genus, status, started, completed, error, values.load(metadata))
 
 
-_RECORD = rows.into(
+_RECORD = session_rows.into(
     "INSERT INTO cli_session_artifacts (id, session_id, name, path, artifact_type, created_at, updated_at, size_bytes,"
     " content_preview, metadata) SELECT CAST(:id AS TEXT), s.id, CAST(:name AS TEXT), CAST(:path AS TEXT),"
     " CAST(:artifact_type AS TEXT), CAST(:now AS TEXT), CAST(:now AS TEXT), CAST(:size_bytes AS BIGINT),"
@@ -90,9 +90,9 @@ def record(
     row |= {"artifact_type": values.name("artifact_type", artifact_type)}
     row |= {"size_bytes": values.count("size_bytes", size_bytes)}
     row |= {"content_preview": values.maybe("content_preview", content_preview)}
-    known, id = values.facts("metadata", metadata), rows.short_id(tx, "art")
+    known, id = values.facts("metadata", metadata), session_rows.short_id(tx, "art")
     if not tx.count(_RECORD, **row, id=id, session_id=session_id, metadata=known, now=tx.now):
-        raise rows.refusal(tx, session_id)
+        raise session_rows.refusal(tx, session_id)
     told: dict[str, Any] = {"created_at": tx.now, "updated_at": tx.now, "metadata": values.load(known)}
     return CLISessionArtifact(id, session_id, **row, **told)
 
@@ -110,6 +110,6 @@ def artifacts(tx: Tx, session_id: str) -> tuple[CLISessionArtifact, ...]:
 
 def _artifact(row: Row) -> CLISessionArtifact:
     id, session_id, name, path, kind, created, updated, size, preview, metadata = row
-    name, kind, created, updated = rows.told((name, kind, created, updated))
+    name, kind, created, updated = session_rows.told((name, kind, created, updated))
     known = values.load(metadata)
     return CLISessionArtifact(id, session_id, name, path, kind, created, updated, int(size or 0), preview, known)

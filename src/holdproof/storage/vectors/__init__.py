@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdproof.db import Work
 from holdproof.errors import MissingExtraError
-from holdproof.faces import AsyncFace, SyncFace
+from holdproof.executors import AsyncExecutor, SyncExecutor
 
 if TYPE_CHECKING:
     from holdproof.storage.vectors.store import Vectors
 
 __all__ = ["open_vectors"]
 
-F = TypeVar("F", AsyncFace, SyncFace)
+F = TypeVar("F", AsyncExecutor, SyncExecutor)
 
 
 def open_vectors(face: F, kind: str = "numpy", **options: Any) -> "Work[Vectors[F]]":
     """Open the vectors of a membrane database, on the face it was opened with; see `opening.opening` for options."""
     try:
-        from holdproof.storage.vectors import opening, store  # noqa: PLC0415 (an optional extra)
+        from holdproof.storage.vectors import open_vectors, store  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("vectors need numpy: pip install 'holdproof[vectors]'") from error
-    opened = yield from opening.opening(kind, **options)
+    opened = yield from open_vectors.opening(kind, **options)
     return store.Vectors(face, opened)

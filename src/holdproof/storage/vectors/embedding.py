@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, sql
 from holdproof.errors import EmbedderMissingError, EmbeddingMismatchError, InvalidInputError
-from holdproof.storage.vectors import given, rows
-from holdproof.storage.vectors.rows import Facts, Vector
-from holdproof.storage.vectors.shelf import Embedder
+from holdproof.storage.vectors import vector_rows, vector_validation
+from holdproof.storage.vectors.vector_rows import Facts, Vector
+from holdproof.storage.vectors.vector_state import Embedder
 
 _PAGE = 64
 
@@ -30,9 +30,9 @@ def embedded(
     embedder: Embedder | None, id: str, content: str, metadata: Mapping[str, Any] | None, dimensions: int
 ) -> Work[Vector]:
     """A text as a vector to be kept."""
-    id, described = given.identity(id), given.metadata(metadata)
+    id, described = vector_validation.identity(id), vector_validation.metadata(metadata)
     made = yield from asked(embedder, content)
-    return Vector(id, given.vector(made, dimensions), described, content)
+    return Vector(id, vector_validation.vector(made, dimensions), described, content)
 
 
 def asked(embedder: Embedder | None, content: str) -> Work[Any]:
@@ -74,7 +74,7 @@ def move(model: str, dimensions: int, embedder: Embedder | None) -> Work[Facts]:
         made = []
         for id, stamp, content in page:
             vector = yield from asked(target.embedder, content)
-            made.append({"id": id, "stamp": stamp, "vector": given.vector(vector, target.dimensions)})
+            made.append({"id": id, "stamp": stamp, "vector": vector_validation.vector(vector, target.dimensions)})
         yield Write(lambda tx: tx.many(_MOVED, [{"model": target.model, **each} for each in made]))  # noqa: B023
 
 
@@ -118,12 +118,12 @@ _DONE = sql("DELETE FROM vector_moves")
 
 def _exchange(tx: Tx, target: _Target) -> Facts | None:
     """The new vectors for the old; None if some changed meanwhile and are still to be embedded."""
-    rows.alone(tx)
+    vector_rows.alone(tx)
     if _waiting(tx):
         return None
-    tx.execute(_RENAME, key=rows.new_key(tx), dimensions=target.dimensions, model=target.model, expect=1)
+    tx.execute(_RENAME, key=vector_rows.new_key(tx), dimensions=target.dimensions, model=target.model, expect=1)
     tx.execute(_BURIED)
-    tx.execute(_EXCHANGE, salt=rows.stamp(tx))
+    tx.execute(_EXCHANGE, salt=vector_rows.stamp(tx))
     tx.execute(_RECORD, model=target.model, dimensions=target.dimensions, now=tx.now)
     tx.execute(_DONE)
-    return rows.facts(tx)
+    return vector_rows.facts(tx)

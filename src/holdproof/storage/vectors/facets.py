@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdproof.db import Read, Row, Tx, Work, ask
-from holdproof.storage.vectors import rows
-from holdproof.storage.vectors.given import plain
+from holdproof.storage.vectors import vector_rows
 from holdproof.storage.vectors.matrix import View
+from holdproof.storage.vectors.vector_validation import plain
 
 _PAGE = 500
 _UNKNOWN = -1
@@ -69,7 +69,7 @@ class Facets:
     def _fill(self, tx: Tx, view: View, column: _Column, key: str) -> None:
         start = column.filled
         ids = view.ids[start : min(start + _PAGE, view.count)]
-        found: dict[str, Row] = {row[0]: row for row in rows.describe(tx, ids)}
+        found: dict[str, Row] = {row[0]: row for row in vector_rows.describe(tx, ids)}
         stamps = view.kept["stamps"][start : start + len(ids)]
         texts = [
             row[2] if (row := found.get(id)) and row[1] == stamp else None

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from holdproof.db import Call, Read, Work, ask
 from holdproof.model.storage import SearchResult
-from holdproof.storage.vectors import ranking, rows, scan
+from holdproof.storage.vectors import ranking, scan, vector_rows
 from holdproof.storage.vectors.codecs import Floats, Rows
 from holdproof.storage.vectors.facets import Facets
 from holdproof.storage.vectors.following import Following
-from holdproof.storage.vectors.given import matches
 from holdproof.storage.vectors.matrix import View
-from holdproof.storage.vectors.rows import Kept
 from holdproof.storage.vectors.signs import SignIndex
+from holdproof.storage.vectors.vector_rows import Kept
+from holdproof.storage.vectors.vector_validation import matches
 
 _HERE = 1 << 20
 _TRIES = 8
@@ -68,7 +68,7 @@ class ScanFinder:
         near = yield from _away(view, lambda: self.scan(view, direction, k, allowed))
         ids = [view.ids[row] for row in near.tolist()]
         stamps = dict(zip(ids, view.kept["stamps"][near].tolist(), strict=True))
-        found = yield from ask(Read(lambda tx: rows.fetch(tx, ids)))
+        found = yield from ask(Read(lambda tx: vector_rows.fetch(tx, ids)))
         return found, {row.id: row.stamp for row in found} != stamps
 
     def scan(self, view: View, direction: Floats, k: int, allowed: scan.Allowed) -> Rows:

@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Lock
 
 from holdproof.db import Call, Read, Row, Tx, Work, ask
-from holdproof.storage.vectors import rows, sidecar
+from holdproof.storage.vectors import sidecar, vector_rows
 from holdproof.storage.vectors.matrix import Matrix, View
-from holdproof.storage.vectors.shelf import Shelf
+from holdproof.storage.vectors.vector_state import VectorStoreState
 
 _PAGE = 1000
 _WORTH_A_FILE = 5_000
@@ -24,7 +24,7 @@ _WORTH_A_FILE = 5_000
 class Following:
     """A matrix that follows the rows."""
 
-    shelf: Shelf
+    shelf: VectorStoreState
     matrix: Matrix
     unsaved: int = 0
     """How many changes the sidecar does not have."""
@@ -54,7 +54,7 @@ class Following:
 
     def _advance(self, tx: Tx) -> bool:
         """Follow the rows, on SQLite by a page; True when there is nothing more to follow."""
-        facts = rows.known(tx, self.shelf.facts.key)
+        facts = vector_rows.known(tx, self.shelf.facts.key)
         with self.matrix.lock:
             if self._swept is not None and self._swept != facts.swept and self.matrix.mark < facts.swept:
                 self._forget()
@@ -63,7 +63,7 @@ class Following:
 
     def _by_page(self, tx: Tx) -> bool:
         """Numbers are given in the order of commits: whoever comes next goes on after the last that was read."""
-        page = rows.changes(tx, self.matrix.mark + 1, "", limit=_PAGE)
+        page = vector_rows.changes(tx, self.matrix.mark + 1, "", limit=_PAGE)
         if page:
             self._apply(page)
             self.matrix.mark = page[-1][0]
@@ -71,11 +71,11 @@ class Following:
 
     def _by_moment(self, tx: Tx) -> bool:
         """Numbers are those of transactions, which end in any order: all since the oldest that was under way."""
-        moment = rows.moment(tx)
+        moment = vector_rows.moment(tx)
         if moment.order <= self._moment:  # a look at an older snapshot would take back what is known already
             return True
         change, id = self.matrix.mark + 1, ""
-        while page := rows.changes(tx, change, id, limit=_PAGE):
+        while page := vector_rows.changes(tx, change, id, limit=_PAGE):
             self._apply(page)
             change, id = page[-1][:2]
         self.matrix.mark, self._moment = moment.horizon, moment.order
@@ -88,7 +88,7 @@ class Following:
     def _fits(self, tx: Tx) -> bool:
         """Whether a matrix that came from a file has what the rows have; else it is forgotten."""
         matrix = self.matrix
-        if not matrix.proven and (matrix.alive, matrix.total) != rows.totals(tx):
+        if not matrix.proven and (matrix.alive, matrix.total) != vector_rows.totals(tx):
             self._forget()
             return False
         matrix.proven = True

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from holdproof.db import Call, Give, Read, Stream, Tx, Work, Write, ask
 from holdproof.model.storage import SearchResult, StoredVector
-from holdproof.storage.vectors import embedding, given, rows
+from holdproof.storage.vectors import embedding, vector_rows, vector_validation
 from holdproof.storage.vectors.finding import Finder
-from holdproof.storage.vectors.rows import Vector
-from holdproof.storage.vectors.shelf import Embedder, Shelf
+from holdproof.storage.vectors.vector_rows import Vector
+from holdproof.storage.vectors.vector_state import Embedder, VectorStoreState
 
 _TOGETHER = 1000
 
@@ -27,7 +27,7 @@ Numbers = Sequence[float] | NDArray[Any]
 Item = tuple[str, Numbers, Mapping[str, Any] | None]
 
 
-class Opened(Shelf):
+class Opened(VectorStoreState):
     """An open store and its way of finding, which `build` makes for what holds now."""
 
     build: Callable[["Opened"], Work[Finder]]
@@ -42,7 +42,7 @@ def add(
 ) -> Callable[[Tx], None]:
     """Keep a vector under an id, in the place of the one that was there; seen by the next search."""
     checked, key = _checked(opened, id, vector, metadata), opened.facts.key
-    return lambda tx: rows.put(tx, checked, key=key)
+    return lambda tx: vector_rows.put(tx, checked, key=key)
 
 
 def add_many(opened: Opened, items: Iterable[Item]) -> Work[int]:
@@ -61,12 +61,16 @@ def add_many(opened: Opened, items: Iterable[Item]) -> Work[int]:
 
 def _checked(opened: Opened, id: str, vector: Numbers, metadata: Mapping[str, Any] | None) -> Vector:
     opened.check_open()
-    return Vector(given.identity(id), given.vector(vector, opened.facts.dimensions), given.metadata(metadata))
+    return Vector(
+        vector_validation.identity(id),
+        vector_validation.vector(vector, opened.facts.dimensions),
+        vector_validation.metadata(metadata),
+    )
 
 
 def _put(opened: Opened, vectors: list[Vector]) -> Work[None]:
     key = opened.facts.key
-    yield Write(lambda tx: rows.put_all(tx, vectors, key=key))
+    yield Write(lambda tx: vector_rows.put_all(tx, vectors, key=key))
 
 
 def search(
@@ -79,8 +83,8 @@ def search(
 ) -> Work[list[SearchResult]]:
     """The nearest ones whose metadata match the filter, nearest first; `limit` is another name for `k`."""
     opened.check_open()
-    number, wanted = given.results(k, limit), given.wanted(filter)
-    unit = given.query(query, opened.facts.dimensions)
+    number, wanted = vector_validation.results(k, limit), vector_validation.wanted(filter)
+    unit = vector_validation.query(query, opened.facts.dimensions)
     if unit is None:
         return []
     return (yield from opened.finder.search(unit, number, wanted))
@@ -89,22 +93,22 @@ def search(
 def delete(opened: Opened, id: str) -> Work[bool]:
     """Remove a vector; whether it was there."""
     opened.check_open()
-    return (yield from ask(Write(lambda tx: rows.drop(tx, given.identity(id)))))
+    return (yield from ask(Write(lambda tx: vector_rows.drop(tx, vector_validation.identity(id)))))
 
 
 def count(opened: Opened) -> Work[int]:
     """How many vectors there are."""
     opened.check_open()
-    return (yield from ask(Read(rows.count)))
+    return (yield from ask(Read(vector_rows.count)))
 
 
 def export(opened: Opened) -> Stream[StoredVector]:
     """Every vector with its metadata, by id, in bounded memory; what comes or goes meanwhile may be missed."""
     opened.check_open()
     after = ""
-    while page := (yield from ask(Read(partial(rows.page, after=after, limit=_TOGETHER)))):
+    while page := (yield from ask(Read(partial(vector_rows.page, after=after, limit=_TOGETHER)))):
         for id, vector, metadata in page:
-            yield Give(StoredVector(id, given.numbers(vector), json.loads(metadata)))
+            yield Give(StoredVector(id, vector_validation.numbers(vector), json.loads(metadata)))
         after = page[-1][0]
 
 
@@ -130,7 +134,7 @@ def reembed(opened: Opened, model: str, dimensions: int, embedder: Embedder | No
     """
     opened.check_open()
     chosen = embedder or opened.embedder
-    opened.facts = yield from embedding.move(model, given.length(dimensions), chosen)
+    opened.facts = yield from embedding.move(model, vector_validation.length(dimensions), chosen)
     opened.embedder = chosen
     yield from ask(Call(opened.finder.close))
     opened.finder = yield from opened.build(opened)

@@ -17,11 +17,11 @@ from holdproof.db import Query, Read, Tx, Work, Write, ask
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import ConfigError, HoldproofError, UnavailableError
 from holdproof.model.storage import SearchResult
-from holdproof.storage.vectors import ranking, rows
+from holdproof.storage.vectors import ranking, vector_rows
 from holdproof.storage.vectors.finding import Unit
-from holdproof.storage.vectors.given import matches
-from holdproof.storage.vectors.rows import Kept
-from holdproof.storage.vectors.shelf import Shelf
+from holdproof.storage.vectors.vector_rows import Kept
+from holdproof.storage.vectors.vector_state import VectorStoreState
+from holdproof.storage.vectors.vector_validation import matches
 
 _PAGE: Final = 500
 _MORE: Final = 32
@@ -77,7 +77,7 @@ def extended(tx: Tx) -> str:
     """The schema of the extension, which is made where it is missing."""
     if tx.dialect != "postgres":
         raise ConfigError("pgvector needs a membrane on PostgreSQL")
-    rows.alone(tx)
+    vector_rows.alone(tx)
     found = tx.one(_SCHEMA)
     if found is None:
         try:
@@ -92,12 +92,12 @@ def extended(tx: Tx) -> str:
 class ServerFinder:
     """Finds by asking the server."""
 
-    def __init__(self, shelf: Shelf, schema: str) -> None:
+    def __init__(self, shelf: VectorStoreState, schema: str) -> None:
         self._shelf, self._schema, self._texts = shelf, schema, _texts(schema)
 
     def prepare(self, tx: Tx) -> None:
         """Make the table for the present key, fill it, then build its index: that is faster than the other order."""
-        rows.alone(tx)
+        vector_rows.alone(tx)
         key, dimensions = self._shelf.facts.key, self._shelf.facts.dimensions
         if tx.one(_MADE) is not None and tx.all(self._texts.mark)[0][0] == key:
             return
@@ -121,21 +121,21 @@ class ServerFinder:
         """See Finder: the server keeps everything."""
 
     def _behind(self, tx: Tx) -> bool:
-        rows.known(tx, self._shelf.facts.key)
+        vector_rows.known(tx, self._shelf.facts.key)
         [(_, mark)] = tx.all(self._texts.mark)
-        return bool(rows.changes(tx, mark + 1, "", limit=1))
+        return bool(vector_rows.changes(tx, mark + 1, "", limit=1))
 
     def _follow(self, tx: Tx) -> None:
         """Bring the table up to date, one at a time."""
         [(_, mark)] = tx.all(self._texts.lock)
         change, id = mark + 1, ""
-        while page := rows.changes(tx, change, id, limit=_PAGE):
+        while page := vector_rows.changes(tx, change, id, limit=_PAGE):
             gone = [{"id": id} for _, id, stamp, _ in page if not stamp]
             came = [{"id": id, "vector": _text(np.frombuffer(vector, "<f4"))} for _, id, stamp, vector in page if stamp]
             tx.many(self._texts.drop, gone)
             tx.many(self._texts.put, came)
             change, id = page[-1][:2]
-        tx.execute(self._texts.follow, mark=rows.moment(tx).horizon, expect=1)
+        tx.execute(self._texts.follow, mark=vector_rows.moment(tx).horizon, expect=1)
 
     def _nearest(self, tx: Tx, unit: Unit, k: int, wanted: dict[str, str]) -> list[SearchResult]:
         direct = not wanted and k <= _MOST_BY_INDEX
@@ -144,7 +144,7 @@ class ServerFinder:
         size, offset, asked = k + _MORE if direct else max(4 * k, 1000), 0, _text(unit)
         while ids := tx.all(self._texts.nearest, vector=asked, limit=size, offset=offset):
             offset += size
-            found += [row for row in rows.fetch(tx, [id for (id,) in ids]) if matches(row.metadata, wanted)]
+            found += [row for row in vector_rows.fetch(tx, [id for (id,) in ids]) if matches(row.metadata, wanted)]
             if direct or len(found) >= k:
                 break
         tx.all(_ASK, far="40", index="on")

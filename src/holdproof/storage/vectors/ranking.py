@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdproof.model.storage import SearchResult
-from holdproof.storage.vectors.rows import Kept
+from holdproof.storage.vectors.vector_rows import Kept
 
 _DIGITS = 12
 

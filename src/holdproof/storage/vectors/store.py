@@ -1,11 +1,11 @@
 """`Vectors`: the verbs of a vector store, the same on both faces."""
 
-from holdproof.faces import Face, Noun, RunsWith, StreamsWith, WritesWith
+from holdproof.executors import Executor, Resource, RunsWith, StreamsWith, WritesWith
 from holdproof.storage.vectors import operations
 from holdproof.storage.vectors.operations import Opened
 
 
-class Vectors(Noun[Face]):
+class Vectors(Resource[Executor]):
     """Vectors by id, found by nearness."""
 
     add = WritesWith(operations.add)
@@ -21,7 +21,7 @@ class Vectors(Noun[Face]):
     reembed = RunsWith(operations.reembed)
     index = RunsWith(operations.index)
 
-    def __init__(self, face: Face, opened: Opened) -> None:
+    def __init__(self, face: Executor, opened: Opened) -> None:
         super().__init__(face)
         self._opened = opened
 

@@ -1,0 +1,1 @@
+"""Access control: tokens, logins and the access log."""

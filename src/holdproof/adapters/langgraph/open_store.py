@@ -1,0 +1,71 @@
+"""A store that is opened for one adapter and closed with it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from holdproof import sync
+from holdproof.adapters.shared_store import located
+from holdproof.errors import InvalidInputError
+from holdproof.store.opening import Store, open_store
+
+T = TypeVar("T")
+
+
+class Opening(Generic[T]):
+    """What an adapter is opened with: `with`, or `async with`, on which it is closed again."""
+
+    def __init__(
+        self,
+        conn_string: str | Path,
+        home: str | Path | None,
+        make: Callable[[Any], T],
+        closing: Callable[[T], None] | None = None,
+    ) -> None:
+        self._conn_string, self._home, self._make, self._closing = conn_string, home, make, closing
+        self._store: Store | None = None
+        self._made: T | None = None
+
+    def _open(self) -> T:
+        self._store = open_store(*_place(self._conn_string, self._home))
+        try:
+            self._made = self._make(sync.Holdproof(self._store))
+        except BaseException:
+            self._store.close()
+            raise
+        return self._made
+
+    def _close(self) -> None:
+        if self._made is not None and self._closing is not None:
+            self._closing(self._made)
+        if self._store is not None:
+            self._store.close()
+
+    def __enter__(self) -> T:
+        return self._open()
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    async def __aenter__(self) -> T:
+        return await asyncio.to_thread(self._open)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self._close)
+
+
+def _place(conn_string: str | Path, home: str | Path | None) -> tuple[str | Path | None, str | None]:
+    """Home and URL of a store: at a server, in memory, or in a folder, which is its own home."""
+    folder, url = located(conn_string)
+    if url is not None:
+        return home, url
+    text = str(folder)
+    if home is not None:
+        raise InvalidInputError(f"the home of a store in a folder is that folder: {text}", home=str(home))
+    if Path(text).is_file():
+        raise InvalidInputError(
+            f"{text} is a file, and a store is a folder; `holdproof import langgraph {text}` takes over checkpoints",
+            path=text,
+        )
+    return text, None

@@ -1,0 +1,98 @@
+"""A flow as a block: `async with store.flows.run("trader") as flow`, or `with`."""
+
+import inspect
+from types import TracebackType
+from typing import Any
+
+from holdproof.db import Work
+from holdproof.errors import InvalidInputError
+from holdproof.executors import AsyncExecutor, Executor, Resource, RunsWith, SyncExecutor
+from holdproof.runtime import runs
+from holdproof.runtime.runs import Run
+
+
+class OpenFlow(Resource[Executor]):
+    """A flow that is worked on."""
+
+    step = RunsWith(runs.step)
+    lock = RunsWith(runs.lock)
+    ask = RunsWith(runs.question)
+    heartbeat = RunsWith(runs.beat)
+
+    def __init__(self, face: Executor, run: Run) -> None:
+        super().__init__(face)
+        self._run = run
+
+    @property
+    def held(self) -> Run:
+        """The flow in hand."""
+        return self._run
+
+    @property
+    def ns(self) -> None:
+        """A flow in hand stays in its own namespace: its verbs need not be held to one."""
+
+    @property
+    def dfid(self) -> str:
+        """The flow's id."""
+        return self._run.hand.dfid
+
+
+class FlowBlock(Resource[Executor]):
+    """A flow as a block: leaving it completes the flow, an exception undoes its steps and fails it."""
+
+    _run: Run
+
+    def __init__(self, face: Executor, entering: Work[Run]) -> None:
+        super().__init__(face)
+        self._entering = entering
+
+    @classmethod
+    def taken(cls, face: Executor, run: Run) -> "FlowBlock[Executor]":  # type: ignore[misc]
+        """A block around a flow that is in hand already: it can only be left."""
+        block = cls(face, _nothing())
+        block._run = run
+        return block
+
+    def _enter(self) -> Work[Run]:
+        """Open the flow, or take it up; a block is entered once."""
+        if inspect.getgeneratorstate(self._entering) != inspect.GEN_CREATED:
+            raise InvalidInputError("a block is entered once: `flows.run` makes another")
+        return self._entering
+
+    def _leaving(self, error: BaseException | None) -> Work[Any] | None:
+        """What leaving the block has to do; nothing if the worker itself is being stopped."""
+        if error is None:
+            return runs.complete(self._run)
+        return runs.abort(self._run, error) if isinstance(error, Exception) else None
+
+    async def __aenter__(self: "FlowBlock[AsyncExecutor]") -> OpenFlow[AsyncExecutor]:
+        self._run = await self._face.run(self._enter())
+        return OpenFlow(self._face, self._run)
+
+    async def __aexit__(
+        self: "FlowBlock[AsyncExecutor]",
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if (work := self._leaving(error)) is not None:
+            await self._face.run(work)
+
+    def __enter__(self: "FlowBlock[SyncExecutor]") -> OpenFlow[SyncExecutor]:
+        self._run = self._face.run(self._enter())
+        return OpenFlow(self._face, self._run)
+
+    def __exit__(
+        self: "FlowBlock[SyncExecutor]",
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if (work := self._leaving(error)) is not None:
+            self._face.run(work)
+
+
+def _nothing() -> Work[Run]:
+    raise InvalidInputError("this flow is in hand already")
+    yield

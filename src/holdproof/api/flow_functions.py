@@ -1,0 +1,80 @@
+"""Functions as flows: `@store.decision(flow_type="rebalance", agent="trader")`.
+
+Rules:
+- A flow type has one function in an open store; a second is refused.
+- The async face takes `async def`, the sync face `def`; the wrong one is refused where it is decorated.
+- A call with arguments that do not fit the function fails like a call of the function: nothing is opened.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from holdproof.api.flow_block import OpenFlow
+from holdproof.errors import AlreadyExistsError, WrongColourError
+from holdproof.executors import AsyncExecutor, SyncExecutor, with_namespace
+from holdproof.runtime import decisions, logged_rows
+from holdproof.runtime.decisions import Kind, Registered
+from holdproof.runtime.runs import Run
+
+P = ParamSpec("P")
+R = TypeVar("R")
+K = TypeVar("K", bound=Kind)
+
+Registry = dict[str, Registered]
+"""The functions of an open store, by flow type."""
+Performs = Callable[[Sequence[Any], Mapping[str, Any], Mapping[str, Any]], Any]
+"""Opens a flow and runs a function in it: given its arguments, by place and by name, and how the flow is opened."""
+
+
+class FlowFunction(Generic[P, R]):
+    """A registered function: each call opens a flow and works on it, and gives what the function gives."""
+
+    def __init__(self, fn: Callable[..., R], performs: Performs, opening: Mapping[str, Any]) -> None:
+        self._fn, self._performs, self._opening = fn, performs, opening
+        update_wrapper(self, fn)
+        signature = inspect.signature(fn)
+        self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Open a flow and run the function in it."""
+        self.__signature__.bind(*args, **kwargs)
+        return self._performs(args, kwargs, self._opening)  # type: ignore[no-any-return]
+
+    def opening(self, agent: str | None = None, **opening: Any) -> "FlowFunction[P, R]":
+        """The same function, its next flow opened otherwise: for another agent, or by what else `flows.start` takes."""
+        changed = opening if agent is None else {"agent_id": agent, **opening}
+        return FlowFunction(self._fn, self._performs, {**self._opening, **changed})
+
+
+def register(
+    registry: Registry,
+    face: AsyncExecutor | SyncExecutor,
+    fn: Callable[..., R],
+    *,
+    flow_type: str,
+    flow_version: str,
+    lease_s: float,
+    opening: Mapping[str, Any],
+) -> FlowFunction[Any, R]:
+    """Make a function the one of its flow type."""
+
+    def bind(run: Run, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+        return partial(fn, OpenFlow(face, run), *args, **kwargs)
+
+    def performs(args: Sequence[Any], kwargs: Mapping[str, Any], opening: Mapping[str, Any]) -> Any:
+        return face.run(decisions.decide(registered, args, kwargs, **with_namespace(face, {**opening})))
+
+    registered = Registered(flow_type, flow_version, lease_s, opening.get("agent_id"), bind)
+    enlist(registry, registered, fn, soft=isinstance(face, AsyncExecutor))
+    return FlowFunction(fn, performs, opening)
+
+
+def enlist(registry: dict[str, K], kind: K, fn: Callable[..., Any], *, soft: bool) -> None:
+    """Let a flow type have this function, if it has none and the function is of the right colour."""
+    name = logged_rows.name("flow_type", kind.name)
+    if inspect.iscoroutinefunction(fn) != soft:
+        raise WrongColourError(f"the function of flow type {name} does not fit this face", flow_type=name)
+    if registry.setdefault(name, kind) is not kind:
+        raise AlreadyExistsError(f"the flow type {name} has a function already", flow_type=name)

@@ -1,0 +1,110 @@
+"""Opening a database: a file, a PostgreSQL URL or memory, migrated and ready."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from holdproof.db import migrate as migrations_of
+from holdproof.db import sqlite
+from holdproof.db.clock import Clock, Random, system_clock, system_random
+from holdproof.db.database import Backend, Database
+from holdproof.db.group_commit import Hooks
+from holdproof.db.migrate import Migration
+from holdproof.db.topics import Topics
+from holdproof.errors import ConfigError, InvalidInputError, MissingExtraError
+
+MEMORY = ":memory:"
+
+_SERVED = "membrane"
+_SQLITE = frozenset({"busy_s", "read_limit_s", "readers"})
+_POSTGRES = frozenset({"connect_s", "lock_s", "read_limit_s", "readers", "silence_s", "workers"})
+
+
+def open_database(
+    target: str | Path,
+    *,
+    space: str = "kernel",
+    migrations: Sequence[Migration] | None = None,
+    hooks: Hooks | None = None,
+    clock: Clock | None = None,
+    random: Random = system_random,
+    migrate: bool = True,
+    **options: Any,
+) -> Database:
+    """Open `target`: a path, `:memory:` or `postgresql://…`; `migrations` default to those shipped for the space.
+
+    On PostgreSQL the clock defaults to the server's. Further options go to the backend: `readers`, `busy_s`,
+    `read_limit_s` on SQLite; `workers`, `readers`, `connect_s`, `lock_s`, `read_limit_s`, `silence_s` on PostgreSQL.
+    """
+    _refuse_unknown(options, _POSTGRES if is_url(target) else _SQLITE)
+    steps = migrations_of.shipped(space) if migrations is None else migrations
+    same: dict[str, Any] = {"space": space, "hooks": hooks or Hooks(), "clock": clock, "random": random}
+    if not is_url(target) or space != _SERVED:
+        return _open(target, steps, migrate=migrate, **same, **options)
+    # Made by the owner, used under a login without further rights: services run SQL of their own there.
+    owner = _open(target, steps, migrate=migrate, **same, **options | {"workers": 1, "readers": 1})
+    owner.close()
+    database = _open(target, steps, migrate=False, **same, **options, owner=False)
+    database.first_run = owner.first_run
+    return database
+
+
+def _open(
+    target: str | Path,
+    steps: Sequence[Migration],
+    *,
+    space: str,
+    hooks: Hooks,
+    clock: Clock | None,
+    random: Random,
+    migrate: bool,
+    **options: Any,
+) -> Database:
+    topics = Topics()
+    backend: Backend
+    if is_url(target):
+        backend, new, moment = _postgres(
+            str(target), space=space, hooks=hooks, topics=topics, clock=clock, random=random, **options
+        )
+    else:
+        moment = clock or system_clock
+        path = None if str(target) == MEMORY else Path(target).expanduser()
+        backend, new = sqlite.open_sqlite(path, space=space, hooks=hooks, clock=moment, random=random, **options)
+    database = Database(backend, hooks=hooks, topics=topics, clock=moment)
+    database.first_run = new
+    try:
+        if new and database.dialect == "sqlite":
+            database.write(lambda tx: sqlite.claim(tx, space), ungated=True).result()
+        if migrate:
+            migrations_of.migrate(database, steps)
+        else:
+            migrations_of.pending(database, steps)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _refuse_unknown(options: dict[str, Any], known: frozenset[str]) -> None:
+    if unknown := sorted(options.keys() - known):
+        raise InvalidInputError(
+            f"no option {unknown[0]!r} here; there are {', '.join(sorted(known))}", option=unknown[0]
+        )
+
+
+def is_url(target: str | Path) -> bool:
+    """Whether a target names a server; refuses the schemes we do not know."""
+    scheme, colon, _ = str(target).partition("://")
+    if not colon:
+        return False
+    if scheme not in {"postgresql", "postgres"}:
+        raise ConfigError(f"unknown kind of database {scheme}://; use postgresql://…", scheme=scheme)
+    return True
+
+
+def _postgres(url: str, **options: Any) -> tuple[Backend, bool, Clock]:
+    try:
+        from holdproof.db import postgres  # noqa: PLC0415 (an optional extra)
+    except ImportError as error:
+        raise MissingExtraError("PostgreSQL needs its driver: pip install 'holdproof[postgres]'") from error
+    return postgres.open_postgres(url, **options)

@@ -1,0 +1,184 @@
+"""Leaving and filling database files."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import apsw
+
+from holdproof.db.clock import system_clock, system_random
+from holdproof.db.migrate import ARRIVING, MOVED, applied
+from holdproof.db.sqlite.files import configure, connect, typed_by_disk
+from holdproof.db.sqlite.tx import SqliteTx, typed
+from holdproof.db.tx import Row, Tx
+from holdproof.errors import AlreadyExistsError, BusyError
+
+_TABLES = (
+    "SELECT t.name, c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c"
+    " WHERE t.schema = 'main' AND t.type IN ('table', 'view') AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    " ORDER BY t.name, c.cid"
+)
+
+
+class Leaving:
+    """The files of a store that is being left; see db/transfer.py."""
+
+    def __init__(self, held: Mapping[str, apsw.Connection]) -> None:
+        self._held, self.spaces = held, list(held)
+
+    def ledger(self, space: str) -> dict[str, str]:
+        """See Leaving."""
+        return applied(self.tx(space))
+
+    def tx(self, space: str) -> Tx:
+        """See Leaving."""
+        return SqliteTx(self._held[space], system_clock, system_random)
+
+    def tables(self, space: str) -> dict[str, list[str]]:
+        """See Leaving."""
+        return _tables(self._held[space])
+
+    def count(self, space: str, table: str) -> int:
+        """See Leaving."""
+        return int(self._held[space].execute(f'SELECT count(*) FROM "{table}"').get)  # noqa: S608
+
+    def rows(self, space: str, table: str, columns: list[str]) -> Iterator[Row]:
+        """See Leaving."""
+        return _rows(self._held[space], table, columns)
+
+    def counters(self, space: str) -> dict[str, int]:
+        """See Leaving."""
+        return _counters(self._held[space])
+
+    def seal(self, to: str) -> None:
+        """See Leaving."""
+        for connection in self._held.values():
+            tx = SqliteTx(connection, system_clock, system_random)
+            if MOVED not in applied(tx):
+                connection.execute(
+                    "INSERT INTO schema_migrations (name, sha256, applied_at) VALUES (?, ?, ?)", (MOVED, to, tx.now)
+                )
+            connection.execute("COMMIT")
+
+
+@contextmanager
+def leave(spaces: Mapping[str, Path]) -> Iterator[Leaving]:
+    """Hold the files that are there alone: with nobody else in them, not even to read."""
+    with ExitStack() as ends:
+        held: dict[str, apsw.Connection] = {}
+        for space, path in spaces.items():
+            if path.exists():
+                connection = connect(path, busy_s=0, create=False)
+                ends.callback(connection.close)
+                held[space] = _alone(connection, path)
+        try:
+            yield Leaving(held)
+        except apsw.Error as error:
+            raise typed(error, "the store that is left") from error
+
+
+def _alone(connection: apsw.Connection, path: Path) -> apsw.Connection:
+    try:
+        connection.pragma("locking_mode", "exclusive")
+        connection.pragma("synchronous", "full")
+        connection.execute("BEGIN EXCLUSIVE").fetchall()
+    except apsw.BusyError as error:
+        raise BusyError(f"{path} is open elsewhere: close it first", path=str(path)) from error
+    except apsw.Error as error:
+        raise typed(error, path) from error
+    return connection
+
+
+class Arriving:
+    """The files of a store that is being filled; see db/transfer.py."""
+
+    def __init__(self, spaces: Mapping[str, Path]) -> None:
+        self._paths = spaces
+
+    def ledger(self, space: str) -> dict[str, str] | None:
+        """See Arriving."""
+        if not self._paths[space].exists():
+            return None
+        with self._open(space) as connection:
+            there = bool(_tables(connection))  # a file that was only just made counts as none
+            return applied(SqliteTx(connection, system_clock, system_random)) if there else None
+
+    def discard(self, space: str) -> None:
+        """See Arriving."""
+        ledger = self.ledger(space)
+        if ledger is not None and ARRIVING.name not in ledger:
+            raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
+        path = self._paths[space]
+        for end in ("-wal", "-shm", ""):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+
+    def fill(
+        self,
+        space: str,
+        tables: Mapping[str, list[str]],
+        rows: Mapping[str, Iterable[Row]],
+        counters: Mapping[str, int],
+    ) -> None:
+        """See Arriving; foreign keys are asked at the end, when every row is there."""
+        with self._open(space) as connection:
+            configure(connection, busy_s=10)
+            connection.pragma("foreign_keys", False)
+            connection.execute("BEGIN IMMEDIATE")
+            for table in tables:
+                connection.execute(f'DELETE FROM "{table}" WHERE {_KEEP.get(table, "true")}')  # noqa: S608
+            for table, columns in tables.items():
+                listed, marks = ", ".join(f'"{each}"' for each in columns), ", ".join("?" * len(columns))
+                connection.executemany(f'INSERT INTO "{table}" ({listed}) VALUES ({marks})', rows[table])  # noqa: S608
+            if counters:
+                connection.execute("DELETE FROM sqlite_sequence")
+                connection.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", counters.items())
+            connection.execute("COMMIT")
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def rows(self, space: str, tables: Mapping[str, list[str]]) -> Iterator[tuple[str, Iterator[Row]]]:
+        """See Arriving."""
+        with self._open(space) as connection:
+            for table, columns in tables.items():
+                yield table, _rows(connection, table, columns)
+
+    def tables(self, space: str) -> dict[str, list[str]]:
+        """See Arriving."""
+        with self._open(space) as connection:
+            return _tables(connection)
+
+    def settle(self, space: str) -> None:
+        """See Arriving."""
+        with self._open(space) as connection:
+            connection.pragma("synchronous", "full")
+            connection.execute("DELETE FROM schema_migrations WHERE name = ?", (ARRIVING.name,))
+
+    @contextmanager
+    def _open(self, space: str) -> Iterator[apsw.Connection]:
+        connection = connect(self._paths[space], busy_s=10, create=False)
+        try:
+            yield connection
+        except apsw.Error as error:
+            raise typed_by_disk(error, connection, self._paths[space]) from error
+        finally:
+            connection.close()
+
+
+_KEEP = {"schema_migrations": f"name <> '{ARRIVING.name}'"}
+
+
+def _tables(connection: apsw.Connection) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for table, column in connection.execute(_TABLES):
+        found.setdefault(table, []).append(column)
+    return found
+
+
+def _rows(connection: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row]:
+    listed = ", ".join(f'"{each}"' for each in columns)
+    return iter(connection.execute(f'SELECT {listed} FROM "{table}"'))  # noqa: S608
+
+
+def _counters(connection: apsw.Connection) -> dict[str, int]:
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").get is None:
+        return {}
+    return {str(name): int(last) for name, last in connection.execute("SELECT name, seq FROM sqlite_sequence")}

@@ -1,0 +1,410 @@
+"""DBOM files: `dboms/dbom_<battle_id>.json` is the newest of a battle, `dbom_<battle_id>.<row id>.json` an earlier one.
+
+The database holds every DBOM too; files are written after the commit and follow from the rows.
+
+Rules:
+- A file appears whole or not at all: temporary file, fsync, rename, fsync of the folder.
+- A signed DBOM is never displaced by an imported one: the newest signed one has the plain name.
+- The plain name is written first, earlier names after, in the order of their rows. So where the file of an earlier row
+  of the newest one's kind (signed or not) is there, the plain one is up to date and nothing before it is missing: what
+  publishing costs does not grow with the number of evaluations.
+- Temporary files lie in one folder, `dboms/.tmp`, so that what a crash left there is found without a look at all files.
+- Writers of one battle take turns (a lock per battle, between threads and processes), and write what the database says
+  once it is their turn: the last one writes the newest.
+- Opening and closing a store write the files that a crash left out; those of rows known to be complete are left to
+  `verify`, so that a deleted file is noticed and not papered over.
+"""
+
+import fcntl
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from holdproof import folders
+from holdproof.content import disk
+from holdproof.db import Database, Query, Tx, sql
+from holdproof.db.tx import NOTHING
+from holdproof.errors import DiskFullError, HoldproofError, InvalidInputError, UnavailableError
+from holdproof.evidence import tree
+from holdproof.model.evaluations import Repaired
+
+T = TypeVar("T")
+
+MAIN: Final = "main"
+_MOST_BYTES: Final = 200
+_MOST_ID: Final = (1 << 63) - 1
+_ROW_ID = re.compile(r"0|[1-9][0-9]{0,17}")
+_REFUSED = re.compile(r"[/\\\x00-\x1f\x7f]")
+_MOST_GAPS: Final = 1_000
+_PAGE: Final = 2_000
+_PEEK_S: Final = 0.01
+_FEW: Final = 20
+_SPARES: Final = ".tmp"
+_BUCKET: Final = "[0-9a-f][0-9a-f]"
+
+
+class Due(NamedTuple):
+    """A DBOM with the name its file shall have."""
+
+    name: str
+    text: str
+
+
+def is_name(text: object) -> bool:
+    """Whether a battle_id or namespace can be part of a file name: no path, no control character, not too long."""
+    if not isinstance(text, str) or not text.strip() or text in (".", "..") or _REFUSED.search(text):
+        return False
+    try:
+        return len(text.encode()) <= _MOST_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def check_name(text: object, what: str) -> str:
+    """A battle_id or namespace that can be part of a file name; InvalidInputError for another."""
+    if not is_name(text):
+        raise InvalidInputError(
+            f"{what} is a text of 1 to {_MOST_BYTES} bytes without slashes and control characters",
+            field=what,
+            value=str(text)[:100],
+        )
+    return str(text)
+
+
+def name_of(battle_id: str, row_id: int | None = None) -> str:
+    """The file name of a battle's newest DBOM, or of an earlier one by its row."""
+    return f"dbom_{battle_id}.json" if row_id is None else f"dbom_{battle_id}.{row_id}.json"
+
+
+def folder_of(dboms: Path, ns: str) -> Path:
+    """Where the DBOMs of a namespace lie."""
+    return dboms if ns == MAIN else dboms / ns
+
+
+def owners(dboms: Path, path: Path) -> list[tuple[str, str]]:
+    """The battles (`ns`, `battle_id`) whose file that may be by its name: its newest DBOM's, or an earlier one's."""
+    if not path.is_relative_to(dboms):
+        return []
+    ns = MAIN if path.parent == dboms else path.parent.name
+    stem = path.name.removeprefix("dbom_").removesuffix(".json")
+    battle_id, _, number = stem.rpartition(".")
+    return [(ns, stem), (ns, battle_id)] if number.isdigit() and battle_id else [(ns, stem)]
+
+
+_IS_SIGNED: Final = ("instr(dbom, '\"dsse:') > 0", "strpos(dbom, '\"dsse:') > 0")
+_HAVE: Final = "FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom IS NOT NULL"
+
+
+def _query(text: str) -> Query:
+    """A query over the DBOMs of a battle, with each database's way to tell signed ones."""
+    sqlite, postgres = (text.format(have=_HAVE, signed=signed) for signed in _IS_SIGNED)
+    return sql(sqlite, postgres=postgres)
+
+
+_NEWEST_SIGNED = _query("SELECT id, dbom, 1 {have} AND {signed} ORDER BY id DESC LIMIT 1")
+_NEWEST = _query("SELECT id, dbom, 0 {have} ORDER BY id DESC LIMIT 1")
+_EARLIER = _query(
+    "SELECT id, CASE WHEN {signed} THEN 1 ELSE 0 END {have} AND id <> :newest AND id < :before"
+    " ORDER BY id DESC LIMIT :limit"
+)
+_OF_BATTLE = _query("SELECT id, dbom {have} ORDER BY id")
+_TEXT = _query("SELECT dbom {have} AND id = :id")
+
+
+class _Newest(NamedTuple):
+    """Which DBOM of a battle has the plain name."""
+
+    id: int
+    text: str
+    signed: int
+
+
+def _newest(tx: Tx, ns: str, battle_id: str) -> _Newest | None:
+    """The newest signed DBOM of a battle, or the newest if none is; None also where its id is no file name."""
+    if not is_name(battle_id) or not is_name(ns):
+        return None
+    row = tx.one(_NEWEST_SIGNED, ns=ns, battle_id=battle_id) or tx.one(_NEWEST, ns=ns, battle_id=battle_id)
+    return None if row is None else _Newest(*row)
+
+
+def due(tx: Tx, ns: str, battle_id: str) -> list[Due]:
+    """Every file a battle shall have, the one with the plain name first; none where its id is no file name."""
+    newest = _newest(tx, ns, battle_id)
+    if newest is None:
+        return []
+    rows = tx.all(_OF_BATTLE, ns=ns, battle_id=battle_id)
+    earlier = [Due(name_of(battle_id, row[0]), row[1]) for row in rows if row[0] != newest.id]
+    return [Due(name_of(battle_id), newest.text), *earlier]
+
+
+def is_due(tx: Tx, dboms: Path, path: Path) -> bool:
+    """Whether a row speaks of this file."""
+    return any(_speaks_of(tx, ns, battle_id, path.name) for ns, battle_id in owners(dboms, path))
+
+
+def _speaks_of(tx: Tx, ns: str, battle_id: str, name: str) -> bool:
+    newest, number = _newest(tx, ns, battle_id), name.removesuffix(".json").rpartition(".")[2]
+    if newest is None or name == name_of(battle_id):
+        return newest is not None
+    if not _ROW_ID.fullmatch(number) or int(number) == newest.id or name != name_of(battle_id, int(number)):
+        return False
+    return tx.one(_TEXT, ns=ns, battle_id=battle_id, id=int(number)) is not None
+
+
+class DbomFolder:
+    """The DBOM files of one store."""
+
+    def __init__(self, database: Database, dboms: Path, locks: Path) -> None:
+        self.dboms, self._database, self._locks = dboms, database, locks
+
+    def publish(self, ns: str, battle_id: str, row_id: int | None = None) -> Path | None:
+        """Write what is missing or out of date of a battle's files; where its newest lies.
+
+        With the row that was added just now only the last ones are looked at. It is named because on a server it may
+        become visible after rows with larger ids.
+        """
+        folder = folder_of(self.dboms, ns)
+        with self._turn(_bucket(ns, battle_id)) as spare:
+            newest = self._ask(lambda tx: _newest(tx, ns, battle_id))
+            if newest is None:
+                return None
+            path = folder / name_of(battle_id)
+            if _read(path) != newest.text.encode():
+                self._write(path, newest.text, spare)
+            for earlier in sorted(set(self._unfiled(ns, battle_id, newest, row_id))):
+                row = self._ask(lambda tx, at=earlier: tx.one(_TEXT, ns=ns, battle_id=battle_id, id=at))  # type: ignore[misc]
+                if row is not None:  # else it was erased just now
+                    self._write(folder / name_of(battle_id, earlier), row[0], spare)
+        return path
+
+    def _unfiled(self, ns: str, battle_id: str, newest: _Newest, added: int | None) -> Iterator[int]:
+        """The earlier rows without a file; if one was added, that one and those down to where none is missing."""
+        folder, before = folder_of(self.dboms, ns), _MOST_ID
+        if added is not None and added != newest.id:
+            yield added
+        about: dict[str, Any] = {"ns": ns, "battle_id": battle_id, "newest": newest.id, "limit": _FEW}
+        while page := self._ask(lambda tx: tx.all(_EARLIER, **about, before=before)):  # noqa: B023
+            for row_id, signed in page:
+                if row_id > newest.id and signed >= newest.signed:  # newer than the newest: it came just now
+                    continue
+                if not (folder / name_of(battle_id, row_id)).exists():
+                    yield row_id
+                elif added is not None and signed == newest.signed:
+                    return
+            before = page[-1][0]
+
+    def _write(self, path: Path, text: str, spare: Path) -> None:
+        try:
+            _write(path, text.encode(), spare)
+        except HoldproofError:  # it may have been among those that were marked as filed
+            with suppress(OSError):
+                self._marked.unlink()
+            raise
+
+    def _ask(self, fn: Callable[[Tx], T]) -> T:
+        found = self._database.peek(fn, _PEEK_S)
+        return self._database.read(fn).result() if found is NOTHING else found
+
+    @contextmanager
+    def _turn(self, bucket: str) -> Iterator[Path]:
+        """Wait for a battle's turn; gives the temporary file of whoever has it."""
+        try:
+            lock = _open(os.path.join(self._locks, bucket), os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise UnavailableError(f"cannot lock {self._locks}: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self.dboms / _SPARES / bucket
+        finally:
+            os.close(lock)
+
+    # --- after a crash -------------------------------------------------------------------------------------------
+
+    def repair(self, *, full: bool = False) -> Repaired:
+        """Write the files that are missing: of rows since the last repair, or in full, comparing every content."""
+        stand = self._database.read(lambda tx: f"{tree.state(tx).origin} {len(tx.all(_ERASURES))}").result()
+        since, gaps = (0, []) if full else self._mark(stand)
+        rows = self._database.read(lambda tx: [row for gap in gaps for row in tx.all(_AT, id=gap)]).result()
+        looked, written, ids, spaces = 0, list[str](), set[int](), set[str]()
+        for page in (rows, *self._pages(since)):
+            looked += len(page)
+            ids.update(row[0] for row in page)
+            spaces.update(row[1] for row in page)
+            written += self._mend(page, full)
+        for ns in spaces:  # a file that is there may be one that a killed process never saw durable
+            _settle(folder_of(self.dboms, ns))
+        last = max(ids, default=since)
+        fresh = range(max(since + 1, last - _MOST_GAPS), last)
+        self._remember(stand, max(last, since), sorted({*gaps, *fresh} - ids)[-_MOST_GAPS:])
+        self._sweep()
+        return Repaired(looked, written, self._strangers() if full else [])
+
+    def _mend(self, rows: Iterable[tuple[int, str, str]], full: bool) -> list[str]:
+        """Write every file that a battle lacks (in full: or that differs); the names of those written."""
+        written: list[str] = []
+        for ns, battle_id in dict.fromkeys((ns, battle_id) for _, ns, battle_id in rows):
+            if not self._lacking(ns, battle_id, full):
+                continue
+            with self._turn(_bucket(ns, battle_id)) as spare:
+                for path, text in self._lacking(ns, battle_id, full):
+                    self._write(path, text, spare)
+                    written.append(str(path))
+        return written
+
+    def _lacking(self, ns: str, battle_id: str, full: bool) -> list[tuple[Path, str]]:
+        folder, files = folder_of(self.dboms, ns), self._ask(lambda tx: due(tx, ns, battle_id))
+        found = [(folder / file.name, file.text) for file in files]
+        lacking = [(path, text) for path, text in found if _lacks(path, text if full else None)]
+        if lacking and found[0] not in lacking and _lacks(*found[0]):
+            return [found[0], *lacking]
+        return lacking
+
+    def _pages(self, after: int) -> Iterator[list[tuple[int, str, str]]]:
+        while page := self._database.read(lambda tx: tx.all(_SINCE, after=after, limit=_PAGE)).result():  # noqa: B023
+            yield [(row[0], row[1], row[2]) for row in page]
+            after = page[-1][0]
+
+    def _strangers(self) -> list[str]:
+        """Files in the folder that no row speaks of; they are named, never deleted."""
+        known = {
+            str(folder_of(self.dboms, ns) / file.name)
+            for page in self._pages(0)
+            for ns, battle_id in {(ns, battle_id) for _, ns, battle_id in page}
+            for file in self._ask(lambda tx, ns=ns, battle_id=battle_id: due(tx, ns, battle_id))  # type: ignore[misc]
+        }
+        return sorted(str(path) for path in self.dboms.rglob("dbom_*.json") if str(path) not in known)
+
+    def _sweep(self) -> None:
+        """Remove temporary files that a crash left behind: their content may be erased some day."""
+        for path in (self.dboms / _SPARES).glob(_BUCKET):
+            with self._turn(path.name), suppress(FileNotFoundError):
+                path.unlink()
+
+    @property
+    def _marked(self) -> Path:
+        return self._locks / "filed.json"
+
+    def _mark(self, stand: str) -> tuple[int, list[int]]:
+        """Up to which row files are complete, and the ids before it that may still be committed.
+
+        Another origin (a restore) or another number of erasures (which rename files) begins anew.
+        """
+        try:
+            mark = json.loads(self._marked.read_bytes())
+            return (int(mark["filed"]), list(map(int, mark["gaps"]))) if mark["stand"] == stand else (0, [])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0, []
+
+    def _remember(self, stand: str, filed: int, gaps: list[int]) -> None:
+        if (filed, gaps) == self._mark(stand):
+            return
+        text = json.dumps({"stand": stand, "filed": filed, "gaps": gaps})
+        _write(self._marked, text.encode(), self._locks / f".filed-{os.getpid()}-{threading.get_ident()}")
+
+
+_ERASURES = sql("SELECT id FROM erasures")
+_SINCE = sql("SELECT id, ns, battle_id FROM battles WHERE id > :after ORDER BY id LIMIT :limit")
+_AT = sql("SELECT id, ns, battle_id FROM battles WHERE id = :id")
+
+
+def _bucket(ns: str, battle_id: str) -> str:
+    return sha256(f"{ns}/{battle_id}".encode()).hexdigest()[:2]
+
+
+def _lacks(path: Path, text: str | None) -> bool:
+    return not path.exists() if text is None else _read(path) != text.encode()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+
+
+def _write(path: Path, data: bytes, temporary: Path) -> None:
+    """Put a file in place whole, durably; nobody else uses the temporary file at this time.
+
+    One whose name may not last is taken away again: what is there is believed to be there for good.
+    """
+    placed = False
+    try:
+        with os.fdopen(_open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _move(temporary, path)
+        placed = True
+        _syncing(path.parent).sync()
+    except OSError as error:
+        with suppress(OSError):  # on a full disk it takes up room
+            (path if placed else temporary).unlink()
+        kind = DiskFullError if error.errno in disk.FULL else UnavailableError
+        raise kind(f"cannot write {path}: {error.strerror}", path=str(path)) from error
+
+
+def _settle(folder: Path) -> None:
+    """Make the names in a folder durable; there may be none."""
+    try:
+        _syncing(folder).sync()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise UnavailableError(f"cannot sync {folder}: {error.strerror}", path=str(folder)) from error
+
+
+def _move(temporary: Path, path: Path) -> None:
+    """Rename a file into its folder, which is made if it is missing."""
+    try:
+        os.replace(temporary, path)
+    except FileNotFoundError:
+        folders.make(path.parent)
+        os.replace(temporary, path)
+
+
+def _open(path: str, flags: int) -> int:
+    """A file for the owner alone; its folder is made if it is missing."""
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        folders.make(os.path.dirname(path))
+        return os.open(path, flags, 0o600)
+
+
+class _Syncing:
+    """One fsync of a folder for everybody who waits for one: whoever asked before it began needs no other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._turn = folder, threading.Condition()
+        self._asked = self._done = 0
+        self._busy = False
+
+    def sync(self) -> None:
+        with self._turn:
+            self._asked += 1
+            mine = self._asked
+            self._turn.wait_for(lambda: not self._busy or self._done >= mine)
+            if self._done >= mine:
+                return
+            self._busy, covered = True, self._asked
+        try:
+            folders.sync(self._folder)
+        except OSError:
+            covered = 0
+            raise
+        finally:
+            with self._turn:
+                self._busy, self._done = False, max(self._done, covered)
+                self._turn.notify_all()
+
+
+_syncing = lru_cache(maxsize=64)(_Syncing)

@@ -1,0 +1,328 @@
+"""Battles: evaluations, each with a signed DBOM, written together.
+
+Rules:
+- Bad input is a typed error before anything is written.
+- Order: text of the result, its SHA-256 (`h_delta`), the signed DBOM, one transaction (row, DBOM, leaf), then the file.
+- What is hashed is stored as its exact text: `raw_result` is `json.dumps(result, sort_keys=True, allow_nan=False)`.
+- A second submit for a battle_id is a new row and a new DBOM; none is ever lost.
+- The intent vector comes from the caller or the configured embedder; without either it is empty, never invented.
+- The result of a labelled subject is sealed before it is hashed; breakdown and vector are inside the seal.
+- Nothing is recorded of a subject that was erased since its result was sealed: no erasure would find it again.
+- The judge's key is in the log before the first leaf it signed for.
+"""
+
+import logging
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from holdproof.content import encryption
+from holdproof.crypto import attest, dbom
+from holdproof.crypto.dbom import Fields
+from holdproof.crypto.keys import Signer
+from holdproof.db import Call, Row, Tx, Work, Write, ask, sql
+from holdproof.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnavailableError
+from holdproof.evidence import dbom_files, erasable, keys, leaves, logged_tables, submissions
+from holdproof.evidence.dbom_files import MAIN, DbomFolder
+from holdproof.evidence.erasable import Erasable, Removed
+from holdproof.evidence.leaves import Projection
+from holdproof.evidence.submissions import SEALED, Draft
+from holdproof.model.evaluations import Evaluation, EvaluationPage
+from holdproof.model.times import utc
+from holdproof.store.context import Context
+from holdproof.validation import limited
+
+BATTLES: Final = Projection(
+    "battles",
+    1,
+    (
+        *("id", "battle_id", "timestamp", "score", "breakdown", "raw_result", "dbom_hash"),
+        *("ns", "dbom", "subject", "legacy", "legacy_key"),
+    ),
+)
+logged_tables.register(BATTLES, kinds=("dbom", "legacy_import"), key="id", first=-1)
+
+_AFTER_ALL: Final = 2**53 - 1
+_NUMBERED = re.compile(r"(.+)\.([0-9]{1,18})")
+_log = logging.getLogger("holdproof")
+
+
+def submit(
+    context: Context,
+    result: Any,
+    *,
+    battle_id: str,
+    score: float,
+    breakdown: Any = None,
+    intent: Iterable[float] | str | None = None,
+    timestamp: str | None = None,
+    subject: str | None = None,
+    ns: str = MAIN,
+) -> Work[Evaluation]:
+    """Record an evaluation with its signed DBOM; `intent` is a vector, or a text for the configured embedder."""
+    draft: Draft = yield from submissions.draft(
+        context,
+        result,
+        battle_id=battle_id,
+        score=score,
+        breakdown=breakdown,
+        intent=intent,
+        timestamp=timestamp,
+        ns=ns,
+    )
+    if subject is not None:
+        plain = draft
+        draft = yield from ask(Write(lambda tx: submissions.seal(tx, plain, subject)))
+    while True:
+        made: tuple[Signer, str] = yield from ask(Call(partial(_sign, context, draft)))
+        signer, signed = made
+        battle = yield from ask(Write(partial(_record, draft=draft, signed=signed, keyid=signer.keyid)))
+        if battle is not None:
+            break
+        yield from keys.introduce(context, "judge", signer)
+    yield from ask(Call(partial(file, context, ns, battle_id, battle.id)))
+    return battle
+
+
+def _sign(context: Context, draft: Draft) -> tuple[Signer, str]:
+    signer = context.keys.ensure("judge")
+    return signer, sign(draft.fields, signer)
+
+
+def sign(fields: Fields, signer: Signer) -> str:
+    """The text of a signed DBOM, as its file will hold it."""
+    return dbom.encode(attest.sign(fields, signer)).decode()
+
+
+def file(context: Context, ns: str, battle_id: str, row_id: int | None = None) -> None:
+    """Write a battle's DBOM files; what cannot be written now is written at the next start, and said in the log."""
+    if (folder := files(context)) is None:
+        return
+    try:
+        folder.publish(ns, battle_id, row_id)
+    except UnavailableError as error:
+        _log.warning("the DBOM of %s is in the database but not in its file yet: %s", battle_id, error)
+
+
+def files(context: Context) -> DbomFolder | None:
+    """Where DBOM files lie; None for a store in memory."""
+    if context.marks is None:
+        return None
+    return DbomFolder(context.database, context.paths.dboms, context.paths.state / "dboms")
+
+
+# --- the transaction ---------------------------------------------------------------------------------------------
+
+
+def _record(tx: Tx, draft: Draft, signed: str, keyid: str) -> Evaluation | None:
+    """Row, DBOM and leaf; None if the judge's key has to be introduced first."""
+    if not keys.standing(tx, keyid, "judge"):
+        return None
+    _check_free(tx, draft.ns, draft.battle_id)
+    if draft.subject is not None:  # sealed in a transaction before this one
+        encryption.check_alive(tx, draft.subject)
+    return add(
+        tx,
+        "dbom",
+        {
+            "battle_id": draft.battle_id,
+            "timestamp": draft.timestamp,
+            "score": draft.score,
+            "breakdown": draft.breakdown,
+            "raw_result": draft.raw_result,
+            "dbom_hash": draft.fields.h_delta,
+            "ns": draft.ns,
+            "dbom": signed,
+            "subject": draft.subject,
+            "legacy": None,
+            "legacy_key": None,
+        },
+    )
+
+
+_ADD = sql(
+    "INSERT INTO battles (id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy,"
+    " legacy_key, leaf_id, leaf_ver, leaf_salt)"
+    " VALUES (:id, :battle_id, :timestamp, :score, :breakdown, :raw_result, :dbom_hash, :ns, :dbom, :subject, :legacy,"
+    " :legacy_key, :leaf_id, :leaf_ver, :leaf_salt)"
+)
+
+
+def add(tx: Tx, kind: str, row: dict[str, Any]) -> Evaluation:
+    """Write a row with its leaf; `row` has every column but the id."""
+    whole = {"id": _new_id(tx, row["ns"], row["battle_id"]), **row}
+    mark = leaves.stamp(tx, kind, BATTLES, whole, ns=row["ns"])
+    tx.execute(_ADD, **whole, **mark._asdict(), expect=1)
+    return Evaluation(**whole, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver)
+
+
+# The id stands in the leaf, so it is known before the row is written. Not one that makes the name of an earlier DBOM
+# file (dbom_<battle_id>.<id>.json) the name of another battle's newest (dbom_<battle_id>.json).
+_NEXT_ID = sql(
+    "WITH n AS (SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'battles'), 0) + 1 + :skip AS id)"
+    " SELECT n.id, EXISTS (SELECT 1 FROM battles WHERE ns = :ns AND battle_id = :battle_id || '.' || n.id) FROM n",
+    postgres="WITH n AS (SELECT nextval(pg_get_serial_sequence('battles', 'id')) + 0 * CAST(:skip AS BIGINT) AS id)"
+    " SELECT n.id, CAST(EXISTS (SELECT 1 FROM battles WHERE ns = :ns"
+    " AND battle_id = CAST(:battle_id AS TEXT) || '.' || n.id) AS INTEGER) FROM n",
+)
+
+
+def _new_id(tx: Tx, ns: str, battle_id: str) -> int:
+    skip = 0
+    while True:
+        found = tx.one(_NEXT_ID, ns=ns, battle_id=battle_id, skip=skip)
+        assert found is not None, "the query always has one row"
+        if not found[1]:
+            return int(found[0])
+        skip += 1
+
+
+_BATTLE_OF = sql("SELECT battle_id FROM battles WHERE id = :id AND ns = :ns")
+
+
+def _check_free(tx: Tx, ns: str, battle_id: str) -> None:
+    """Refuse the one battle_id whose file would be an earlier DBOM of another battle."""
+    numbered = _NUMBERED.fullmatch(battle_id)
+    if numbered and tx.all(_BATTLE_OF, id=int(numbered[2]), ns=ns) == [(numbered[1],)]:
+        raise AlreadyExistsError(f"a DBOM of battle {numbered[1]} has the file name of {battle_id}; use another id")
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+_LIST = sql(
+    "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
+    " leaf_id, leaf_ver FROM battles WHERE id > :after AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
+    " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id)"
+    " AND (CAST(:since AS TEXT) IS NULL OR timestamp >= :since)"
+    " AND (CAST(:until AS TEXT) IS NULL OR timestamp < :until)"
+    " AND (CAST(:low AS DOUBLE PRECISION) IS NULL OR score >= :low)"
+    " AND (CAST(:high AS DOUBLE PRECISION) IS NULL OR score <= :high)"
+    " AND (:imported = -1 OR (legacy IS NOT NULL) = (:imported = 1))"
+    " ORDER BY id LIMIT :limit"
+)
+
+
+def list(
+    tx: Tx,
+    *,
+    battle_id: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    min_score: float | None = None,
+    max_score: float | None = None,
+    imported: bool | None = None,
+    ns: str | None = MAIN,
+    after: int = 0,
+    limit: int = 100,
+) -> EvaluationPage:
+    """Battles in the order they came, a page at a time: pass `next` of a page as `after` for the one that follows."""
+    limited(limit)
+    since, until = _moment("since", since), _moment("until", until)
+    rows = tx.all(
+        _LIST,
+        after=after,
+        ns=ns,
+        battle_id=battle_id,
+        since=since,
+        until=until,
+        low=min_score,
+        high=max_score,
+        imported=-1 if imported is None else int(imported),
+        limit=limit + 1,
+    )
+    found = [from_row(row) for row in rows[:limit]]
+    return EvaluationPage(found, found[-1].id if len(rows) > limit else None)
+
+
+_RECENT = sql(
+    "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
+    " leaf_id, leaf_ver FROM battles WHERE id < :before AND ns = :ns ORDER BY id DESC LIMIT :limit"
+)
+
+
+def recent(tx: Tx, *, before: int | None = None, limit: int = 100, ns: str = MAIN) -> EvaluationPage:
+    """Battles, the newest first, a page at a time: pass `next` of a page as `before`."""
+    limited(limit)
+    rows = tx.all(_RECENT, before=_AFTER_ALL if before is None else before, ns=ns, limit=limit + 1)
+    found = [from_row(row) for row in rows[:limit]]
+    return EvaluationPage(found, found[-1].id if len(rows) > limit else None)
+
+
+def _moment(name: str, text: str | None) -> str | None:
+    """A date or a time to compare with; what has no zone is compared as it is, for imported rows have none either."""
+    try:
+        return text if text is None or datetime.fromisoformat(text).tzinfo is None else utc(text)
+    except ValueError as error:
+        raise InvalidInputError(f"{name} is a date or a time, as in 2026-01-31T12:00:00Z", **{name: text}) from error
+
+
+_NEWEST = sql(
+    "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
+    " leaf_id, leaf_ver FROM battles WHERE ns = :ns AND battle_id = :battle_id ORDER BY id DESC LIMIT 1"
+)
+_GET = sql(
+    "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
+    " leaf_id, leaf_ver FROM battles WHERE ns = :ns AND battle_id = :battle_id AND id = :id"
+)
+
+
+def get(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> Evaluation:
+    """The newest evaluation of a battle, or the one of that row."""
+    given = {"ns": ns, "battle_id": battle_id}
+    row = tx.one(_NEWEST, **given) if id is None else tx.one(_GET, **given, id=id)
+    if row is None:
+        raise NotFoundError(f"there is no battle {battle_id!r}", battle_id=battle_id, id=id)
+    return from_row(row)
+
+
+def from_row(row: Row) -> Evaluation:
+    """A battle from its columns; a REAL may come back as an integer."""
+    battle_id, timestamp, score = row[1:4]
+    return Evaluation(row[0], battle_id, timestamp, None if score is None else float(score), *row[4:])
+
+
+def reveal(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> Any:
+    """The result as it was submitted, unsealed if a subject's key still opens it."""
+    battle = get(tx, battle_id, id=id, ns=ns)
+    if battle.raw_result is None or not battle.raw_result.startswith(SEALED):
+        return battle.result
+    return submissions.unseal(tx, battle.raw_result)["result"]
+
+
+# --- erasing -----------------------------------------------------------------------------------------------------
+
+_LABELLED = sql("SELECT id FROM battles WHERE subject = :subject ORDER BY id")
+_AT_LEAF = sql("SELECT id FROM battles WHERE leaf_id = :leaf_id")
+_WHERE = sql("SELECT ns, battle_id, leaf_id, leaf_ver FROM battles WHERE id = :id")
+_DELETE = sql("DELETE FROM battles WHERE id = :id")
+
+
+def _at(tx: Tx, leaf_id: str) -> str | None:
+    row = tx.one(_AT_LEAF, leaf_id=leaf_id)
+    return str(row[0]) if row else None
+
+
+def _remove(tx: Tx, key: str) -> Removed | None:
+    """Delete a row; its file, and the one whose name another DBOM now takes, go too and are written anew."""
+    row = tx.one(_WHERE, id=int(key))
+    if row is None:
+        return None
+    ns, battle_id, leaf_id, leaf_ver = row
+    before = dbom_files.due(tx, ns, battle_id)
+    tx.execute(_DELETE, id=int(key), expect=1)
+    after = dbom_files.due(tx, ns, battle_id)
+    gone = [str(dbom_files.folder_of(Path("dboms"), ns) / each.name) for each in before if each not in after]
+    return Removed(leaf_id, leaf_ver, tuple(gone))
+
+
+erasable.register(
+    Erasable(
+        "battles",
+        find=lambda tx, handle: [str(row[0]) for row in tx.all(_LABELLED, subject=handle)],
+        at=_at,
+        remove=_remove,
+    )
+)

@@ -1,0 +1,148 @@
+"""Which tables the log covers: each domain registers its own, `verify` walks them all.
+
+    covered.register(KEYRING, kinds=("key",), key="keyid")
+
+Rules:
+- The projection holds the row's key, so that no row can pass for another.
+- A row carries `leaf_id`, `leaf_ver` and `leaf_salt`; versions of a record count 1, 2, 3 … under one handle.
+- A record leaves its table by erasure, then its newest leaf is of type `erasure`, under the record's own handle; or by
+  retention, then a pruning names its handle.
+- A table that ever had another list of columns names its older projections too.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from holdproof.db import Query, sql
+from holdproof.evidence.leaves import TYPES, Projection
+
+COLUMNS: Final = 8
+"""How many columns of `LoggedTable.rows` come before those of the projections."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTable:
+    """A table under the log, and the queries that walk it."""
+
+    table: str
+    kinds: frozenset[str]
+    projections: Mapping[str, Projection]
+    columns: tuple[str, ...]
+    first: str | int
+    rows: Query
+    """A page of rows: key, leaf_id, leaf_ver, leaf_salt, index and text of that leaf, newest version, index of the
+    first version, the columns."""
+    sizes: Query
+    """How many bytes each row of such a page has, without reading them."""
+    one: Query
+    """The same for the row with that key."""
+    strays: Query
+    """Keys of rows that no walk from `first` on would meet."""
+    lost: Query
+    """Records in the log, within a range of leaves, that have no row."""
+    held: Query
+    """The key of the row with that handle."""
+
+
+COVERED: Final[dict[str, LoggedTable]] = {}
+
+
+def register(
+    projection: Projection,
+    *,
+    kinds: tuple[str, ...],
+    key: str,
+    first: str | int = "",
+    older: tuple[Projection, ...] = (),
+) -> LoggedTable:
+    """Put a table under verification; `first` lies before every key (-1 for numbers)."""
+    assert key in projection.columns, "the projection holds the row's key"
+    assert TYPES.issuperset(kinds), "leaf types are those of leaves.TYPES"
+    known = {each.name: each for each in (*older, projection)}
+    columns = tuple(dict.fromkeys(column for each in known.values() for column in each.columns))
+    made = LoggedTable(
+        projection.table,
+        frozenset(kinds),
+        known,
+        columns,
+        first,
+        sql(_rows(projection.table, key, columns), postgres=_rows_pending(projection.table, key, columns)),
+        sql(
+            _sizes(projection.table, key, [f"octet_length({each})" for each in columns]),
+            postgres=_sizes(projection.table, key, [f"octet_length(CAST({each} AS TEXT))" for each in columns]),
+        ),
+        sql(_one(projection.table, key, columns)),
+        sql(
+            f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE {key} IS NULL OR {key} <= :first LIMIT 100"  # noqa: S608
+        ),
+        sql(_lost(projection.table, _NEWEST), postgres=_lost(projection.table, f"coalesce({_WAITING}, {_NEWEST})")),
+        sql(f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE leaf_id = :handle LIMIT 1"),  # noqa: S608
+    )
+    COVERED[projection.table] = made
+    return made
+
+
+def tables() -> Iterator[LoggedTable]:
+    """Every registered table, by name."""
+    return iter(sorted(COVERED.values(), key=lambda each: each.table))
+
+
+def of(projection: str) -> LoggedTable | None:
+    """The table that a leaf's `p` speaks of."""
+    return COVERED.get(projection.partition("/")[0])
+
+
+# Names come from code, never from a user.
+
+_FIRST: Final = (
+    "CASE WHEN t.leaf_ver = 1 THEN l.idx ELSE (SELECT f.idx FROM log_leaves f WHERE f.id = t.leaf_id AND f.ver = 1) END"
+)
+
+
+def _rows(table: str, key: str, columns: tuple[str, ...]) -> str:
+    return f"{_select(table, key, columns)} WHERE t.{key} > :after ORDER BY t.{key} LIMIT :limit"
+
+
+def _sizes(table: str, key: str, sizes: list[str]) -> str:
+    total = " + ".join(f"coalesce({size}, 0)" for size in sizes)
+    return f"SELECT {total} FROM {table} WHERE {key} > :after ORDER BY {key} LIMIT :limit"  # noqa: S608
+
+
+def _one(table: str, key: str, columns: tuple[str, ...]) -> str:
+    return f"{_select(table, key, columns)} WHERE t.{key} = :key"
+
+
+def _select(table: str, key: str, columns: tuple[str, ...]) -> str:
+    listed = ", ".join(f"t.{column}" for column in columns)
+    return (
+        f"SELECT t.{key}, t.leaf_id, t.leaf_ver, t.leaf_salt, l.idx, l.leaf,"  # noqa: S608
+        f" (SELECT max(n.ver) FROM log_leaves n WHERE n.id = t.leaf_id), {_FIRST}, {listed}"
+        f" FROM {table} t LEFT JOIN log_leaves l ON l.id = t.leaf_id AND l.ver = t.leaf_ver"
+    )
+
+
+def _rows_pending(table: str, key: str, columns: tuple[str, ...]) -> str:
+    """The same where leaves wait in `log_pending` first."""
+    listed = ", ".join(f"t.{column}" for column in columns)
+    return (
+        f"SELECT t.{key}, t.leaf_id, t.leaf_ver, t.leaf_salt, l.idx, coalesce(l.leaf, p.leaf),"  # noqa: S608
+        " greatest((SELECT max(n.ver) FROM log_leaves n WHERE n.id = t.leaf_id),"
+        f" (SELECT max(n.ver) FROM log_pending n WHERE n.id = t.leaf_id)), {_FIRST}, {listed}"
+        f" FROM {table} t LEFT JOIN log_leaves l ON l.id = t.leaf_id AND l.ver = t.leaf_ver"
+        " LEFT JOIN log_pending p ON p.id = t.leaf_id AND p.ver = t.leaf_ver"
+        f" WHERE t.{key} > :after ORDER BY t.{key} LIMIT :limit"
+    )
+
+
+_NEWEST: Final = "(SELECT n.leaf FROM log_leaves n WHERE n.id = l.id ORDER BY n.ver DESC LIMIT 1)"
+_WAITING: Final = "(SELECT n.leaf FROM log_pending n WHERE n.id = l.id ORDER BY n.ver DESC LIMIT 1)"
+
+
+def _lost(table: str, newest: str) -> str:
+    return (
+        f"SELECT l.idx, l.id, l.leaf, {newest}"  # noqa: S608
+        f" FROM log_leaves l LEFT JOIN {table} t ON t.leaf_id = l.id"
+        " WHERE l.idx >= :start AND l.idx < :end AND l.ver = 1 AND l.leaf LIKE :like AND t.leaf_id IS NULL"
+        " ORDER BY l.idx"
+    )

@@ -1,0 +1,116 @@
+"""Starting the evidence of a store: its log key, its log, the leaves that a new store begins with."""
+
+import logging
+from collections.abc import Callable, Collection
+
+from holdproof.crypto.checkpoint import SignedCheckpoint
+from holdproof.crypto.keys import PublicKey
+from holdproof.db import Database, Tx, sql
+from holdproof.db.migrate import TOPIC as MIGRATED
+from holdproof.errors import CorruptError, FormatError
+from holdproof.evidence import erasures, leaves, logged_tables, tree
+from holdproof.evidence.key_files import Keys
+from holdproof.evidence.leaves import Projection
+from holdproof.evidence.log import HEAD, Log, continuity, generation, held, seen
+from holdproof.evidence.sequencer import Sequencer
+from holdproof.model.verdicts import worst
+
+_log = logging.getLogger("holdproof.evidence")
+
+KEYRING = Projection("keyring", 1, ("keyid", "role", "alg", "public", "statement", "revoked_from", "added_at"))
+SCHEMA = Projection("schema_migrations", 1, ("name", "sha256", "applied_at"))
+logged_tables.register(KEYRING, kinds=("key",), key="keyid")
+logged_tables.register(SCHEMA, kinds=("schema",), key="name")
+
+
+def start(
+    database: Database,
+    keys: Keys,
+    store_id: str,
+    publish: Callable[[str], None],
+    kept: Collection[SignedCheckpoint] = (),
+) -> Log:
+    """Register the log's hooks; a new store's first leaves are its log key and its schema.
+
+    If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so. A log that is
+    gone altogether is a CorruptError: begun anew under its old name it would be a second history.
+    """
+    signer, origin = keys.ensure("log"), f"holdproof/{store_id}"
+    log = Log(signer, publish, keys)
+    known = [each.checkpoint for each in kept if generation(each.checkpoint.origin)[0] == origin]
+    if known and not database.read(tree.begun).result():
+        size = max(each.size for each in known)
+        raise CorruptError(f"the log of this store is gone; a head of size {size} was kept here", origin=origin)
+    database.hooks.before_commit += [erasures.log_subjects, _log_migrations]
+    if database.dialect == "sqlite":
+        database.hooks.before_commit.append(log.integrate)
+    database.hooks.after_commit.append(log.publish)
+    log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in kept)).result()
+    if not log.continuity.sound:
+        return log
+    database.write(lambda tx: _begin(tx, log, signer.public, origin), ungated=True).result()
+    if not log.signs:
+        _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
+    head = database.read(seen).result()
+    if head is not None and head not in [each.encode().decode() for each in kept]:
+        log.publish({HEAD: [head]})
+    if database.dialect == "postgres":
+        sequencer = Sequencer(database, log)
+        sequencer.start()
+        log.stop = sequencer.close
+    return log
+
+
+_UNLOGGED = sql("SELECT name, sha256, applied_at FROM schema_migrations WHERE leaf_id IS NULL ORDER BY name")
+
+
+def _begin(tx: Tx, log: Log, key: PublicKey, origin: str) -> None:
+    """Begin the log if it is new; a key that may not sign its heads is put away before anything is logged."""
+    tree.begin(tx, origin)
+    tree.lock(tx)  # of two processes that begin at once, the second sees what the first has done
+    if not held(tx):
+        if tree.state(tx).size:
+            raise FormatError("the log has leaves, and the keyring no key that signed them", tables=(KEYRING.table,))
+        add_key(tx, "log", key, statement="first")
+    log.look(tx)
+    for name, digest, moment in tx.all(_UNLOGGED):
+        _log_migration(tx, name, digest, moment)
+
+
+_ADD_KEY = sql(
+    "INSERT INTO keyring (keyid, role, alg, public, statement, added_at, leaf_id, leaf_ver, leaf_salt)"
+    " VALUES (:keyid, :role, :alg, :public, :statement, :added_at, :leaf_id, :leaf_ver, :leaf_salt)"
+    " ON CONFLICT (keyid) DO NOTHING"
+)
+
+
+def add_key(tx: Tx, role: str, key: PublicKey, *, statement: str) -> None:
+    """Bring a public key into the keyring, with its leaf."""
+    row = {
+        "keyid": key.keyid,
+        "role": role,
+        "alg": key.alg,
+        "public": key.to_pem().decode(),
+        "statement": statement,
+        "revoked_from": None,
+        "added_at": tx.now,
+    }
+    mark = leaves.stamp(tx, "key", KEYRING, row)
+    del row["revoked_from"]
+    tx.execute(_ADD_KEY, **row, **mark._asdict(), expect=1)
+
+
+_STAMP = sql(
+    "UPDATE schema_migrations SET leaf_id = :leaf_id, leaf_ver = :leaf_ver, leaf_salt = :leaf_salt WHERE name = :name"
+)
+
+
+def _log_migration(tx: Tx, name: str, digest: str, moment: str) -> None:
+    mark = leaves.stamp(tx, "schema", SCHEMA, {"name": name, "sha256": digest, "applied_at": moment})
+    tx.execute(_STAMP, name=name, **mark._asdict(), expect=1)
+
+
+def _log_migrations(tx: Tx) -> None:
+    """Before commit: a migration applied while the log is running gets its leaf in the same transaction."""
+    for migration in tx.notes.get(MIGRATED, ()):
+        _log_migration(tx, migration.name, migration.sha256, tx.now)

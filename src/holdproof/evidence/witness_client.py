@@ -1,0 +1,217 @@
+"""Asking witnesses to cosign the log's newest head (C2SP tlog-witness), and how well a rewrite would be noticed.
+
+Rules:
+- A witness is believed only under the key that was given for it; its answer is verified before it is kept.
+- It gets a consistency proof from the head it cosigned last; where it remembers another size (409), from that one.
+- A witness that has seen more of this log than there is, or another history, is the proof of a rollback or a fork:
+  ProofError, never a retry.
+- The network is never waited for inside a transaction; answers are bounded in time and size, redirects refused.
+"""
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+
+from holdproof.content.credentials import Credentials, split_credentials
+from holdproof.crypto import checkpoint, vkey
+from holdproof.crypto import witness as protocol
+from holdproof.crypto.checkpoint import SignedCheckpoint
+from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
+from holdproof.crypto.witness import SIZE_TYPE, AddCheckpoint
+from holdproof.db import Call, Read, Tx, Work, Write, ask, sql
+from holdproof.errors import (
+    CorruptError,
+    FormatError,
+    InvalidInputError,
+    NotFoundError,
+    ProofError,
+    UnreachableError,
+)
+from holdproof.evidence import log, tree
+from holdproof.model.log import Level
+from holdproof.model.verdicts import Verdict
+from holdproof.store.context import Context
+
+_MOST_BYTES: Final = 1 << 20
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Cosigned:
+    """A head that a witness vouches for."""
+
+    url: str
+    witness: str
+    origin: str
+    size: int
+    head: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every face prints it."""
+        return asdict(self)
+
+
+def witness(context: Context, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> Work[Cosigned]:
+    """Have the newest head cosigned by the witness at `url`; its verifier `key` is needed the first time."""
+    del context
+    bare, opens = split_credentials(url.strip())
+    address = _address(bare)
+    if key is not None:
+        given = _parse_key(key)
+        yield from ask(Write(lambda tx: _register(tx, address, given)))
+    known = yield from ask(Read(lambda tx: _key(tx, address)))
+    size: int | None = None
+    for _ in range(_TRIES):
+        request = yield from ask(Read(lambda tx, at=size: _request(tx, address, at)))  # type: ignore[misc]
+        answer: _Reply = yield from ask(Call(lambda r=request: _post(address, r, timeout_s, opens)))  # type: ignore[misc]
+        if answer.status == 200:
+            head = protocol.accept(request.head, answer.body, [known])
+            return (yield from ask(Write(lambda tx, h=head: _keep(tx, address, known, h))))  # type: ignore[misc]
+        size = _other_size(address, request, answer)
+    raise UnreachableError(f"the witness {address} keeps changing its mind about the size of the log", url=address)
+
+
+def _address(url: str) -> str:
+    parts = urlsplit(url.strip())
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise InvalidInputError("a witness has an address like https://witness.example/log", url=url)
+    return url.strip().rstrip("/")
+
+
+def _parse_key(text: str) -> VerifierKey:
+    key = vkey.parse(text.strip())
+    if key.kind != COSIGNATURE_V1:
+        raise InvalidInputError("that is the key of a log, not the cosignature key of a witness", name=key.name)
+    return key
+
+
+_REGISTER = sql(
+    "INSERT INTO log_witnesses (url, vkey, added_at) VALUES (:url, :vkey, :now)"
+    " ON CONFLICT (url) DO UPDATE SET vkey = excluded.vkey"
+)
+
+
+def _register(tx: Tx, url: str, key: VerifierKey) -> None:
+    tx.execute(_REGISTER, url=url, vkey=key.encode(), now=tx.now, expect=1)
+
+
+_KEY = sql("SELECT vkey FROM log_witnesses WHERE url = :url")
+
+
+def _key(tx: Tx, url: str) -> VerifierKey:
+    row = tx.one(_KEY, url=url)
+    if row is None:
+        raise InvalidInputError("this witness is not known yet: give its verifier key", url=url)
+    return vkey.parse(row[0])
+
+
+_LAST = sql("SELECT size FROM log_cosignatures WHERE url = :url AND origin = :origin")
+
+
+def _request(tx: Tx, url: str, size: int | None) -> AddCheckpoint:
+    """The newest head, with the proof that leads there from the size the witness knows."""
+    head = log.head(tx)
+    said = head.checkpoint
+    if size is None:
+        row = tx.one(_LAST, url=url, origin=said.origin)
+        size = row[0] if row else 0
+    if size > said.size:
+        raise _rewritten(url, Verdict.ROLLED_BACK, f"has cosigned {size} leaves, the log has {said.size}")
+    proof = tree.prove_consistency(tx, size, said.size) if 0 < size < said.size else ()
+    return AddCheckpoint(size, proof, head)
+
+
+class _Reply(NamedTuple):
+    """What a witness answered."""
+
+    status: int
+    kind: str
+    body: bytes
+
+
+def _post(url: str, request: AddCheckpoint, timeout_s: float, opens: Credentials | None) -> _Reply:
+    data, deadline = bytearray(), time.monotonic() + timeout_s
+    try:
+        body = protocol.encode_request(request)
+        with httpx.stream("POST", f"{url}/add-checkpoint", content=body, timeout=timeout_s, auth=opens) as answer:
+            for part in answer.iter_bytes():
+                data += part
+                if len(data) > _MOST_BYTES:
+                    raise FormatError(f"the witness {url} answers without end", url=url)
+                if time.monotonic() > deadline:
+                    raise UnreachableError(f"the witness {url} answers too slowly", url=url)
+            return _Reply(answer.status_code, answer.headers.get("content-type", ""), bytes(data))
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise UnreachableError(f"the witness {url} cannot be reached: {error}", url=url) from error
+
+
+def _other_size(url: str, request: AddCheckpoint, answer: _Reply) -> int:
+    """The size to start from at the next try; raises where there is none."""
+    status, kind, body = answer
+    words = body[:200].decode(errors="replace").strip()
+    head = request.head.checkpoint
+    if status == 409 and kind.partition(";")[0].strip() == SIZE_TYPE:
+        return protocol.parse_size(body)
+    if status in (409, 422):
+        raise _rewritten(url, Verdict.FORKED, f"has seen another history of this log ({words})")
+    if status == 404:
+        raise NotFoundError(f"the witness {url} does not know {head.origin}: have it added there", url=url)
+    if status == 403:
+        raise ProofError(f"the witness {url} does not trust the key of this log ({words})", url=url)
+    raise UnreachableError(f"the witness {url} answered {status} ({words})", url=url, status=status)
+
+
+def _rewritten(url: str, verdict: Verdict, what: str) -> ProofError:
+    return ProofError(f"{verdict}: the witness {url} {what}", url=url, verdict=verdict.word)
+
+
+_KEEP = sql(
+    "INSERT INTO log_cosignatures (url, origin, size, head, cosigned_at) VALUES (:url, :origin, :size, :head, :now)"
+    " ON CONFLICT (url) DO UPDATE SET origin = excluded.origin, size = excluded.size, head = excluded.head,"
+    " cosigned_at = excluded.cosigned_at"
+    " WHERE log_cosignatures.origin <> excluded.origin OR log_cosignatures.size <= excluded.size"
+)
+
+
+def _keep(tx: Tx, url: str, key: VerifierKey, head: SignedCheckpoint) -> Cosigned:
+    said, text = head.checkpoint, head.encode().decode()
+    tx.execute(_KEEP, url=url, origin=said.origin, size=said.size, head=text, now=tx.now)
+    return Cosigned(url, key.name, said.origin, said.size, text)
+
+
+def level(context: Context) -> Work[Level]:
+    """Who else could tell if the log were rewritten: LOCAL < KEPT < WITNESSED n/m."""
+    marks = context.marks
+    largest: dict[str, SignedCheckpoint] = yield from ask(Call(marks.largest if marks else dict))
+    return (yield from ask(Read(lambda tx: level_of(tx, largest))))
+
+
+_COSIGNED = sql(
+    "SELECT w.vkey, c.size, c.head FROM log_witnesses w LEFT JOIN log_cosignatures c ON c.url = w.url ORDER BY w.url"
+)
+
+
+def level_of(tx: Tx, largest: dict[str, SignedCheckpoint]) -> Level:
+    """The level, given the largest heads kept; a witness counts if what it cosigned is a head of this very tree."""
+    if not tree.begun(tx):
+        return Level("LOCAL", 0)
+    state, known = tree.state(tx), tx.all(_COSIGNED)
+    sizes = [size for key, size, head in known if head is not None and _vouches(tx, key, head)]
+    mark = largest.get(state.origin)
+    kept = mark.checkpoint.size if mark is not None else 0
+    name = "WITNESSED" if sizes else "KEPT" if kept else "LOCAL"
+    return Level(name, state.size, kept, len(sizes), len(known), max(sizes, default=0))
+
+
+def _vouches(tx: Tx, key: str, head: str) -> bool:
+    try:
+        signed, by = checkpoint.parse(head.encode()), vkey.parse(key)
+        said = signed.checkpoint
+        keys = log.verifiers(tx, size=said.size, origin=said.origin)
+        checkpoint.verify(signed, origin=tree.state(tx).origin, log_keys=keys, witnesses=[by], quorum=1)
+        return tree.root_at(tx, said.size) == said.root
+    except (CorruptError, FormatError, InvalidInputError, NotFoundError):
+        return False

@@ -1,0 +1,200 @@
+"""A small C2SP witness: cosigns the heads of logs it knows, each only if it continues the one cosigned before.
+
+Rules:
+- Comparing with the last head and keeping the new one are one step under a lock, durable before the answer leaves:
+  two histories of one log are never both cosigned, not even after a power cut.
+- Only logs whose keys it was given are cosigned; what it knows lies in one file, replaced atomically.
+- Bodies, headers and time are bounded; nothing a client sends is believed before its signature is verified.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from holdproof import folders
+from holdproof.content import disk
+from holdproof.crypto import b64, vkey, witness
+from holdproof.crypto.canonical import sha256_hex
+from holdproof.crypto.checkpoint import Checkpoint
+from holdproof.crypto.keys import Signer
+from holdproof.crypto.vkey import COSIGNATURE_V1, ED25519, VerifierKey
+from holdproof.crypto.witness import AddCheckpoint, Answer, KnownLog
+from holdproof.db.clock import Clock
+from holdproof.errors import BadKeyError, CorruptError, FormatError, UnavailableError
+
+_log = logging.getLogger("holdproof.witness")
+
+_MOST_BYTES: Final = 1 << 16
+_TIMEOUT_S = 10.0
+_MOST_THREADS = 64
+
+
+class WitnessState:
+    """What a witness knows of each log: one JSON file, `{origin: {size, root, sha256}}`.
+
+    Each entry has a digest of its own: a witness that forgot a log by a flipped bit would cosign any other history.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def locked(self) -> Iterator[dict[str, Checkpoint]]:
+        """The last head of each log; nobody else, in this process or another, may change it meanwhile."""
+        with self._lock:
+            try:
+                folders.make(self.path.parent)
+                file = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            except OSError as error:
+                raise UnavailableError(f"cannot open {self.path}: {error.strerror}") from error
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield self._read()
+            finally:
+                os.close(file)
+
+    def _read(self) -> dict[str, Checkpoint]:
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            return {origin: _remembered(origin, said) for origin, said in found.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, FormatError) as error:
+            raise CorruptError(f"the witness's memory {self.path} cannot be read: {error}") from error
+
+    def write(self, heads: dict[str, Checkpoint]) -> None:
+        """Replace the file; durable when this returns. Called with it locked."""
+        plain = {
+            origin: {"size": head.size, "root": b64.encode(head.root), "sha256": _digest(head)}
+            for origin, head in heads.items()
+        }
+        with disk.translated(self.path):
+            disk.exchange(self.path, json.dumps(plain, indent=1, sort_keys=True).encode())
+
+
+def _remembered(origin: str, said: dict[str, Any]) -> Checkpoint:
+    """An entry as it was written; ValueError for another. Those of older versions have no digest."""
+    head = Checkpoint(origin, int(said["size"]), b64.decode(said["root"]))
+    if said.get("sha256") not in (None, _digest(head)):
+        raise ValueError(f"the entry of {origin} is damaged")
+    return head
+
+
+def _digest(head: Checkpoint) -> str:
+    return sha256_hex(f"{head.origin}\n{head.size}\n{b64.encode(head.root)}\n".encode())
+
+
+class Witness:
+    """One witness: its name and key, the logs it knows, its memory."""
+
+    def __init__(self, name: str, signer: Signer, logs: Iterable[str], state: WitnessState, clock: Clock) -> None:
+        self.key = VerifierKey(name, COSIGNATURE_V1, signer.public)
+        self._signer, self._state, self._clock = signer, state, clock
+        self._logs: dict[str, tuple[VerifierKey, ...]] = {}
+        for line in logs:
+            key = vkey.parse(line)
+            if key.kind != ED25519:
+                raise BadKeyError("that is the key of a witness, not of a log", name=key.name)
+            self._logs[key.name] = (*self._logs.get(key.name, ()), key)
+
+    def add_checkpoint(self, body: bytes) -> Answer:
+        """Cosign a head, or say why not."""
+        try:
+            request = witness.parse_request(body)
+        except FormatError as error:
+            return Answer(400, f"{error}\n")
+        origin = request.head.checkpoint.origin
+        if origin not in self._logs:
+            return witness.review(request, None)
+        with self._state.locked() as heads:
+            last = heads.get(origin)
+            known = KnownLog(self._logs[origin])
+            answer = witness.review(request, known if last is None else replace(known, size=last.size, root=last.root))
+            if answer.status == 200:
+                self._state.write({**heads, origin: request.head.checkpoint})
+        return self._cosign(request) if answer.status == 200 else answer
+
+    def _cosign(self, request: AddCheckpoint) -> Answer:
+        seconds = self._clock() // 1_000_000
+        return Answer(200, witness.cosign(request.head, self.key.name, self._signer, seconds=seconds).line())
+
+
+class WitnessServer(ThreadingHTTPServer):
+    """A witness behind HTTP: `POST <prefix>/add-checkpoint`."""
+
+    daemon_threads = True
+    request_queue_size = 32
+
+    def __init__(self, address: tuple[str, int], served: Witness) -> None:
+        self.witness = served
+        self._room = threading.BoundedSemaphore(_MOST_THREADS)
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """One thread a request, up to a bound; beyond it callers wait in the queue of the socket."""
+        self._room.acquire()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._room.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The work of one thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: WitnessServer
+    server_version, sys_version = "holdproof-witness", ""
+    timeout = _TIMEOUT_S
+
+    def do_POST(self) -> None:
+        """Answer `add-checkpoint`."""
+        length = self.headers.get("content-length", "")
+        if not self.path.endswith("/add-checkpoint"):
+            return self._send(Answer(404, "there is only add-checkpoint here\n"))
+        if not length.isdecimal() or int(length) > _MOST_BYTES:
+            return self._send(Answer(413, f"a request has a length, of at most {_MOST_BYTES} bytes\n"))
+        body = self._body(int(length))
+        try:
+            return self._send(self.server.witness.add_checkpoint(body))
+        except (UnavailableError, CorruptError) as error:
+            self.log_error("%s", error)
+            return self._send(Answer(503, "the witness cannot remember what it cosigns\n"))
+
+    def _body(self, length: int) -> bytes:
+        """The body, if it comes in time."""
+        data, deadline = b"", time.monotonic() + _TIMEOUT_S
+        while len(data) < length and (part := self.rfile.read1(length - len(data))):
+            data += part
+            if time.monotonic() > deadline:
+                raise TimeoutError("the body came too slowly")
+        return data
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """What the server would write to stderr."""
+        _log.info(format, *args)
+
+    def _send(self, answer: Answer) -> None:
+        data = answer.body.encode()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(data)
+        self.close_connection = True

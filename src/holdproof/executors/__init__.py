@@ -1,0 +1,46 @@
+"""The two faces of a database: `AsyncExecutor` for coroutines, `SyncExecutor` for threads.
+
+Each runs functions of a transaction (`write`, `read`), pages (`scan`), work that spans transactions (`run`) and work
+that answers bit by bit (`stream`). A `Noun` declares, once for both, which operations it shows.
+"""
+
+from holdproof.executors.async_executor import AsyncExecutor
+from holdproof.executors.methods import (
+    Awaits,
+    BoundMethod,
+    Executor,
+    Method,
+    Reads,
+    Resource,
+    Runs,
+    RunsWith,
+    StreamsWith,
+    Writes,
+    WritesWith,
+    require_whole_store,
+    unwrap_methods,
+    with_namespace,
+    wrap_methods,
+)
+from holdproof.executors.sync_executor import SyncExecutor, refuse_running_loop
+
+__all__ = [
+    "AsyncExecutor",
+    "BoundMethod",
+    "Executor",
+    "Awaits",
+    "Resource",
+    "Reads",
+    "Runs",
+    "RunsWith",
+    "StreamsWith",
+    "SyncExecutor",
+    "Method",
+    "Writes",
+    "WritesWith",
+    "refuse_running_loop",
+    "require_whole_store",
+    "unwrap_methods",
+    "with_namespace",
+    "wrap_methods",
+]

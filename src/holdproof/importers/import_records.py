@@ -1,0 +1,68 @@
+"""What imports found: a record under the log for each row of a source, which makes importing twice harmless."""
+
+import json
+from typing import Any, Final
+
+from holdproof.db import Tx, sql
+from holdproof.evidence.leaves import Projection
+from holdproof.model.imports import ImportPage, ImportRecord
+from holdproof.runtime import logged_rows
+from holdproof.runtime.logged_rows import MAIN
+
+KEPT: Final = logged_rows.register(
+    Projection(
+        "imported_rows",
+        1,
+        (
+            *("id", "source_key", "importer", "source", "source_table", "source_id", "row_key", "verdict", "note"),
+            *("beside", "imported_at", "ns"),
+        ),
+    ),
+    kind=logged_rows.IMPORTED,
+    key="id",
+    first=-1,
+)
+
+_KNOWN = sql("SELECT verdict, note FROM imported_rows WHERE source_key = :key")
+
+
+def known(tx: Tx, key: str, *, ns: str) -> tuple[str, str] | None:
+    """Verdict and note of a row that was imported before."""
+    found = tx.one(_KNOWN, key=f"{ns}/{key}")
+    return None if found is None else (found[0], found[1])
+
+
+_NEXT = logged_rows.numbered("SELECT {id}", "imported_rows")
+_ADD = sql(
+    "INSERT INTO imported_rows (id, source_key, importer, source, source_table, source_id, row_key, verdict, note,"
+    " beside, imported_at, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:id, :source_key, :importer, :source,"
+    " :source_table, :source_id, :row_key, :verdict, :note, :beside, :imported_at, :ns, :leaf_id, :leaf_ver,"
+    " :leaf_salt)"
+)
+
+
+def add(tx: Tx, key: str, found: dict[str, Any], beside: dict[str, Any], *, ns: str) -> None:
+    """Record what became of a row."""
+    number = tx.one(_NEXT)
+    assert number is not None
+    row = {"id": number[0], "source_key": f"{ns}/{key}", **found, "imported_at": tx.now, "ns": ns}
+    logged_rows.add(tx, _ADD, logged_rows.IMPORTED, KEPT, row | {"beside": json.dumps(beside, sort_keys=True)})
+
+
+_LIST = sql(
+    "SELECT id, importer, source, source_table, source_id, row_key, verdict, note, beside, imported_at, ns"
+    " FROM imported_rows WHERE ns = :ns AND id > :after AND (CAST(:verdict AS TEXT) IS NULL OR verdict = :verdict)"
+    " AND (CAST(:table AS TEXT) IS NULL OR source_table = :table) ORDER BY id LIMIT :limit"
+)
+
+
+def list(
+    tx: Tx, *, verdict: str | None = None, table: str | None = None, ns: str = MAIN, after: int = 0, limit: int = 100
+) -> ImportPage:
+    """What imports found, oldest first, a page at a time: pass `next` of a page as `after`."""
+    found = tx.all(_LIST, verdict=verdict, table=table, ns=ns, after=after, limit=logged_rows.limited(limit))
+    return ImportPage(*logged_rows.paged(found, limit, _record, lambda record: record.id))
+
+
+def _record(row: tuple[Any, ...]) -> ImportRecord:
+    return ImportRecord(*(*row[:8], logged_rows.load(row[8]), *row[9:]))

@@ -1,0 +1,1 @@
+"""Archives: snapshots as CAR files and in IPFS."""

@@ -1,0 +1,380 @@
+"""Archives: a snapshot, with its history or alone, as one CAR file, as blocks in IPFS, or as one file there.
+
+Rules:
+- What an archive is called follows from what it holds: the root is `{v, head, notes}`, links to the commit and to a
+  Merkle list of links to notes; without history it is the commit itself, as tools of the AT Protocol expect it. Where
+  older snapshots were pruned, `since` names the commit before the first one that is there.
+- What comes back is believed only as a whole (see lines.py), signed by a memory key of this store or by the key that
+  the caller names, and enters in one transaction. Until then nothing here is touched.
+- A node is not trusted: the root it names must be ours, a file it took is read back and compared.
+- What goes to IPFS is public for as long as anybody keeps it. Sealed first, it is one file that says nothing.
+- Every call ends in time: 2 s to connect, `idle_s` without a byte, `budget_s` altogether; then it is a typed error.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import httpx
+
+from holdproof import folders
+from holdproof.content import disk
+from holdproof.content.credentials import Credentials, split_credentials
+from holdproof.content.kubo import Kubo
+from holdproof.crypto import car, dagcbor, didkey, mlist, sealed
+from holdproof.crypto import cid as cids
+from holdproof.crypto.cid import CID
+from holdproof.crypto.keys import PublicKey
+from holdproof.db import Call, Database, Read, Tx, Work, Write, ask
+from holdproof.errors import FormatError, InvalidInputError, NotFoundError, UnknownKeyError, UnreachableError
+from holdproof.evidence import keys
+from holdproof.memory.objects import commit_chain, commits, records, snapshot_import
+from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
+from holdproof.memory.objects.commits import NEWEST, Note
+from holdproof.memory.objects.tree_transaction import MAIN
+from holdproof.model.memory import Archived, Arrived, Snapshot
+from holdproof.model.progress import Progress
+from holdproof.store.context import Context
+
+NODE: Final = "http://127.0.0.1:5001"
+MOST: Final = 1 << 32
+_PAGE: Final = 2_000
+_CHUNK: Final = 1 << 20
+
+Mode = Literal["dag", "file"]
+
+
+# --- going out ---------------------------------------------------------------------------------------------------
+
+
+def export_car(
+    context: Context,
+    path: str | Path,
+    *,
+    snapshot: str = NEWEST,
+    history: bool = True,
+    encrypt: str | None = None,
+    ns: str = MAIN,
+    progress: Progress | None = None,
+) -> Work[Archived]:
+    """Write a snapshot to a file, with all that came before it or alone; `encrypt` is a passphrase."""
+    made = yield from _made(context, snapshot, encrypt, history=history, ns=ns, progress=progress)
+    target = Path(path)
+
+    def keep() -> None:
+        with disk.translated(target):
+            folders.make(target.absolute().parent)
+            disk.write(target, made.data)
+
+    yield Call(keep)
+    return made.said("car")
+
+
+def push(
+    context: Context,
+    *,
+    mode: Mode = "dag",
+    snapshot: str = NEWEST,
+    encrypt: str | None = None,
+    node: str = NODE,
+    token: str | None = None,
+    idle_s: float = 30.0,
+    budget_s: float = 600.0,
+    ns: str = MAIN,
+    progress: Progress | None = None,
+) -> Work[Archived]:
+    """Give a snapshot with all that came before it to an IPFS node, and pin it there. It is public from then on."""
+    if mode not in ("dag", "file") or (mode == "dag" and encrypt is not None):
+        raise InvalidInputError("an archive goes as `dag` or as `file`; what is sealed goes as `file`", mode=mode)
+    made = yield from _made(context, snapshot, encrypt, history=True, ns=ns, progress=progress)
+    if mode == "dag" and made.foreign:
+        raise InvalidInputError(
+            "a record, or a snapshot before one that was pruned, links to what is not in this store, so no node"
+            " could have it all: push it as `file`",
+            link=str(made.foreign),
+        )
+    sent: Call[Archived] = Call(lambda: _send(made, mode, Kubo(node, token=token, idle_s=idle_s, budget_s=budget_s)))
+    return (yield from ask(sent))
+
+
+class _Made(NamedTuple):
+    """An archive that is ready."""
+
+    data: bytes
+    root: CID
+    head: Snapshot
+    blocks: int
+    sealed: bool
+    foreign: CID | None
+
+    def said(self, mode: str, cid: str | None = None) -> Archived:
+        """What callers hear of it."""
+        return Archived(
+            cid or str(self.root), self.head.cid, self.head.rev, len(self.data), self.blocks, mode, self.sealed
+        )
+
+
+def _made(
+    context: Context, snapshot: str, encrypt: str | None, *, history: bool, ns: str, progress: Progress | None
+) -> Work[_Made]:
+    head, random = yield from ask(Read(lambda tx: (commits.get(tx, snapshot, ns=ns), tx.random(sealed.RANDOM))))
+    building: Call[_Made] = Call(lambda: _build(context.database, head, history, ns, progress))
+    made = yield from ask(building)
+    if encrypt is None:
+        return made
+    sealing: Call[bytes] = Call(lambda: sealed.seal(made.data, encrypt, random))
+    return made._replace(data=(yield from ask(sealing)), sealed=True)
+
+
+def _build(database: Database, head: Snapshot, history: bool, ns: str, progress: Progress | None) -> _Made:
+    """The whole CAR; its blocks are read a page at a time."""
+    most = commit_chain.LONGEST if history else 1
+    line: list[ChainStep] = database.read(
+        lambda tx: commit_chain.back(tx, commits.parse(head.cid), ns=ns, most=most)
+    ).result()
+    found: dict[CID, bytes] = {}
+    root = commits.parse(head.cid)
+    if history:
+        notes = mlist.build(step.note for step in line if step.note is not None)
+        since = commit_chain.since(line)  # a text, or nodes would look for what is gone
+        block = dagcbor.encode({"v": 1, "head": root, "notes": notes.root, **({"since": since} if since else {})})
+        root = cids.of(block)
+        found |= {root: block, **notes.blocks}
+    told = line if history else [line[-1]._replace(note=None)]
+    for page in commit_chain.paged(database, lambda source: commit_chain.stream(source, told), _PAGE):
+        found.update(page)
+        if progress is not None:
+            progress("archive", len(found), 0)
+    return _Made(car.dump([root], found.items()), root, head, len(found), False, _foreign(found))
+
+
+def _foreign(found: dict[CID, bytes]) -> CID | None:
+    """A link to what is not among the blocks; the first commit of a line has none before it."""
+    for cid, data in found.items():
+        if cid.raw.startswith(cids.CBOR_PREFIX) and commit_chain.LINK in data:
+            for link in records.links(data):
+                if link not in found:
+                    return link
+    return None
+
+
+def _send(made: _Made, mode: Mode, kubo: Kubo) -> Archived:
+    try:
+        with closing(kubo):
+            return _send_file(made, kubo) if mode == "file" else _send_dag(made, kubo)
+    except FileNotFoundError as error:
+        raise UnreachableError(f"{kubo.url} does not have what it was given: {error}", url=kubo.url) from error
+
+
+def _send_file(made: _Made, kubo: Kubo) -> Archived:
+    name = kubo.add(made.data, pin=True)
+    with closing(kubo.cat(name)) as back:
+        _compare(back, made.data, kubo.url, name)
+    return made.said("file", name)
+
+
+def _send_dag(made: _Made, kubo: Kubo) -> Archived:
+    for root in kubo.dag_import(made.data):
+        if root != str(made.root):
+            raise UnreachableError(
+                f"{kubo.url} took it for {root[:100]}, and it is {made.root}", url=kubo.url, cid=root
+            )
+    kubo.pin(str(made.root))  # walks all of it: a node that has not every block fails, or says nothing for too long
+    return made.said("dag")
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes, none only at the end."""
+
+
+def _compare(source: _Readable, data: bytes, node: str, name: str) -> None:
+    digest, size = sha256(), 0
+    while piece := source.read(_CHUNK):
+        digest.update(piece)
+        size += len(piece)
+    if size != len(data) or digest.digest() != sha256(data).digest():
+        raise UnreachableError(f"{node} gives back something else than it was given", url=node, cid=name)
+
+
+# --- coming in ---------------------------------------------------------------------------------------------------
+
+
+def import_car(
+    context: Context,
+    path: str | Path,
+    *,
+    did: str | None = None,
+    passphrase: str | None = None,
+    force: bool = False,
+    ns: str = MAIN,
+    progress: Progress | None = None,
+) -> Work[Arrived]:
+    """Take over what a CAR file holds, once all of it is verified; `did` is the key of another store's archive."""
+
+    def read() -> bytes:
+        source = Path(path)
+        with disk.translated(source):
+            try:
+                return disk.read(source, MOST)
+            except FileNotFoundError as error:
+                raise NotFoundError(f"{source}: no such file", path=str(source)) from error
+
+    data: bytes = yield from ask(Call(read))
+    return (yield from _arrive(context, data, None, _Terms(did, passphrase, force, ns, progress)))
+
+
+def restore(
+    context: Context,
+    cid: str,
+    *,
+    did: str | None = None,
+    passphrase: str | None = None,
+    force: bool = False,
+    node: str = NODE,
+    gateway: str | None = None,
+    token: str | None = None,
+    idle_s: float = 30.0,
+    budget_s: float = 600.0,
+    ns: str = MAIN,
+    progress: Progress | None = None,
+) -> Work[Arrived]:
+    """Take over what a CID names, from an IPFS node or a gateway that nobody has to trust."""
+    named = cids.given(cid)
+    wanted = _Wanted(named, node, gateway, token, idle_s, budget_s)
+    data: bytes = yield from ask(Call(lambda: _fetch(wanted)))
+    expected = named if named.codec == cids.DAG_CBOR else None
+    return (yield from _arrive(context, data, expected, _Terms(did, passphrase, force, ns, progress)))
+
+
+class _Wanted(NamedTuple):
+    cid: CID
+    node: str
+    gateway: str | None
+    token: str | None
+    idle_s: float
+    budget_s: float
+
+
+def _fetch(wanted: _Wanted) -> bytes:
+    if wanted.gateway is not None:
+        bare, opens = split_credentials(wanted.gateway)
+        return _from_gateway(wanted, bare.rstrip("/"), opens)
+    with closing(Kubo(wanted.node, token=wanted.token, idle_s=wanted.idle_s, budget_s=wanted.budget_s)) as kubo:
+        ask_for = kubo.dag_export if wanted.cid.codec == cids.DAG_CBOR else kubo.cat
+        try:
+            source = ask_for(str(wanted.cid))
+        except FileNotFoundError as error:
+            raise NotFoundError(f"{kubo.url} does not have it: {error}", cid=str(wanted.cid)) from error
+        with closing(source):
+            return _all(source.read, wanted, kubo.url)
+
+
+def _from_gateway(wanted: _Wanted, gateway: str, opens: Credentials | None) -> bytes:
+    is_dag = wanted.cid.codec == cids.DAG_CBOR
+    query = "?format=car&dag-scope=all" if is_dag else ""
+    accepts = {"accept": "application/vnd.ipld.car"} if is_dag else {}
+    patience = httpx.Timeout(wanted.idle_s, connect=2.0)
+    try:
+        with (
+            httpx.Client(auth=opens, timeout=patience, follow_redirects=True) as client,
+            client.stream("GET", f"{gateway}/ipfs/{wanted.cid}{query}", headers=accepts) as answer,
+        ):
+            if answer.status_code == httpx.codes.NOT_FOUND:
+                raise NotFoundError(f"{gateway} does not have it", cid=str(wanted.cid))
+            if answer.status_code != httpx.codes.OK:
+                raise UnreachableError(f"{gateway}: status {answer.status_code}", url=gateway)
+            pieces = answer.iter_bytes()  # as they come: a page of them might never be full
+            return _all(lambda _: next(pieces, b""), wanted, gateway)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise UnreachableError(f"{gateway}: {str(error) or type(error).__name__}", url=gateway) from error
+
+
+def _all(read: Callable[[int], bytes], wanted: _Wanted, where: str) -> bytes:
+    """Everything that comes, within the limits of size and time; it waits in a file until it is complete."""
+    until = time.monotonic() + wanted.budget_s
+    with tempfile.SpooledTemporaryFile(max_size=1 << 26) as spool:
+        size = 0
+        while piece := read(_CHUNK):
+            size += len(piece)
+            if size > MOST:
+                raise FormatError("the archive is larger than any may be", limit=MOST)
+            if time.monotonic() > until:
+                raise UnreachableError(f"{where} took longer than {wanted.budget_s:g} s", url=where)
+            spool.write(piece)
+        spool.seek(0)
+        return spool.read()
+
+
+class _Terms(NamedTuple):
+    """On which terms an archive is let in."""
+
+    did: str | None
+    passphrase: str | None
+    force: bool
+    ns: str
+    progress: Progress | None
+
+
+def _arrive(context: Context, data: bytes, expected: CID | None, terms: _Terms) -> Work[Arrived]:
+    """Verify everything, then let it in."""
+    if sealed.is_sealed(data):
+        if (passphrase := terms.passphrase) is None:
+            raise InvalidInputError("the archive is sealed: give its passphrase")
+        opening: Call[bytes] = Call(lambda: sealed.unseal(data, passphrase))
+        data = yield from ask(opening)
+    trusted = yield from ask(Read(lambda tx: _trusted(tx, terms.did)))
+    staged: Call[CommitChain] = Call(lambda: _stage(data, expected, trusted, terms.progress))
+    line = yield from ask(staged)
+    signer = yield from keys.use(context, "memory")
+    note = Note(message=f"archive {line.head.commit.rev}")
+    return (
+        yield from ask(Write(lambda tx: snapshot_import.arrive(tx, line, signer, note, force=terms.force, ns=terms.ns)))
+    )
+
+
+def _trusted(tx: Tx, did: str | None) -> list[PublicKey]:
+    ring = keys.counting(tx, "memory")
+    return [*ring, *([] if did is None else [didkey.parse(did)])]
+
+
+def _stage(data: bytes, expected: CID | None, trusted: list[PublicKey], progress: Progress | None) -> CommitChain:
+    archive = car.load(data)
+    if len(archive.roots) != 1 or (expected is not None and archive.roots[0] != expected):
+        raise FormatError(
+            "the CAR has not the one root that was asked for", roots=[str(root) for root in archive.roots]
+        )
+    head, notes, alone, since = _head(archive.roots[0], archive.blocks)
+    tell = None if progress is None else lambda done, total: progress("archive", done, total)
+    line = commit_chain.verify(head, archive.blocks, lambda _: None, shallow=alone, since=since, progress=tell)
+    signed = didkey.parse(line.head.commit.did)
+    if signed not in trusted:
+        raise UnknownKeyError(
+            f"signed by {line.head.commit.did}, which is no memory key of this store: name it if you trust it",
+            did=line.head.commit.did,
+        )
+    return line._replace(notes={**line.notes, **notes})
+
+
+def _head(root: CID, blocks: Any) -> tuple[CID, dict[CID, Note], bool, CID | None]:
+    """The commit an archive is of, the notes it names, whether it stands alone, and what came before and was pruned."""
+    block = blocks.get(root)
+    if block is None:
+        raise FormatError("the CAR does not have its own root", cid=str(root))
+    found = dagcbor.decode(block)
+    if not isinstance(found, dict) or found.keys() - {"since"} != {"v", "head", "notes"}:
+        return root, {}, True, None
+    head, named, since = found["head"], found["notes"], found.get("since", "")
+    if found["v"] != 1 or not isinstance(head, CID) or not isinstance(named, CID) or not isinstance(since, str):
+        raise FormatError("the root of the archive is malformed", cid=str(root))
+    notes: dict[CID, Note] = {}
+    for link in mlist.walk(blocks.get, named):
+        if not isinstance(link, CID) or link not in blocks:
+            raise FormatError("the archive lacks a note that it names", cid=str(link))
+        about, note = commits.decode_note(blocks[link])
+        notes[about] = note
+    return head, notes, False, cids.parse_text(since) if since else None

@@ -1,0 +1,1 @@
+"""Images: all objects and their history in files."""

@@ -1,0 +1,40 @@
+"""An image to read from, without taking it over."""
+
+from collections.abc import Callable
+
+from holdproof.crypto.mst import Get
+from holdproof.errors import NotFoundError
+from holdproof.memory.images.image_files import Manifest
+from holdproof.memory.objects import commits, objects, records
+from holdproof.memory.objects.records import OBJECT
+from holdproof.memory.objects.tree_transaction import TreeReader
+from holdproof.model.memory import Object, ObjectPage
+
+
+class Image:
+    """The newest state of an image; every block is hashed when it is read."""
+
+    def __init__(self, manifest: Manifest, get: Get, close: Callable[[], None]) -> None:
+        self.manifest, self._close = manifest, close
+        self._view = TreeReader(get, commits.parse(manifest.root))
+
+    def get(self, id: str) -> Object:
+        """An object as it is in the image."""
+        key = records.key_of(id)
+        if self._view.find(OBJECT + key) is None:
+            raise NotFoundError(f"there is no object {id} in the image", id=id)
+        return objects.read(self._view, key, self.manifest.ns, hidden=False)
+
+    def list(self, *, after: str = "", limit: int = 100) -> ObjectPage:
+        """The objects of the image, in the order of their keys, a page at a time."""
+        return objects.page(self._view, after, limit, self.manifest.ns)
+
+    def close(self) -> None:
+        """Let the files go; may be called twice."""
+        self._close()
+
+    def __enter__(self) -> "Image":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

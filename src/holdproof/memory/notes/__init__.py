@@ -1,0 +1,1 @@
+"""Notes: JSON objects under a path and a key."""

@@ -1,0 +1,1 @@
+"""Objects: versioned, content-addressed values in a signed tree."""

@@ -1,0 +1,193 @@
+"""Commits: signed states of a namespace's tree, each a row under the log, in a chain by `prev`.
+
+Rules:
+- A snapshot is a commit of the AT Protocol's repository format, signed with the `memory` key of this home; a revoked
+  key signs nothing.
+- The commit, its note (who, what, why) and its row with the leaf are written in one transaction, and the head moves
+  there from the commit it names as `prev`.
+- The note is a block of its own that names the commit: the same objects have the same root, whoever took the snapshot.
+- `rev` never goes back, whatever the clock does.
+- Nothing is removed or replaced: a commit that was, is.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from holdproof.content import blocks
+from holdproof.crypto import cid as cids
+from holdproof.crypto import commit as formats
+from holdproof.crypto import dagcbor, didkey, tid
+from holdproof.crypto.cid import CID
+from holdproof.crypto.commit import Commit
+from holdproof.crypto.keys import Signer
+from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT
+from holdproof.db import Row, Tx, sql
+from holdproof.errors import FormatError, InvalidInputError, NotFoundError, StaleVersionError, UnknownKeyError
+from holdproof.evidence import keys, leaves, logged_tables
+from holdproof.evidence.leaves import Projection
+from holdproof.memory.objects import refs, tree_transaction
+from holdproof.memory.objects.tree_transaction import MAIN
+from holdproof.model.memory import Snapshot
+from holdproof.model.times import to_micros
+
+IMPORTED: Final = "legacy_import"
+"""The leaf of a snapshot that another store took: the log saw it arrive, not happen."""
+NEWEST: Final = "head"
+"""What stands for the newest snapshot wherever one is asked for."""
+SNAPSHOTS: Final = Projection("snapshots", 1, ("id", "ns", "cid", "root", "rev", "prev", "note", "created_at"))
+logged_tables.register(SNAPSHOTS, kinds=("snapshot", IMPORTED), key="id")
+_LONGEST: Final = 10_000
+
+
+def parse(text: str) -> CID:
+    """A CID that somebody gave; InvalidInputError where it is none of ours."""
+    found = cids.given(text)
+    if not found.plain:
+        raise InvalidInputError("the CID names no block of SHA-256", cid=text)
+    return found
+
+
+# --- notes -------------------------------------------------------------------------------------------------------
+
+
+class Note(NamedTuple):
+    """Who took a snapshot, and why; `merged` is the commit that was brought in, if one was."""
+
+    author: str = ""
+    message: str = ""
+    reason: str = ""
+    merged: CID | None = None
+
+
+def encode_note(commit: CID, note: Note) -> tuple[CID, bytes]:
+    """The block of a note on a commit."""
+    data = dagcbor.encode({"v": 1, "snapshot": commit, **note._asdict()})
+    return cids.of(data), data
+
+
+def decode_note(data: bytes) -> tuple[CID, Note]:
+    """The commit a note is on, and the note, from untrusted bytes."""
+    found = dagcbor.decode(data)
+    if not isinstance(found, dict) or found.keys() != {"v", "snapshot", "author", "message", "reason", "merged"}:
+        raise FormatError("note: not exactly the six fields of version 1")
+    commit, merged = found["snapshot"], found["merged"]
+    author, message, reason = (found[name] for name in ("author", "message", "reason"))
+    if found["v"] != 1 or not isinstance(commit, CID) or not isinstance(merged, CID | None):
+        raise FormatError("note: of no commit, or of an unknown version")
+    if not isinstance(author, str) or not isinstance(message, str) or not isinstance(reason, str):
+        raise FormatError("note: author, message or reason is no text")
+    return commit, Note(author, message, reason, merged)
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+_ADD = sql(
+    "INSERT INTO snapshots (id, ns, cid, root, rev, prev, note, created_at, leaf_id, leaf_ver, leaf_salt)"
+    " VALUES (:id, :ns, :cid, :root, :rev, :prev, :note, :created_at, :leaf_id, :leaf_ver, :leaf_salt)"
+)
+
+
+def create(tx: Tx, signer: Signer, note: Note, *, expected: str | None = None, ns: str = MAIN) -> Snapshot:
+    """Sign the tree as it is now; `expected` is the head that it must follow."""
+    text: Any
+    for text in note[:3]:
+        if not isinstance(text, str) or len(text) > _LONGEST:
+            raise InvalidInputError(f"author, message and reason are texts of at most {_LONGEST:,} characters")
+    if not keys.standing(tx, signer.keyid, "memory"):
+        raise UnknownKeyError("this memory key is not in the keyring", keyid=signer.keyid)
+    refs.hold(tx, tree_transaction.ref_name(ns))
+    head = refs.hold(tx, ref_name(ns))
+    if expected is not None and (head is None or parse(expected) != head.cid):
+        raise StaleVersionError("another snapshot is the newest by now", head=None if head is None else str(head.cid))
+    last = None if head is None else formats.parse(blocks.get(tx, head.cid))
+    root = tree_transaction.root(tx, ns)
+    rev = tid.after(None if last is None else last.rev, to_micros(tx.now))
+    made = formats.sign(Commit(didkey.encode(signer.public), root, rev, head and head.cid), signer)
+    block = formats.encode(made)
+    written = {EMPTY_ROOT: EMPTY_BLOCK} if root == EMPTY_ROOT else {}
+    blocks.put(tx, {**written, cids.of(block): block})
+    refs.move(tx, ref_name(ns), head, cids.of(block), ns=ns)
+    return record(tx, cids.of(block), made, note, at=tx.now, ns=ns)
+
+
+def record(tx: Tx, cid: CID, made: Commit, note: Note, *, at: str, ns: str, kind: str = "snapshot") -> Snapshot:
+    """The row of a commit whose block is there, with its note and its leaf."""
+    noted, data = encode_note(cid, note)
+    blocks.put(tx, {noted: data})
+    row = {
+        "id": tx.new_id(),
+        "ns": ns,
+        "cid": str(cid),
+        "root": str(made.data),
+        "rev": made.rev,
+        "prev": None if made.prev is None else str(made.prev),
+        "note": str(noted),
+        "created_at": at,
+    }
+    mark = leaves.stamp(tx, kind, SNAPSHOTS, row, ns=ns)
+    tx.execute(_ADD, **row, **mark._asdict(), expect=1)
+    return shown(tx, (row["ns"], row["cid"], row["note"], row["created_at"]))
+
+
+def ref_name(ns: str) -> str:
+    """The ref of a namespace's newest snapshot."""
+    return tree_transaction.ref_name(ns).replace("work/", "head/", 1)
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+_BY_CID = sql("SELECT ns, cid, note, created_at FROM snapshots WHERE ns = :ns AND cid = :cid")
+_BY_REV = sql("SELECT ns, cid, note, created_at FROM snapshots WHERE ns = :ns AND rev = :rev ORDER BY id LIMIT 1")
+
+
+def head(tx: Tx, ns: str) -> CID | None:
+    """The newest snapshot of a namespace, None before the first."""
+    found = refs.get(tx, ref_name(ns))
+    return None if found is None else found.cid
+
+
+def get(tx: Tx, snapshot: str = NEWEST, *, ns: str = MAIN) -> Snapshot:
+    """A snapshot by its CID, its rev, or `head` for the newest."""
+    wanted: str | None = snapshot
+    if snapshot == NEWEST:
+        newest = head(tx, ns)
+        wanted = None if newest is None else str(newest)
+    row = None if wanted is None else tx.one(_BY_CID, ns=ns, cid=wanted) or tx.one(_BY_REV, ns=ns, rev=wanted)
+    if row is None:
+        raise NotFoundError(f"there is no snapshot {snapshot}", snapshot=snapshot, ns=ns)
+    return shown(tx, row)
+
+
+def is_known(tx: Tx, cid: CID, *, ns: str) -> bool:
+    """Whether a commit is a snapshot of this namespace."""
+    return tx.one(_BY_CID, ns=ns, cid=str(cid)) is not None
+
+
+def root_of(tx: Tx, snapshot: str, *, ns: str) -> CID:
+    """The root of the tree that a snapshot signs."""
+    return read(tx, parse(get(tx, snapshot, ns=ns).cid)).data
+
+
+def read(tx: Tx, cid: CID) -> Commit:
+    """A commit, hashed; its signature is left to `verify`, which knows where in the log it stands."""
+    return formats.parse(blocks.get(tx, cid))
+
+
+def shown(tx: Tx, row: Row) -> Snapshot:
+    """A row as a value: what the commit and its note say, hashed."""
+    ns, text, noted, created_at = row
+    cid = parse(text)
+    made = read(tx, cid)
+    about, note = decode_note(blocks.get(tx, parse(noted)))
+    if about != cid:
+        raise FormatError("note: on another commit than its snapshot", cid=text)
+    return Snapshot(
+        text,
+        str(made.data),
+        made.rev,
+        None if made.prev is None else str(made.prev),
+        made.did,
+        *note[:3],
+        None if note.merged is None else str(note.merged),
+        created_at,
+        ns,
+    )

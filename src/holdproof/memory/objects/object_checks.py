@@ -1,0 +1,296 @@
+"""What must hold between the blocks of memory, beyond the leaves of its rows: leaf, commit, tree, record.
+
+The log covers refs and snapshots, and these name their blocks by hash. So it is enough that every block is what its CID
+names and that none is missing that another needs: then all below a covered root is what it was. Foreign links in
+records, which may lead anywhere, are needed by nobody.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from holdproof.content import blocks
+from holdproof.crypto import cid as cids
+from holdproof.crypto import commit as formats
+from holdproof.crypto import dagcbor_fast, didkey, mst, mst_node
+from holdproof.crypto.cid import CID
+from holdproof.db import Tx, sql
+from holdproof.errors import FormatError, HoldproofError, InvalidInputError, NotFoundError
+from holdproof.evidence import keys
+from holdproof.memory.objects import commits, reachability, records, refs, tree_transaction
+from holdproof.memory.objects.records import META, OBJECT
+from holdproof.memory.objects.tree_transaction import TreeReader
+from holdproof.memory.search import object_vectors, search_index
+from holdproof.model.keys import Key
+
+_NODE: Final = b"\xa2\x61e"
+_PAGE: Final = 100
+
+
+class Flaw(NamedTuple):
+    """Something that does not hold: in which table, of which row, what."""
+
+    table: str
+    row: str
+    what: str
+    missing: bool = False
+    """Whether it is only that words or vectors were never written: a store may be older than its search."""
+
+
+class Checked(NamedTuple):
+    """A page that was looked at: how much, what was wrong, and where the next one begins (None: the end)."""
+
+    seen: int
+    flaws: list[Flaw]
+    last: Any
+
+
+# --- blocks ------------------------------------------------------------------------------------------------------
+
+
+def content(tx: Tx, after: int | bytes | None) -> Checked:
+    """One page of blocks: each is what its CID names, and has what it needs."""
+    page = blocks.page(tx, after, _PAGE)
+    flaws: list[Flaw] = []
+    needed: dict[CID, list[CID]] = {}
+    for raw, data in page.blocks:
+        try:
+            cid = cids.parse(raw)
+            cids.verify(cid, data)
+            for link in needs(cid, data):
+                needed.setdefault(link, []).append(cid)
+        except (HoldproofError, TypeError) as error:
+            flaws.append(Flaw("objects", _shown(raw), f"a block is damaged or was exchanged: {error}"))
+    lacking = {link: needed[link] for link in blocks.missing(tx, needed)}
+    for link, cid in _missed(tx, lacking) if lacking else ():
+        flaws.append(Flaw("objects", str(link), f"a block is missing that {cid} needs"))
+    return Checked(len(page.blocks), flaws, page.last)
+
+
+def _missed(tx: Tx, lacking: Mapping[CID, Sequence[CID]]) -> Iterator[tuple[CID, CID]]:
+    """Of what is missing, what is missed: a node that no tree has any more may lack something (see garbage.py)."""
+    try:
+        trees = reachability.nodes(tx)
+    except HoldproofError:  # a tree lacks one of its nodes
+        trees = {cid for above in lacking.values() for cid in above}
+    for link, above in lacking.items():
+        for cid in above:
+            if cid in trees or not blocks.get(tx, cid).startswith(_NODE):
+                yield link, cid
+                break
+
+
+def _shown(raw: Any) -> str:
+    try:
+        return str(cids.parse(raw))
+    except (HoldproofError, TypeError):
+        return repr(raw)[:100]
+
+
+def needs(cid: CID, data: bytes) -> list[CID]:
+    """The blocks without which this one cannot be read; one that others made, and a record links to, needs none."""
+    try:
+        return [*_needs(data)] if cid.raw.startswith(cids.CBOR_PREFIX) else []
+    except FormatError:
+        return []
+
+
+def _needs(data: bytes) -> Iterator[CID]:
+    if data.startswith(_NODE):
+        node = mst_node.parse(data)
+        yield from (child for child in node.children if child is not None)
+        yield from node.values
+        return
+    found = dagcbor_fast.decode(data)
+    if not isinstance(found, dict):
+        return
+    if found.keys() == {"c", "h", "n"} and found["h"] != 0 and isinstance(found["c"], list):
+        yield from (link for link in found["c"][1::2] if isinstance(link, CID))
+    elif len(found) == 1:
+        yield from (link for kind, link in found.items() if kind in _LISTS and isinstance(link, CID))
+    elif "sig" in found:
+        yield formats.parse(data).data  # what came before it has a row of its own
+    elif "content" in found and isinstance(pieces := records.decode(data).content, records.Pieces):
+        yield from pieces.links
+
+
+_LISTS: Final = ("list", "text", "bytes")
+"""The kinds of values that are a Merkle list."""
+
+
+# --- snapshots ---------------------------------------------------------------------------------------------------
+
+_SNAPSHOTS = sql(
+    "SELECT s.id, s.ns, s.cid, s.root, s.rev, s.prev, s.note, s.created_at, l.idx, l.leaf FROM snapshots s"
+    " LEFT JOIN log_leaves l ON l.id = s.leaf_id AND l.ver = 1 WHERE s.id > :after ORDER BY s.id LIMIT :limit"
+)
+
+
+def snapshots(tx: Tx, after: str | None) -> Checked:
+    """One page of snapshots: each row is what its commit and its note say, signed by a key that counted there."""
+    rows = tx.all(_SNAPSHOTS, after=after or "", limit=_PAGE)
+    ring = {key.keyid: key for key in keys.list(tx, role="memory")}
+    flaws = []
+    for row in rows:
+        try:
+            wrong = _wrong(tx, row, ring)
+        except HoldproofError as error:
+            wrong = f"the snapshot cannot be read: {error}"
+        if wrong:
+            flaws.append(Flaw("snapshots", row[0], wrong))
+    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+
+
+def _wrong(tx: Tx, row: tuple[Any, ...], ring: dict[str, Key]) -> str:
+    """What is wrong with a snapshot, empty if nothing is."""
+    _, ns, cid, root, rev, prev, note, created_at, index, leaf = row
+    found = commits.shown(tx, (ns, cid, note, created_at))
+    if (found.root, found.rev, found.prev) != (root, rev, prev):
+        return "the row is not what its commit says"
+    made = commits.read(tx, commits.parse(cid))
+    public = didkey.parse(made.did)
+    formats.verify(made, public)
+    key = ring.get(public.keyid)
+    if key is None:
+        taken = leaf is not None and f'"t":"{commits.IMPORTED}"' in leaf
+        return "" if taken else "signed by a key that is no memory key of this store"
+    return "" if key.trusted_at(index) else f"the memory key does not count from leaf {key.revoked_from} on"
+
+
+# --- refs and indexes --------------------------------------------------------------------------------------------
+
+
+def names(tx: Tx) -> tuple[list[str], list[Flaw]]:
+    """The namespaces that have objects, and refs that lead nowhere."""
+    found, flaws = [], []
+    for ref in refs.every(tx):
+        try:
+            if ref.name == tree_transaction.ref_name(ref.ns):
+                found.append(ref.ns)
+                mst.fetch_root(tree_transaction.view(tx, ref.cid).get, ref.cid)
+            else:
+                commits.get(tx, str(ref.cid), ns=ref.ns)
+        except (HoldproofError, NotFoundError) as error:
+            flaws.append(Flaw("refs", ref.name, f"the ref leads nowhere: {error}"))
+    return found, flaws
+
+
+_INDEXED = sql(
+    "SELECT i.key, i.cid, (SELECT v.cid FROM object_versions v WHERE v.ns = i.ns AND v.key = i.key ORDER BY v.n DESC"
+    " LIMIT 1), i.type, i.parent, t.cid, t.body FROM object_index i LEFT JOIN object_text t"
+    " ON t.ns = i.ns AND t.key = i.key"
+    " WHERE i.ns = :ns AND i.key IN (SELECT value FROM json_each(:keys))",
+    postgres="SELECT i.key, i.cid, (SELECT v.cid FROM object_versions v WHERE v.ns = i.ns AND v.key = i.key"
+    " ORDER BY v.n DESC LIMIT 1), i.type, i.parent, t.cid, t.body FROM object_index i LEFT JOIN object_text t"
+    " ON t.ns = i.ns AND t.key = i.key WHERE i.ns = :ns AND i.key IN"
+    " (SELECT value FROM json_array_elements_text(CAST(:keys AS JSON)))",
+)
+_ROWS = sql(
+    "SELECT key, cid FROM (SELECT key, cid FROM object_index WHERE ns = :ns AND key > :after"
+    " UNION SELECT key, cid FROM object_text WHERE ns = :ns AND key > :after) AS rows ORDER BY key LIMIT :limit"
+)
+
+
+def tree(tx: Tx, ns: str, after: str | None) -> Checked:
+    """One page of a tree: history, index and words say of each object what the tree says."""
+    view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
+    start = OBJECT if after is None else after + "\x00"
+    page: list[tuple[str, CID]] = []
+    for item in mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"):
+        page.append(item)
+        if len(page) == _PAGE:
+            break
+    wanted = json.dumps([key[len(OBJECT) :] for key, _ in page])
+    held = {row[0]: row[1:] for row in tx.all(_INDEXED, ns=ns, keys=wanted)}
+    flaws = [flaw for key, cid in page for flaw in _unfit(view, key, cid, held.get(key[len(OBJECT) :]))]
+    return Checked(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
+
+
+def _unfit(view: TreeReader, key: str, cid: CID, row: tuple[Any, ...] | None) -> Iterator[Flaw]:
+    """What history, index and words have wrong about an object."""
+    if row is None or row[:2] != (str(cid), str(cid)):
+        yield Flaw("object_index", key, "index or history is not what the tree says")
+        return
+    kind, parent, words = _said(view, cid)
+    if row[2:4] != (kind, parent):
+        yield Flaw("object_index", key, "the index has another type or parent than the object")
+    if row[4] is None:
+        yield Flaw("object_text", key, "a search does not find the object", missing=True)
+    elif row[4:] != (str(cid), words):
+        yield Flaw("object_text", key, "a search finds the object by words that it has not")
+
+
+def _said(view: TreeReader, cid: CID) -> tuple[str | None, str | None, str | None]:
+    """Type, parent and words of an object, as its record has them."""
+    try:
+        record = view.record(cid)
+        parent = None if record.parent is None else records.key_of(record.parent)
+        return record.type, parent, search_index.body(record, view.get)
+    except HoldproofError:  # a damaged block: the check of blocks has named it
+        return None, None, None
+
+
+_VECTORS = sql(
+    "SELECT key, cid, dimensions, vector FROM object_vectors WHERE ns = :ns AND key IN"
+    " (SELECT value FROM json_each(:keys))",
+    postgres="SELECT key, cid, dimensions, vector FROM object_vectors WHERE ns = :ns AND key IN"
+    " (SELECT value FROM json_array_elements_text(CAST(:keys AS JSON)))",
+)
+_VECTOR_ROWS = sql("SELECT key, cid FROM object_vectors WHERE ns = :ns AND key > :after ORDER BY key LIMIT :limit")
+
+
+def vectors(tx: Tx, ns: str, after: str | None) -> Checked:
+    """One page of volatile fields: the vectors that a search compares are theirs."""
+    view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
+    start = META if after is None else after + "\x00"
+    page = [*islice(mst.walk(view.get, view.root, start=start, end=META + "\x7f"), _PAGE)]
+    held = {row[0]: row[1:] for row in tx.all(_VECTORS, ns=ns, keys=json.dumps([key[len(META) :] for key, _ in page]))}
+    flaws = []
+    for key, cid in page:
+        found, row = _vector(view, cid), held.get(key[len(META) :])
+        if row is None and found is not None:
+            flaws.append(Flaw("object_vectors", key, "a search by vector does not find the object", missing=True))
+        elif row is not None and (found is None or row != (str(cid), *found)):
+            flaws.append(Flaw("object_vectors", key, "a search finds the object by a vector that it has not"))
+    return Checked(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
+
+
+def _vector(view: TreeReader, cid: CID) -> object_vectors.Packed | None:
+    try:
+        meta = records.decode_meta(blocks.held(view.get, cid))[1]
+    except HoldproofError:  # a damaged block: the check of blocks has named it
+        return None
+    return None if isinstance(meta, records.Sealed) else object_vectors.packed(meta)
+
+
+def vector_rows(tx: Tx, ns: str, after: str | None) -> Checked:
+    """One page of vectors: the tree has the volatile fields they are of."""
+    view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
+    rows = tx.all(_VECTOR_ROWS, ns=ns, after=after or "", limit=_PAGE)
+    flaws = [
+        Flaw("object_vectors", key, "there is a vector of an object that has none")
+        for key, cid in rows
+        if str(_at(view, META, key)) != cid
+    ]
+    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+
+
+def _at(view: TreeReader, kind: str, key: str) -> CID | None:
+    """What the tree has there: nothing under what can be no key of it."""
+    try:
+        return view.find(kind + key)
+    except InvalidInputError:
+        return None
+
+
+def index(tx: Tx, ns: str, after: str | None) -> Checked:
+    """One page of index and words: the tree has every object that they have."""
+    view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
+    rows = tx.all(_ROWS, ns=ns, after=after or "", limit=_PAGE)
+    flaws = [
+        Flaw("object_index", key, "the index has an object that the tree has not")
+        for key, cid in rows
+        if str(_at(view, OBJECT, key)) != cid
+    ]
+    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)

@@ -1,0 +1,109 @@
+"""Retention: which snapshots, and which versions of objects, have had their time.
+
+Rules:
+- What goes is past every limit that is given: older than `before`, beyond the newest `keep` (of versions: of each
+  object), and, with `keep_daily`, not the last snapshot of one of the days that keep theirs.
+- The newest snapshot stays, and so does the newest version of every object, whatever the limits.
+- A snapshot goes with its row; its leaf stays. A version's row stays and says that it was pruned: history has no gaps
+  and no lies. A snapshot that has such a version still shows it.
+- Blocks stay until `retention gc` finds that nothing leads to them any more.
+- Nothing here is logged: who removes records names their handles (evidence/prunings.py) in the same transaction.
+"""
+
+from typing import Any, Final
+
+from holdproof.db import Tx, sql
+from holdproof.errors import InvalidInputError
+from holdproof.memory.objects import commits
+from holdproof.memory.objects.tree_transaction import MAIN
+from holdproof.model.retention import Batch, Cut
+from holdproof.model.times import later
+
+KINDS: Final = frozenset({"snapshots", "versions"})
+_DAY_S: Final = 86_400.0
+_NEVER: Final = "9999-12-31T23:59:59.999999Z"
+_LAST: Final = "~"
+_ROWS: Final = 1_000
+
+_NEWEST = sql("SELECT rev FROM snapshots WHERE ns = :ns ORDER BY rev DESC, id DESC LIMIT 1 OFFSET :keep")
+
+
+def cuts(
+    tx: Tx,
+    what: str,
+    *,
+    older_than_days: float | None,
+    keep: int | None,
+    keep_daily: int | None = None,
+    ns: str = MAIN,
+) -> tuple[Cut, ...]:
+    """Where the line is now; none where nothing is beyond it."""
+    if keep_daily is not None and what != "snapshots":
+        raise InvalidInputError("only snapshots are kept by the day", what=what)
+    if older_than_days is None and keep is None and keep_daily is None:
+        raise InvalidInputError("say how old, or how many to keep")
+    if older_than_days is not None and not 0 <= older_than_days <= 36_500:
+        raise InvalidInputError("older_than_days is 0 to 36,500", older_than_days=older_than_days)
+    for name, given in (("keep", keep), ("keep_daily", keep_daily)):
+        if given is not None and (isinstance(given, bool) or not 0 <= given < 36_500):
+            raise InvalidInputError(f"{name} is a whole number, 0 to 36,499", **{name: given})
+    before = _NEVER if older_than_days is None else later(tx.now, -older_than_days * _DAY_S)
+    daily = None if keep_daily is None else later(tx.now, -keep_daily * _DAY_S)
+    if what == "versions":
+        return (Cut(None, before, max(keep or 0, 1)),)
+    row = (_LAST,) if keep is None else tx.one(_NEWEST, ns=ns, keep=keep)
+    return () if row is None else (Cut(None, before, row[0], daily),)
+
+
+_DUE = (
+    "FROM snapshots s WHERE s.ns = :ns AND s.created_at < :before AND s.rev <= :newest AND s.cid <> :head"
+    " AND (s.created_at < :daily OR EXISTS (SELECT 1 FROM snapshots n WHERE n.ns = s.ns AND n.rev > s.rev"
+    " AND {theirs} = {ours}))"
+)
+_SQLITE: Final = _DUE.format(theirs="substr(n.created_at, 1, 10)", ours="substr(s.created_at, 1, 10)")
+_POSTGRES: Final = _DUE.format(
+    theirs="CAST(n.created_at AT TIME ZONE 'UTC' AS DATE)", ours="CAST(s.created_at AT TIME ZONE 'UTC' AS DATE)"
+)
+_COUNT = sql(f"SELECT count(*) {_SQLITE}", postgres=f"SELECT count(*) {_POSTGRES}")
+_DELETE: Final = "DELETE FROM snapshots WHERE id IN (SELECT s.id {due} ORDER BY s.rev LIMIT :limit) RETURNING leaf_id"
+_TAKE = sql(_DELETE.format(due=_SQLITE), postgres=_DELETE.format(due=_POSTGRES))
+
+
+def batch(tx: Tx, what: str, cut: Cut, *, remove: bool = True, ns: str = MAIN) -> Batch:
+    """The next few that are beyond the line, let go unless they are only to be counted."""
+    if what == "versions":
+        return _versions(tx, cut, remove=remove, ns=ns)
+    head = commits.head(tx, ns)
+    daily = _NEVER if cut.daily is None else cut.daily
+    given = {"before": cut.before, "newest": cut.newest, "daily": daily, "head": str(head), "ns": ns}
+    if not remove:
+        count = _counted(tx.all(_COUNT, **given))
+        return Batch(count, {"snapshots": ("",) * count}, None)
+    gone = tuple(handle for (handle,) in tx.all(_TAKE, limit=_ROWS, **given))
+    return Batch(len(gone), {"snapshots": gone}, "" if len(gone) == _ROWS else None)
+
+
+_OLD = (
+    "FROM object_versions v WHERE v.ns = :ns AND v.pruned_at IS NULL AND v.cid IS NOT NULL AND v.at < :before"
+    " AND v.n <= (SELECT max(m.n) FROM object_versions m WHERE m.ns = v.ns AND m.key = v.key) - :keep"
+)
+_OLD_COUNT = sql(f"SELECT count(*) {_OLD}")
+_PRUNE = sql(
+    f"UPDATE object_versions SET pruned_at = :now WHERE (ns, key, n) IN (SELECT v.ns, v.key, v.n {_OLD} LIMIT :limit)"  # noqa: S608
+    " RETURNING n"
+)
+
+
+def _versions(tx: Tx, cut: Cut, *, remove: bool, ns: str) -> Batch:
+    """Their rows follow from records and have no leaves: the pruning counts them."""
+    given = {"before": cut.before, "keep": cut.newest, "ns": ns}
+    if not remove:
+        count = _counted(tx.all(_OLD_COUNT, **given))
+        return Batch(count, {}, None, {"object_versions": count})
+    count = len(tx.all(_PRUNE, now=tx.now, limit=_ROWS, **given))
+    return Batch(count, {}, "" if count == _ROWS else None, {"object_versions": count})
+
+
+def _counted(rows: list[Any]) -> int:
+    [(count,)] = rows
+    return int(count)

@@ -1,0 +1,372 @@
+"""Objects: what agents know, each a record in the tree of its namespace.
+
+Rules:
+- A put replaces the whole object by its next version; one that says what is there already changes nothing.
+- `expected_version` makes a put conditional: 0 means there is none, another number the version that was read.
+- Several objects change together (`apply`) or not at all. Changes that were made from an older snapshot (`base`) are
+  rebased onto what is there now; an object that others changed meanwhile goes to `resolve`, or is a MergeConflictError.
+- Nothing is overwritten: every version stays in the history, a deletion is one of them.
+- What is read was hashed, from the root of the tree down.
+- An object that belongs to a subject (see seals.py) stays with it: a put that names none seals as well. One whose
+  subject was erased can be deleted, not changed; to read it is an ErasedError, in lists it is `hidden`.
+"""
+
+import builtins
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from holdproof.content import encryption
+from holdproof.crypto import mst
+from holdproof.crypto.cid import CID
+from holdproof.db import Tx, sql
+from holdproof.errors import (
+    ErasedError,
+    InvalidInputError,
+    MergeConflictError,
+    NotFoundError,
+    PrunedError,
+    StaleVersionError,
+)
+from holdproof.memory.objects import commits, records, tree_transaction
+from holdproof.memory.objects.records import MAX_INT, OBJECT, Record
+from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
+from holdproof.model.memory import Object, ObjectPage, ObjectVersion
+from holdproof.validation import limited
+
+_MOST_CHILDREN: Final = 10_000
+_FIELDS: Final = frozenset({"type", "content", "attributes", "parent", "children", "version", "meta", "subject"})
+
+Draft = Mapping[str, Any]
+"""What an object shall be: `type`, and whatever else `put` takes."""
+Resolve = Callable[[str, Object | None, Object | None, Draft | None], Draft | None]
+"""Settles a conflict: an id, the object it was made from, the one that is there, what was wanted; what shall be."""
+
+
+def put(
+    tx: Tx,
+    id: str,
+    *,
+    type: str,
+    content: Any = None,
+    attributes: Mapping[str, Any] | None = None,
+    parent: str | None = None,
+    children: Iterable[str] = (),
+    version: int | None = None,
+    meta: Mapping[str, Any] | None = None,
+    subject: str | None = None,
+    expected_version: int | None = None,
+    ns: str = MAIN,
+) -> Object:
+    """Keep an object, whatever it was before; `meta` is what changes all the time, None leaves it as it is.
+
+    `subject` is the person whose it is: content, attributes and meta are sealed, and go when the person is erased.
+    """
+    edit = TreeTransaction(tx, ns)
+    key = records.key_of(id)
+    if expected_version is not None:
+        _check_expected(edit, id, key, expected_version)
+    draft = {"type": type, "content": content, "attributes": attributes, "parent": parent, "children": children}
+    _put(edit, id, {**draft, "version": version, "meta": meta, "subject": subject})
+    edit.finish()
+    return read(edit, key, ns)
+
+
+def annotate(tx: Tx, id: str, meta: Mapping[str, Any], *, ns: str = MAIN) -> Object:
+    """Replace the volatile fields of an object; its own record and CID stay."""
+    edit = TreeTransaction(tx, ns)
+    key = records.key_of(id)
+    cid = edit.find(OBJECT + key)
+    if cid is None:
+        raise _absent(id)
+    edit.put_meta(id, meta, _kept_by(edit, edit.record(cid, key)))
+    edit.finish()
+    return read(edit, key, ns)
+
+
+def delete(tx: Tx, id: str, *, expected_version: int | None = None, ns: str = MAIN) -> None:
+    """Take an object out of the tree; its history stays, and a put brings it back."""
+    edit = TreeTransaction(tx, ns)
+    key = records.key_of(id)
+    if edit.find(OBJECT + key) is None:
+        raise _absent(id)
+    if expected_version is not None:
+        _check_expected(edit, id, key, expected_version)
+    _delete(edit, id, key)
+    edit.finish()
+
+
+def apply(
+    tx: Tx,
+    changes: Mapping[str, Draft | None],
+    *,
+    base: str | None = None,
+    resolve: Resolve | None = None,
+    ns: str = MAIN,
+) -> str:
+    """Put and delete (None) several objects together; the new root.
+
+    With `base`, the snapshot that the changes were made from, objects that others changed since then are conflicts.
+    `resolve` may run more than once.
+    """
+    edit = TreeTransaction(tx, ns)
+    wanted = dict(changes)
+    if base is not None:
+        wanted = _rebase(edit, wanted, commits.root_of(tx, base, ns=ns), resolve)
+    edit.recall([records.key_of(id) for id in wanted])
+    for id, draft in wanted.items():
+        settle(edit, id, draft)
+    return str(edit.finish())
+
+
+def settle(edit: TreeTransaction, id: str, draft: Draft | None) -> None:
+    """Let an object be this, or nothing, once the edit is finished."""
+    key = records.key_of(id)
+    if draft is not None:
+        _put(edit, id, draft)
+    elif edit.now(OBJECT + key) is not None:
+        _delete(edit, id, key)
+
+
+def _rebase(
+    edit: TreeTransaction, wanted: dict[str, Draft | None], base: CID, resolve: Resolve | None
+) -> dict[str, Draft | None]:
+    """The changes as they apply to the tree that is there now."""
+    old, mine, conflicts = tree_transaction.view(edit.tx, base), dict(wanted), []
+    for id, draft in wanted.items():
+        key = records.key_of(id)
+        if old.find(OBJECT + key) == edit.find(OBJECT + key):
+            continue
+        if resolve is None:
+            conflicts.append(id)
+        else:
+            mine[id] = resolve(id, seen(old, key, edit.ns), seen(edit, key, edit.ns), draft)
+    if conflicts:
+        raise MergeConflictError(
+            f"{len(conflicts)} objects were changed by others meanwhile: {', '.join(conflicts[:5])}", ids=conflicts
+        )
+    return mine
+
+
+def seen(view: TreeReader, key: str, ns: str) -> Object | None:
+    """An object of a tree, None where it has none under that key."""
+    return None if view.find(OBJECT + key) is None else read(view, key, ns)
+
+
+def _check_expected(edit: TreeTransaction, id: str, key: str, expected: int) -> None:
+    cid = edit.find(OBJECT + key)
+    version = 0 if cid is None else edit.record(cid, key).version
+    if version != expected:
+        raise StaleVersionError(
+            f"version {expected} of {id} was to be replaced, but it is {version} now",
+            id=id,
+            expected=expected,
+            version=version,
+        )
+
+
+def _put(edit: TreeTransaction, id: str, draft: Any) -> None:
+    if not isinstance(draft, Mapping) or not draft.keys() <= _FIELDS:
+        raise InvalidInputError(f"an object has {', '.join(sorted(_FIELDS))} and nothing else", id=id)
+    key = records.key_of(id)
+    wanted = _record(id, draft)
+    cid = edit.now(OBJECT + key)
+    now = None if cid is None else edit.known.get(cid) or edit.record(cid, key)
+    if draft.get("subject") is not None:
+        wanted = wanted._replace(subject=encryption.label(edit.tx, draft["subject"], ns=edit.ns))
+    elif now is not None:
+        wanted = wanted._replace(subject=_kept_by(edit, now))
+    meta = draft.get("meta")
+    if meta is None and now is not None and wanted.subject not in (None, edit.holder(now)):
+        meta = read(edit, key, edit.ns).meta  # it gets a subject: what is volatile is sealed with it
+    if now is None or not _same(edit, now, wanted, draft.get("version")):
+        edit.put(wanted._replace(version=_version(edit, key, cid, draft.get("version"))))
+    if meta is not None:
+        edit.put_meta(id, meta, wanted.subject)
+
+
+def _kept_by(edit: TreeTransaction, now: Record) -> str | None:
+    """Whose an object is and stays, by handle; ErasedError if that subject was erased."""
+    handle = edit.holder(now)
+    if handle is not None:
+        encryption.check_alive(edit.tx, handle)
+    return handle
+
+
+def _version(edit: TreeTransaction, key: str, cid: CID | None, given: int | None) -> int:
+    """The number that was given, or the next one: greater than every earlier one that was not given."""
+    if given is not None:
+        if type(given) is not int or not 0 <= given <= MAX_INT:
+            raise InvalidInputError(f"a version is a whole number up to {MAX_INT}", version=str(given))
+        return given
+    if cid in edit.known:  # put twice in one edit: one version
+        return edit.known[cid].version
+    return max(edit.newest(key)) + 1
+
+
+def _same(edit: TreeTransaction, now: Record, wanted: Record, version: int | None) -> bool:
+    """Whether an object is what was wanted, but for a version that nobody chose."""
+    if edit.holder(now) != wanted.subject:
+        return False
+    like = wanted._replace(version=now.version if version is None else version)
+    return next(reversed(records.encode(like))) == next(reversed(records.encode(edit.whole(now))))
+
+
+def _record(id: str, draft: Draft) -> Record:
+    kind, parent, children = draft.get("type"), draft.get("parent"), draft.get("children") or ()
+    if not isinstance(kind, str) or not 0 < len(kind) <= 500 or not kind.isprintable():
+        raise InvalidInputError("an object's type is a printable text of 1 to 500 characters", id=id, type=str(kind))
+    if isinstance(children, str) or not all(isinstance(child, str) for child in children):
+        raise InvalidInputError("children are a list of ids", id=id)
+    for other in (*children, *([] if parent is None else [parent])):
+        records.key_of(other)
+    attributes = draft.get("attributes")
+    if not isinstance(attributes, Mapping | None) or not isinstance(draft.get("meta"), Mapping | None):
+        raise InvalidInputError("attributes and meta are maps", id=id)
+    if not isinstance(draft.get("subject"), str | None):
+        raise InvalidInputError("a subject is a text", id=id)
+    return Record(id, kind, draft.get("content"), dict(attributes or {}), parent, tuple(children), 0)
+
+
+def _delete(edit: TreeTransaction, id: str, key: str) -> None:
+    edit.changes[OBJECT + key] = None
+    edit.put_meta(id, {})
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def get(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> Object:
+    """An object as it is now, or as it was in a snapshot."""
+    view = view_at(tx, at, ns)
+    key = records.key_of(id)
+    if view.find(OBJECT + key) is None:
+        raise _absent(id)
+    return read(view, key, ns, hidden=False)
+
+
+def at(tx: Tx, snapshot: str, *, after: str = "", limit: int = 100, ns: str = MAIN) -> ObjectPage:
+    """The objects of a snapshot, in the order of their keys, a page at a time."""
+    return page(view_at(tx, snapshot, ns), after, limit, ns)
+
+
+def list(tx: Tx, *, after: str = "", limit: int = 100, ns: str = MAIN) -> ObjectPage:
+    """The objects there are now, in the order of their keys, a page at a time."""
+    return page(view_at(tx, None, ns), after, limit, ns)
+
+
+def view_at(tx: Tx, snapshot: str | None, ns: str) -> TreeReader:
+    """The tree as it is now, or as it was in a snapshot."""
+    return tree_transaction.view(
+        tx, tree_transaction.root(tx, ns) if snapshot is None else commits.root_of(tx, snapshot, ns=ns)
+    )
+
+
+def page(view: TreeReader, after: str, limit: int, ns: str) -> ObjectPage:
+    """Some objects of a tree, in the order of their keys."""
+    limited(limit)
+    start = OBJECT + records.key_of(after) + "\x00" if after else OBJECT
+    found: builtins.list[Object] = []
+    for key, _ in mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"):
+        found.append(read(view, key[len(OBJECT) :], ns))
+        if len(found) == limit:
+            return ObjectPage(tuple(found), found[-1].id)
+    return ObjectPage(tuple(found), None)
+
+
+_CHILDREN = sql("SELECT key FROM object_index WHERE ns = :ns AND parent = :key LIMIT :limit")
+
+
+def children(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> tuple[Object, ...]:
+    """The objects below an object: those it names, in their order, then others that name it as their parent."""
+    view = view_at(tx, at, ns)
+    key = records.key_of(id)
+    if view.find(OBJECT + key) is None:
+        raise _absent(id)
+    below = Family(view, tx if at is None else None, ns).of(read(view, key, ns))
+    return tuple(read(view, each, ns) for each in below if view.find(OBJECT + each))
+
+
+class Family:
+    """Who is below whom: an index knows of the present; of a snapshot, all records are read once."""
+
+    def __init__(self, view: TreeReader, tx: Tx | None, ns: str) -> None:
+        self.view, self.tx, self.ns = view, tx, ns
+
+    def of(self, parent: Object) -> builtins.list[str]:
+        """The keys of an object's children: those it names, in their order, then those that name it."""
+        key = records.key_of(parent.id)
+        if self.tx is not None:
+            others = sorted(row[0] for row in self.tx.all(_CHILDREN, ns=self.ns, key=key, limit=_MOST_CHILDREN))
+        else:
+            others = self._read.get(key, [])
+        return [*dict.fromkeys((*(records.key_of(child) for child in parent.children), *others))]
+
+    @cached_property
+    def _read(self) -> dict[str, builtins.list[str]]:
+        found: dict[str, builtins.list[str]] = {}
+        for key, cid in mst.walk_prefix(self.view.get, self.view.root, OBJECT):
+            if (parent := self.view.record(cid).parent) is not None:
+                found.setdefault(records.key_of(parent), []).append(key[len(OBJECT) :])
+        return found
+
+
+_HISTORY = sql(
+    "SELECT n, version, cid, at, pruned_at FROM object_versions WHERE ns = :ns AND key = :key AND n < :before"
+    " ORDER BY n DESC LIMIT :limit"
+)
+
+
+def history(
+    tx: Tx, id: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
+) -> tuple[ObjectVersion, ...]:
+    """What an object has been, the newest first; `before` is the `n` of the page before."""
+    key, until = records.key_of(id), MAX_INT if before is None else before
+    return tuple(ObjectVersion(*row) for row in tx.all(_HISTORY, ns=ns, key=key, before=until, limit=limited(limit)))
+
+
+def version(tx: Tx, id: str, n: int, *, ns: str = MAIN) -> Object:
+    """An object as it was after its n-th write."""
+    [found] = history(tx, id, before=n + 1, limit=1, ns=ns) or [None]
+    if found is None or found.n != n or found.cid is None:
+        raise NotFoundError(f"{id} has no version of that number", id=id, n=n)
+    if found.pruned_at is not None:
+        raise PrunedError(f"version {n} of {id} was pruned", id=id, n=n, pruned_at=found.pruned_at)
+    view, cid = view_at(tx, None, ns), commits.parse(found.cid)
+    return _shown(view.whole(view.record(cid, records.key_of(id))), cid, {}, ns)
+
+
+def read(view: TreeReader, key: str, ns: str, *, hidden: bool = True) -> Object:
+    """An object of a tree that is known to be there, under its key; `hidden`: even one that cannot be opened."""
+    cid = view.find(OBJECT + key)
+    assert cid is not None, "the caller has found it"
+    record = view.record(cid, key)
+    try:
+        return _shown(view.whole(record), cid, view.meta(key), ns)
+    except NotFoundError as error:
+        if not hidden or not records.is_sealed(record.content):
+            raise
+        why = "erased" if isinstance(error, ErasedError) else "locked"
+        closed = record._replace(content=None, subject=view.holder(record))
+        return _shown(closed, cid, {}, ns, hidden=why)
+
+
+def _shown(whole: Record, cid: CID, meta: dict[str, Any], ns: str, hidden: str | None = None) -> Object:
+    return Object(
+        whole.id,
+        whole.type,
+        whole.content,
+        whole.attributes,
+        whole.parent,
+        whole.children,
+        whole.version,
+        meta,
+        str(cid),
+        ns,
+        whole.subject,
+        hidden,
+    )
+
+
+def _absent(id: str) -> NotFoundError:
+    return NotFoundError(f"there is no object {id}", id=id)

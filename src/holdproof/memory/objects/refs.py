@@ -1,0 +1,90 @@
+"""Refs: the few names that move, each move a leaf of the log.
+
+Rules:
+- A ref moves only from where its mover saw it: by its `rev`, which grows by one with every move.
+- Who holds a ref is alone with it until the end of the transaction: SQLite has one writer anyway, on PostgreSQL it is
+  an advisory lock. So nobody loses what another wrote meanwhile.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from holdproof import db
+from holdproof.crypto import cid as cids
+from holdproof.crypto.cid import CID
+from holdproof.db import Tx, sql
+from holdproof.evidence import leaves, logged_tables
+from holdproof.evidence.leaves import Projection
+
+REFS: Final = Projection("refs", 1, ("name", "cid", "rev", "ns", "updated_at"))
+logged_tables.register(REFS, kinds=("state",), key="name")
+
+
+class Ref(NamedTuple):
+    """Where a name stands."""
+
+    name: str
+    cid: CID
+    rev: int
+    ns: str
+    leaf_id: str
+    leaf_ver: int
+
+
+_GET = sql("SELECT name, cid, rev, ns, leaf_id, leaf_ver FROM refs WHERE name = :name")
+_EVERYONE: Final = "refs"
+
+
+def get(tx: Tx, name: str) -> Ref | None:
+    """Where a name stands, None where it does not."""
+    row = tx.one(_GET, name=name)
+    return None if row is None else Ref(row[0], cids.parse_text(row[1]), *row[2:])
+
+
+def hold(tx: Tx, name: str) -> Ref | None:
+    """The same, and nobody else moves it, or removes anything, before this transaction ends."""
+    db.lock_shared(tx, _EVERYONE)
+    db.lock_exclusive(tx, f"ref:{name}")
+    return get(tx, name)
+
+
+def alone(tx: Tx) -> None:
+    """From here to the end of the transaction nobody holds any ref."""
+    db.lock_exclusive(tx, _EVERYONE)
+
+
+_ADD = sql(
+    "INSERT INTO refs (name, cid, rev, ns, updated_at, leaf_id, leaf_ver, leaf_salt)"
+    " VALUES (:name, :cid, :rev, :ns, :updated_at, :leaf_id, :leaf_ver, :leaf_salt)"
+)
+_MOVE = sql(
+    "UPDATE refs SET cid = :cid, rev = :rev, updated_at = :updated_at, leaf_ver = :leaf_ver, leaf_salt = :leaf_salt"
+    " WHERE name = :name AND rev = :rev - 1 AND ns = :ns AND leaf_id = :leaf_id"
+)
+
+
+def move(tx: Tx, name: str, seen: Ref | None, cid: CID, *, ns: str) -> Ref:
+    """Let a name stand for another block, with its leaf; fails if it is not where it was seen."""
+    row = {"name": name, "cid": str(cid), "rev": seen.rev + 1 if seen else 1, "ns": ns, "updated_at": tx.now}
+    if seen is None:
+        mark = leaves.stamp(tx, "state", REFS, row, ns=ns)
+    else:
+        mark = leaves.stamp(tx, "state", REFS, row, leaf_id=seen.leaf_id, leaf_ver=seen.leaf_ver + 1, ns=ns)
+    tx.execute(_ADD if seen is None else _MOVE, **row, **mark._asdict(), expect=1)
+    return Ref(name, cid, int(str(row["rev"])), ns, mark.leaf_id, mark.leaf_ver)
+
+
+_LIST = sql("SELECT name, cid, rev, ns, leaf_id, leaf_ver FROM refs WHERE name > :after ORDER BY name LIMIT :limit")
+
+
+def page(tx: Tx, after: str = "", limit: int = 200) -> list[Ref]:
+    """Some refs, by name."""
+    return [Ref(row[0], cids.parse_text(row[1]), *row[2:]) for row in tx.all(_LIST, after=after, limit=limit)]
+
+
+def every(tx: Tx) -> Iterator[Ref]:
+    """Every ref, by name."""
+    after = ""
+    while found := page(tx, after):
+        after = found[-1].name
+        yield from found

@@ -1,0 +1,125 @@
+"""States that come from outside (images, archives): verified before, taken over in one transaction.
+
+Rules:
+- What continues the line that is here is taken over as it is. What is older, stands beside it, or would cover changes
+  that are in no snapshot is an OlderStateError, unless forced.
+- By force the objects become those of the state that came, as a new snapshot after the head that is here; what was in
+  no snapshot is kept in one first. Nothing is lost either way.
+- Only what the line needs enters the store, whatever else came with it.
+- A snapshot signed by a key that is not of this store has a leaf that says it was taken over.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from holdproof.content import blocks
+from holdproof.crypto import didkey, tid
+from holdproof.crypto.cid import CID
+from holdproof.crypto.keys import Signer
+from holdproof.crypto.mst import EMPTY_ROOT
+from holdproof.db import Tx
+from holdproof.errors import OlderStateError
+from holdproof.evidence import keys
+from holdproof.memory.objects import commit_chain, commits, refs, tree_transaction
+from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
+from holdproof.memory.objects.commits import IMPORTED, Note
+from holdproof.memory.objects.tree_transaction import TreeTransaction
+from holdproof.model.memory import Arrived
+from holdproof.model.times import to_text
+
+_BATCH: Final = 2_000
+
+
+def arrive(tx: Tx, line: CommitChain, signer: Signer, note: Note, *, force: bool = False, ns: str) -> Arrived:
+    """Take a verified line over."""
+    refs.hold(tx, tree_transaction.ref_name(ns))
+    ref = refs.hold(tx, commits.ref_name(ns))
+    head, newest = None if ref is None else ref.cid, line.head
+    if newest.cid == head and not unsaved(tx, ns):
+        return Arrived("same", str(newest.cid), newest.commit.rev, 0, 0)
+    forward = _continues(line, head) and not unsaved(tx, ns)
+    if not forward and not force:
+        raise OlderStateError(
+            f"{newest.commit.rev} does not simply continue what is here: it is older, stands beside it, or there are"
+            " changes in no snapshot",
+            rev=newest.commit.rev,
+            head=None if head is None else str(head),
+        )
+    if forward:
+        line = _after(line, head)  # what came before is here, or was pruned here
+    count = _put(tx, line)
+    if forward:
+        added = _follow(tx, line, ns)
+        refs.move(tx, commits.ref_name(ns), ref, newest.cid, ns=ns)
+        return Arrived("forward", str(newest.cid), newest.commit.rev, added, count)
+    if unsaved(tx, ns):
+        commits.create(tx, signer, note._replace(message=f"before {newest.commit.rev} was taken over"), ns=ns)
+    added = sum(_record(tx, line, step, ns) for step in line.steps)
+    edit = TreeTransaction(tx, ns)
+    edit.become(newest.commit.data)
+    edit.finish()
+    made = commits.create(tx, signer, note._replace(merged=newest.cid), ns=ns)
+    return Arrived("forced", made.cid, made.rev, added + 1, count)
+
+
+def unsaved(tx: Tx, ns: str) -> bool:
+    """Whether there are changes that no snapshot has."""
+    head = commits.head(tx, ns)
+    return (EMPTY_ROOT if head is None else commits.read(tx, head).data) != tree_transaction.root(tx, ns)
+
+
+def _continues(line: CommitChain, head: CID | None) -> bool:
+    return head is None or head == line.steps[0].commit.prev or any(step.cid == head for step in line.steps)
+
+
+def _after(line: CommitChain, head: CID | None) -> CommitChain:
+    """The commits of a line that are newer than one of them."""
+    known = next((at for at, step in enumerate(line.steps, 1) if step.cid == head), 0)
+    return line._replace(steps=line.steps[known:])
+
+
+def _put(tx: Tx, line: CommitChain) -> int:
+    """Write the blocks that the line needs, in batches; how many."""
+    here = blocks.getter(tx)
+    first = line.steps[0].commit.prev
+    before = EMPTY_ROOT if first is None or here(first) is None else commits.read(tx, first).data
+    count = 0
+    for batch in _batches(commit_chain.stream(lambda cid: line.blocks.get(cid) or here(cid), line.steps, before)):
+        blocks.put(tx, batch)
+        count += len(batch)
+    return count
+
+
+def _batches(stream: Iterator[tuple[CID, bytes]]) -> Iterator[dict[CID, bytes]]:
+    batch: dict[CID, bytes] = {}
+    for cid, data in stream:
+        batch[cid] = data
+        if len(batch) == _BATCH:
+            yield batch
+            batch = {}
+    if batch:
+        yield batch
+
+
+def _follow(tx: Tx, line: CommitChain, ns: str) -> int:
+    """Go through the states one after the other, so that every object has its history; how many were new."""
+    added = 0
+    for step in line.steps:
+        if _record(tx, line, step, ns):
+            added += 1
+            edit = TreeTransaction(tx, ns)
+            edit.become(step.commit.data)
+            edit.finish()
+    return added
+
+
+def _record(tx: Tx, line: CommitChain, step: ChainStep, ns: str) -> bool:
+    """The row of a commit, if it has none."""
+    if commits.is_known(tx, step.cid, ns=ns):
+        return False
+    ours = keys.find(tx, didkey.parse(step.commit.did).keyid)
+    counts = ours is not None and ours.role == "memory" and ours.revoked_from is None
+    note = line.notes.get(step.cid, Note())
+    at = to_text(tid.parse(step.commit.rev)[0])
+    commits.record(tx, step.cid, step.commit, note, at=at, ns=ns, kind="snapshot" if counts else IMPORTED)
+    return True

@@ -1,0 +1,235 @@
+"""The tree that objects live in, and the one way to change it.
+
+Rules:
+- Every change goes through `Edit.finish`: new blocks, the tree's new root, the ref with its leaf, the history,
+  the index, the words and the vectors of what changed are written in one transaction, or nothing is.
+- The tree of a namespace holds `object/<key>` and `meta/<key>`; the same objects give the same root, however they came.
+- History, index and words follow from the records; reading an object goes through the tree, never through them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from holdproof.content import blocks, encryption
+from holdproof.crypto import mst, mst_diff, mst_edit
+from holdproof.crypto.cid import CID
+from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
+from holdproof.db import Tx, sql
+from holdproof.errors import FormatError
+from holdproof.memory.objects import object_encryption, records, refs
+from holdproof.memory.objects.object_encryption import Open
+from holdproof.memory.objects.records import META, OBJECT, Record, Sealed
+from holdproof.memory.objects.refs import Ref
+from holdproof.memory.search import object_vectors, search_index
+from holdproof.memory.search.search_index import Text
+from holdproof.validation import name
+
+MAIN: Final = "main"
+_ASKED: Final = 500
+
+
+def ref_name(ns: Any) -> str:
+    """The ref of a namespace's tree."""
+    return f"work/{name('namespace', ns)}"
+
+
+def root(tx: Tx, ns: str) -> CID:
+    """The root of a namespace's tree as it is now."""
+    found = refs.get(tx, ref_name(ns))
+    return EMPTY_ROOT if found is None else found.cid
+
+
+def view(tx: Tx, top: CID) -> "TreeReader":
+    """A tree of the store, to read from."""
+    return TreeReader(blocks.getter(tx), top, partial(encryption.open, tx))
+
+
+class Newest(NamedTuple):
+    """The newest version of an object: which one it is in its history, and which it calls itself; 0 for none."""
+
+    n: int = 0
+    version: int = 0
+
+
+class TreeReader:
+    """A tree to read from, wherever its blocks are; the empty tree needs none. `open` unseals what is a subject's."""
+
+    def __init__(self, get: Get, top: CID, open: Open = object_encryption.no_key) -> None:
+        self.open = open
+        self.get, self.root = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid)), top
+
+    def find(self, key: str) -> CID | None:
+        """The block that a key stands for."""
+        if self.root == EMPTY_ROOT:
+            return None
+        return mst.find(self.get, self.root, key)
+
+    def record(self, cid: CID, key: str | None = None) -> Record:
+        """A record, hashed; with a key, only if it is that object's."""
+        found = records.decode(blocks.held(self.get, cid))
+        if key is not None and records.key_of(found.id) != key:
+            raise FormatError("record: of another object than its key says", key=key, id=found.id)
+        return found
+
+    def whole(self, record: Record) -> Record:
+        """The record as it was put: its content from its pieces, unsealed."""
+        return object_encryption.opened(records.whole(record, self.get), self.open)
+
+    def holder(self, record: Record) -> str | None:
+        """Whose record it is, by handle; None where it is nobody's."""
+        if record.subject is not None or not records.is_sealed(record.content):
+            return record.subject
+        found = records.whole(record, self.get).content
+        return encryption.subject_of(found.envelope) if isinstance(found, Sealed) else None
+
+    def meta(self, key: str) -> dict[str, Any]:
+        """The volatile fields of an object, none where it has none."""
+        cid = self.find(META + key)
+        if cid is None:
+            return {}
+        id, meta = records.decode_meta(blocks.held(self.get, cid))
+        if records.key_of(id) != key:
+            raise FormatError("record: volatile data of another object than its key says", key=key, id=id)
+        return object_encryption.opened_meta(meta, self.open)
+
+
+class TreeTransaction(TreeReader):
+    """A namespace's tree under change; `finish` writes."""
+
+    def __init__(self, tx: Tx, ns: str) -> None:
+        self.ns = ns
+        self.ref: Ref | None = refs.hold(tx, ref_name(ns))
+        top = EMPTY_ROOT if self.ref is None else self.ref.cid
+        super().__init__(blocks.getter(tx), top, partial(encryption.open, tx))
+        self.tx = tx
+        self.changes: dict[str, CID | None] = {}
+        self.blocks: dict[CID, bytes] = {}
+        self.known: dict[CID, Record] = {}
+        self._newest: dict[str, Newest] = {}
+        self.metas: dict[CID, Mapping[str, Any]] = {}
+
+    def now(self, key: str) -> CID | None:
+        """What a key stands for, with what this edit has changed so far."""
+        return self.changes[key] if key in self.changes else self.find(key)
+
+    def recall(self, keys: Iterable[str]) -> None:
+        """Look up the newest versions of many objects at once, before each is asked for."""
+        unknown = [key for key in dict.fromkeys(keys) if key not in self._newest]
+        for start in range(0, len(unknown), _ASKED):
+            part = unknown[start : start + _ASKED]
+            self._newest.update(dict.fromkeys(part, Newest()))
+            rows = self.tx.all(_NEWEST, ns=self.ns, keys=json.dumps(part))
+            self._newest.update((key, Newest(n, version)) for key, n, version in rows)
+
+    def newest(self, key: str) -> Newest:
+        """The number of an object's newest version, and the one it has itself."""
+        self.recall([key])
+        return self._newest[key]
+
+    def put(self, record: Record) -> CID:
+        """Let an object be this record, sealed if it is a subject's."""
+        made = records.encode(object_encryption.close(self.tx, record))
+        cid = next(reversed(made))
+        self.blocks.update(made)
+        self.known[cid] = record
+        self.changes[OBJECT + records.key_of(record.id)] = cid
+        return cid
+
+    def put_meta(self, id: str, meta: Mapping[str, Any], subject: str | None = None) -> None:
+        """Let these be an object's volatile fields, sealed if it is a subject's."""
+        key = META + records.key_of(id)
+        if meta:
+            cid, data = records.encode_meta(id, object_encryption.close_meta(self.tx, meta, subject))
+            self.blocks[cid] = data
+            self.metas[cid] = meta if subject is None else {}
+            self.changes[key] = cid
+        elif self.now(key) is not None:
+            self.changes[key] = None
+
+    def become(self, target: CID) -> None:
+        """Let the whole tree be another that the store holds."""
+        self.take(mst_diff.diff(self.get, self.root, target))
+
+    def take(self, changes: Iterable[mst_diff.Change]) -> None:
+        """Let keys stand for blocks that the store holds."""
+        self.changes.update({change.key: change.new for change in changes})
+
+    def finish(self) -> CID:
+        """Write everything; the new root. Without a change nothing is written."""
+        wanted = {key: cid for key, cid in self.changes.items() if self.find(key) != cid}
+        if not wanted:
+            return self.root
+        made = mst_edit.apply(self.get, self.root, wanted)
+        blocks.put(self.tx, {**self.blocks, **made.blocks})
+        refs.move(self.tx, ref_name(self.ns), self.ref, made.root, ns=self.ns)
+        self._write_history({key[len(OBJECT) :]: cid for key, cid in wanted.items() if key.startswith(OBJECT)})
+        self._write_vectors({key[len(META) :]: cid for key, cid in wanted.items() if key.startswith(META)})
+        self.root, self.changes = made.root, {}
+        return made.root
+
+    def _write_history(self, changed: Mapping[str, CID | None]) -> None:
+        self.recall(changed)
+        rows: list[dict[str, Any]] = []
+        gone: list[dict[str, Any]] = []
+        found: list[Text] = []
+        for key, cid in changed.items():
+            n, last = self._newest[key]
+            row: dict[str, Any] = {"ns": self.ns, "key": key, "n": n + 1, "at": self.tx.now}
+            if cid is None:  # keeps the number of the version that went, so that versions go on from there
+                gone.append({**row, "cid": None, "version": last})
+                self._newest[key] = Newest(n + 1, last)
+                continue
+            record = self.known.get(cid) or self.record(cid, key)
+            if (handle := self.holder(record)) is not None:
+                encryption.mark(self.tx, handle, str(cid), "objects")
+            row |= {"cid": str(cid), "version": record.version, "type": record.type}
+            row["parent"] = None if record.parent is None else records.key_of(record.parent)
+            rows.append(row)
+            found.append(Text(key, row["cid"], search_index.body(record, self.get)))
+            self._newest[key] = Newest(n + 1, record.version)
+        self.tx.many(_VERSION, rows + gone)
+        self.tx.many(_INDEX, rows)
+        self.tx.many(_UNINDEX, gone)
+        search_index.put(self.tx, self.ns, found)
+        search_index.remove(self.tx, self.ns, [row["key"] for row in gone])
+
+    def _write_vectors(self, changed: Mapping[str, CID | None]) -> None:
+        rows, gone = [], []
+        for key, cid in changed.items():
+            found = None if cid is None else object_vectors.packed(self._volatile(cid))
+            place = {"ns": self.ns, "key": key}
+            if found is None:
+                gone.append(place)
+            else:
+                rows.append({**place, "cid": str(cid), **found._asdict()})
+        self.tx.many(object_vectors.PUT, rows)
+        self.tx.many(object_vectors.REMOVE, gone)
+
+    def index_vectors(self, keys: Iterable[str]) -> None:
+        """Write the vectors of objects anew, as the tree has them."""
+        self._write_vectors({key: self.find(META + key) for key in keys})
+
+    def _volatile(self, cid: CID) -> Mapping[str, Any]:
+        """Volatile fields that are in the open."""
+        if cid in self.metas:
+            return self.metas[cid]
+        meta = records.decode_meta(blocks.held(self.get, cid))[1]
+        return {} if isinstance(meta, Sealed) else meta
+
+
+# A cross join, which SQLite keeps in this order: from each key to its versions, never through all of them.
+_NEWEST = sql(
+    "SELECT v.key, v.n, v.version FROM json_each(:keys) k CROSS JOIN object_versions v WHERE v.ns = :ns"
+    " AND v.key = k.value AND v.n = (SELECT max(m.n) FROM object_versions m WHERE m.ns = :ns AND m.key = k.value)",
+    postgres="SELECT v.key, v.n, v.version FROM json_array_elements_text(CAST(:keys AS JSON)) k CROSS JOIN"
+    " object_versions v WHERE v.ns = :ns AND v.key = k.value"
+    " AND v.n = (SELECT max(m.n) FROM object_versions m WHERE m.ns = :ns AND m.key = k.value)",
+)
+_VERSION = sql("INSERT INTO object_versions (ns, key, n, cid, version, at) VALUES (:ns, :key, :n, :cid, :version, :at)")
+_INDEX = sql(
+    "INSERT INTO object_index (ns, key, type, parent, cid) VALUES (:ns, :key, :type, :parent, :cid)"
+    " ON CONFLICT (ns, key) DO UPDATE SET type = excluded.type, parent = excluded.parent, cid = excluded.cid"
+)
+_UNINDEX = sql("DELETE FROM object_index WHERE ns = :ns AND key = :key")

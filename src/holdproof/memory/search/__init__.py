@@ -1,0 +1,1 @@
+"""Search over objects: full text and vectors."""

@@ -1,0 +1,202 @@
+"""Search by vector: the objects whose vectors lie nearest to one that is given, to that of a text, or of an object.
+
+Rules:
+- An object's vector is `meta["vector"]`: it is stored with the object and carried by images. Rows for searching are
+  written in the transaction that changes it, whatever does; so what was deleted or changed is never found as it was.
+- Every vector of the same length is compared: the answer is exact. Nearest first, equals by id; the distance is one
+  minus the cosine.
+- A query of another length than all vectors here is refused: it was made by another model.
+- What is found is read through the tree, never from the rows. What is sealed has no row.
+- `embed` gives objects that have none a vector of their text, and a new one where the text has changed; vectors that
+  came from a caller it leaves alone.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from holdproof.crypto import mst
+from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, sql
+from holdproof.errors import (
+    ConfigError,
+    EmbeddingMismatchError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+)
+from holdproof.memory.objects import objects, records
+from holdproof.memory.objects.records import OBJECT
+from holdproof.memory.objects.tree_transaction import MAIN, TreeTransaction
+from holdproof.memory.search import object_vectors, search_index
+from holdproof.memory.search.object_vectors import FIELD, MADE_OF
+from holdproof.model.memory import Near, Object
+from holdproof.store.context import Context, Embedder
+from holdproof.validation import limited
+
+if TYPE_CHECKING:
+    from holdproof.memory.search.vector_scan import Best
+
+_PAGE: Final = 2_000
+_EMBEDDED: Final = 64
+
+_LENGTHS = sql("SELECT DISTINCT dimensions FROM object_vectors WHERE ns = :ns ORDER BY dimensions")
+_ROWS = sql(
+    "SELECT key, vector FROM object_vectors WHERE ns = :ns AND dimensions = :dimensions AND key > :after"
+    " ORDER BY key LIMIT :limit"
+)
+
+
+def nearest(
+    context: Context,
+    vector: Sequence[float] | None = None,
+    *,
+    like: str | None = None,
+    near: str | None = None,
+    limit: int = 20,
+    embedder: Embedder | None = None,
+    ns: str = MAIN,
+) -> Work[tuple[Near, ...]]:
+    """The objects nearest to a vector, to what the embedder makes of a text (`like`), or to an object (`near`)."""
+    if sum(each is not None for each in (vector, like, near)) != 1:
+        raise InvalidInputError("give a vector, a text or the id of an object: one of them")
+    limited(limit)
+    asked: Any = vector
+    if like is not None:
+        asked = yield from _embedded(embedder or context.embedder, like)
+    elif near is not None:
+        asked = yield from ask(Read(lambda tx: _of(tx, near, ns)))
+    best = _best(asked, limit + (near is not None))
+    if best is None:
+        return ()
+    return (yield from ask(Read(lambda tx: _look(tx, best, limit, near, ns))))
+
+
+def _of(tx: Tx, id: str, ns: str) -> list[float]:
+    found = objects.get(tx, id, ns=ns).meta.get(FIELD)
+    if not isinstance(found, list):
+        raise NotFoundError(f"{id} has no vector", id=id)
+    return found
+
+
+def _embedded(embedder: Embedder | None, text: str) -> Work[Any]:
+    if embedder is None:
+        raise ConfigError("texts need an embedder: name one when the store is opened")
+    if not text.strip():
+        raise InvalidInputError("there must be a text to embed")
+    making: Call[Any] = Call(lambda: embedder(text))
+    return (yield from ask(making))
+
+
+def _best(asked: Any, limit: int) -> "Best | None":
+    try:
+        from holdproof.memory.search.vector_scan import best  # noqa: PLC0415 (an optional extra)
+    except ImportError as error:
+        raise MissingExtraError("vectors need numpy: pip install 'holdproof[vectors]'") from error
+    return best(asked, limit)
+
+
+def _look(tx: Tx, best: "Best", limit: int, near: str | None, ns: str) -> tuple[Near, ...]:
+    """Compare every vector of that length, a page at a time, and read what is nearest."""
+    lengths = [length for (length,) in tx.all(_LENGTHS, ns=ns)]
+    if lengths and best.dimensions not in lengths:
+        raise EmbeddingMismatchError(
+            f"the vectors here have {' or '.join(map(str, lengths))} numbers, not {best.dimensions}",
+            dimensions=lengths,
+        )
+    view = objects.view_at(tx, None, ns)
+    found = (
+        Near(objects.read(view, key, ns), distance)
+        for key, distance in best.of(_pages(tx, best.dimensions, ns))
+        if view.find(OBJECT + key) is not None
+    )
+    return tuple(islice((each for each in found if each.object.id != near), limit))
+
+
+def _pages(tx: Tx, dimensions: int, ns: str) -> Iterator[list[Row]]:
+    after = ""
+    while page := tx.all(_ROWS, ns=ns, dimensions=dimensions, after=after, limit=_PAGE):
+        yield page
+        after = page[-1][0]
+
+
+# --- embedding ---------------------------------------------------------------------------------------------------
+
+
+class _Text(NamedTuple):
+    """An object that wants a vector: which, and of what."""
+
+    id: str
+    cid: str
+    text: str
+
+
+def embed(context: Context, *, embedder: Embedder | None = None, anew: bool = False, ns: str = MAIN) -> Work[int]:
+    """Give every object a vector of its text that has none, or one of an older text; how many were made.
+
+    A model of another length is refused where there are vectors of its predecessor, unless all are made `anew`.
+    """
+    chosen, count, after = embedder or context.embedder, 0, ""
+    while True:
+        page, last = yield from ask(Read(lambda tx: _wanting(tx, after, anew, ns)))  # noqa: B023
+        made: list[tuple[_Text, list[float]]] = []
+        for each in page:
+            numbers = yield from _embedded(chosen, each.text)
+            made.append((each, [float(number) for number in numbers]))
+        if made:
+            count += yield from ask(Write(lambda tx: _keep(tx, made, anew, ns)))  # noqa: B023
+        if last is None:
+            return count
+        after = last
+
+
+def _wanting(tx: Tx, after: str, anew: bool, ns: str) -> tuple[list[_Text], str | None]:
+    """Some objects without a vector of what they say now, and where the next ones begin."""
+    view = objects.view_at(tx, None, ns)
+    start = OBJECT + after + "\x00" if after else OBJECT
+    page = [*islice(mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"), _EMBEDDED)]
+    found = (objects.read(view, key[len(OBJECT) :], ns) for key, _ in page)
+    wanted = [_Text(each.id, each.cid, text) for each in found if _wants(each, anew) and (text := _text(each))]
+    return wanted, page[-1][0][len(OBJECT) :] if len(page) == _EMBEDDED else None
+
+
+def _wants(found: Object, anew: bool) -> bool:
+    """Whether it lacks a vector; who is a subject's gets none, for it would tell of what is sealed."""
+    if found.subject is not None:
+        return False
+    ours = MADE_OF in found.meta
+    return FIELD not in found.meta or (ours and (anew or found.meta[MADE_OF] != found.cid))
+
+
+def _text(found: Object) -> str:
+    return "\n".join(search_index.texts([found.content, found.attributes])).strip()
+
+
+_OURS = sql("SELECT key, dimensions FROM object_vectors WHERE ns = :ns AND dimensions <> :dimensions LIMIT :limit")
+
+
+def _keep(tx: Tx, made: Iterable[tuple[_Text, list[float]]], anew: bool, ns: str) -> int:
+    """Keep vectors of objects that still say what was embedded."""
+    edit = TreeTransaction(tx, ns)
+    count = 0
+    for each, vector in made:
+        key = records.key_of(each.id)
+        if str(edit.find(OBJECT + key)) != each.cid:
+            continue
+        if object_vectors.packed({FIELD: vector}) is None:
+            raise InvalidInputError("the embedder gave no vector: finite numbers, not all zero", id=each.id)
+        if not anew:
+            _check_length(edit, len(vector), ns)
+        edit.put_meta(each.id, {**edit.meta(key), FIELD: vector, MADE_OF: each.cid})
+        count += 1
+    edit.finish()
+    return count
+
+
+def _check_length(edit: TreeTransaction, dimensions: int, ns: str) -> None:
+    """Refuse a vector of another length than those that were made here before."""
+    for key, length in edit.tx.all(_OURS, ns=ns, dimensions=dimensions, limit=1):
+        if MADE_OF in edit.meta(key):
+            raise EmbeddingMismatchError(
+                f"vectors here have {length} numbers, the embedder's {dimensions}: another model? make all anew",
+                dimensions=length,
+            )

@@ -1,0 +1,1 @@
+"""Skills: approved files that agents act by."""

@@ -1,0 +1,1 @@
+"""Threads: checkpoints of agent frameworks."""

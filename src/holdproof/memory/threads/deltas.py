@@ -1,0 +1,108 @@
+"""Channels that a checkpoint left out: what was written to them since the last earlier one that has them.
+
+All in one transaction: rows of ancestors come a page at a time, since they mostly lie side by side, writes and content
+at once. Asked for one ancestor after the other, a chat of 200 turns took a thousand questions.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from holdproof.db import Row, Tx, sql
+from holdproof.memory.objects.tree_transaction import MAIN
+from holdproof.memory.threads import channel_values, thread_states
+from holdproof.memory.threads.channel_values import Ref, Space
+
+_PAGE: Final = 100
+
+
+class Deltas(NamedTuple):
+    """A channel: whether an earlier checkpoint has it, what it holds there, and who wrote what since, in order."""
+
+    seeded: bool
+    seed: Any
+    writes: tuple[tuple[str, str, Any], ...]
+
+
+class _Step(NamedTuple):
+    """An ancestor, and the channels that are still looked for there."""
+
+    checkpoint_id: str
+    channels: frozenset[str]
+
+
+_START = sql(
+    "SELECT c.thread, c.parent_id FROM thread_checkpoints c JOIN threads t ON t.n = c.thread WHERE t.ns = :ns"
+    " AND t.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns"
+    " AND (CAST(:checkpoint_id AS TEXT) IS NULL OR c.checkpoint_id = :checkpoint_id)"
+    " ORDER BY c.checkpoint_id DESC LIMIT 1"
+)
+
+
+def since(
+    tx: Tx,
+    thread_id: str,
+    channels: Iterable[str],
+    *,
+    checkpoint_id: str | None = None,
+    checkpoint_ns: str = "",
+    ns: str = MAIN,
+) -> dict[str, Deltas]:
+    """What became of channels before a checkpoint, or before the newest; empty where there is no such checkpoint."""
+    start = tx.one(_START, ns=ns, thread_id=thread_id, checkpoint_ns=checkpoint_ns, checkpoint_id=checkpoint_id)
+    if start is None:
+        return {}
+    thread, parent = start
+    steps, seeds = _walk(tx, thread, checkpoint_ns, parent, frozenset(channels))
+    written = [(row, thread_states.decode_ref(row[4])) for row in _written(tx, thread, checkpoint_ns, steps)]
+    space = Space(tx, thread)
+    content = space.read(channel_values.needs(space, [*seeds.values(), *(ref for _, ref in written)]))
+    said: dict[str, list[tuple[str, str, Any]]] = {name: [] for name in channels}
+    for row, ref in written:
+        said[row[3]].append((row[1], row[3], channel_values.value(space, ref, content)))
+    held = {name: channel_values.value(space, ref, content) for name, ref in seeds.items()}
+    return {name: Deltas(name in held, held.get(name), tuple(writes)) for name, writes in said.items()}
+
+
+_ROWS = sql(
+    "SELECT checkpoint_id, parent_id, state FROM thread_checkpoints WHERE thread = :thread"
+    " AND checkpoint_ns = :checkpoint_ns AND checkpoint_id <= :first ORDER BY checkpoint_id DESC LIMIT :limit"
+)
+
+
+def _walk(
+    tx: Tx, thread: int, checkpoint_ns: str, parent: str | None, waiting: frozenset[str]
+) -> tuple[list[_Step], dict[str, Ref]]:
+    """The ancestors that matter, the nearest first, and what channels hold where they are found."""
+    steps: list[_Step] = []
+    seeds: dict[str, Ref] = {}
+    page: dict[str, Row] = {}
+    while waiting and parent is not None:
+        if parent not in page:
+            of = {"thread": thread, "checkpoint_ns": checkpoint_ns, "first": parent}
+            page = {row[0]: row for row in tx.all(_ROWS, **of, limit=_PAGE)}
+        found = page.get(parent)
+        if found is None:  # it was pruned
+            break
+        steps.append(_Step(parent, waiting))
+        refs = thread_states.decode(found[2]).refs
+        seeds |= {name: refs[name] for name in waiting & refs.keys()}
+        waiting -= refs.keys()
+        parent = found[1]
+    return steps, seeds
+
+
+_WRITES = sql(
+    "SELECT checkpoint_id, task_id, idx, channel, value, task_path FROM thread_writes WHERE thread = :thread"
+    " AND checkpoint_ns = :checkpoint_ns AND checkpoint_id >= :first AND checkpoint_id <= :last"
+)
+
+
+def _written(tx: Tx, thread: int, checkpoint_ns: str, steps: Sequence[_Step]) -> list[Row]:
+    """What tasks wrote to the channels at these ancestors, the oldest first, in the order it was applied."""
+    if not steps:
+        return []
+    wanted = {step.checkpoint_id: (-place, step.channels) for place, step in enumerate(steps)}
+    first, last = min(wanted), max(wanted)
+    rows = tx.all(_WRITES, thread=thread, checkpoint_ns=checkpoint_ns, first=first, last=last)
+    kept = [row for row in rows if row[0] in wanted and row[3] in wanted[row[0]][1]]
+    return sorted(kept, key=lambda row: (wanted[row[0]][0], row[5], row[1], row[2]))

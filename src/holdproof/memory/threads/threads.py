@@ -1,0 +1,416 @@
+"""Threads: checkpoints of agent frameworks, and what tasks wrote on top of them.
+
+Rules:
+- A checkpoint and all its content are written in one transaction. Channels that the caller says are as in the parent
+  (`keep`) are taken from there; of lists only what is new is written (threadvalues.py).
+- A checkpoint that is put again is replaced; what a task wrote is written once, unless it says `replace`.
+- The newest checkpoint of a line, that is of a thread's `checkpoint_ns`, is the one with the largest id.
+- Two runs on one line: the run that read it (`claim`) and writes first takes it over. With `on_conflict="error"` the
+  other is refused from then on (StaleWriterError); with "fork" its checkpoints are kept beside, and said to be forks.
+  Writing on top of an older checkpoint is legal for whoever read the line last.
+- A deleted thread leaves a tombstone: what follows a checkpoint that it had, or was written for one, is refused. A
+  checkpoint without a parent begins the thread anew.
+- Deletions are in the log; checkpoints are not, they are hashed, each with its parent's hash (ADR 23).
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from holdproof import validation
+from holdproof.db import Row, Tx, lock_exclusive, sql
+from holdproof.errors import InvalidInputError, NotFoundError, StaleWriterError, ThreadDeletedError
+from holdproof.memory.objects.tree_transaction import MAIN
+from holdproof.memory.threads import channel_values, thread_states
+from holdproof.memory.threads.channel_values import Memo, Ref, Space
+from holdproof.memory.threads.thread_states import State, name, spelled
+from holdproof.model.threads import Checkpoint, CheckpointPage, Kept, PendingWrite
+
+_CLAIM: Final = re.compile(r"([0-9]{1,18})\.([0-9a-f]+)\.(.*)", re.DOTALL)
+_CONFLICTS: Final = frozenset({"error", "fork"})
+STATUSES: Final = frozenset({"active", "interrupted", "error", "idle"})
+
+
+class Held(NamedTuple):
+    """A thread that nobody else writes before the transaction ends; of a tombstone `deleted_at` is set."""
+
+    n: int
+    facts: str
+    deleted_at: str | None
+    dead_id: str
+    status: str
+    status_of: str
+
+
+class _Line(NamedTuple):
+    """A line as its next writer finds it; `epoch` is None where nobody has written it yet."""
+
+    thread: Held
+    checkpoint_ns: str
+    epoch: int | None
+    writer: str | None
+    parent_epoch: int | None
+    parent_h: bytes | None
+    tip: str | None
+
+
+_STATES: Final[Memo[dict[str, Ref]]] = Memo(512)
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+_ADD = sql(
+    "INSERT INTO thread_checkpoints (thread, checkpoint_ns, checkpoint_id, parent_id, run_id, epoch, metadata, state,"
+    " h, created_at) VALUES (:thread, :checkpoint_ns, :checkpoint_id, :parent_id, :run_id, :epoch, :metadata, :state,"
+    " :h, :now) ON CONFLICT (thread, checkpoint_ns, checkpoint_id) DO UPDATE SET parent_id = excluded.parent_id,"
+    " run_id = excluded.run_id, epoch = excluded.epoch, metadata = excluded.metadata, state = excluded.state,"
+    " h = excluded.h"
+)
+
+
+def put(
+    tx: Tx,
+    thread_id: str,
+    channels: Mapping[str, Any],
+    *,
+    checkpoint_id: str | None = None,
+    parent_id: str | None = None,
+    checkpoint_ns: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    state: bytes = b"",
+    keep: Collection[str] = (),
+    needs: Collection[str] = (),
+    run_id: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+    status: str = "active",
+    seen: str | None = None,
+    on_conflict: str = "fork",
+    ns: str = MAIN,
+) -> Kept:
+    """Keep a checkpoint: its channels, what the framework keeps beside them, and metadata (JSON).
+
+    `keep` names channels that are as in the parent, `needs` those that must be looked for in earlier checkpoints,
+    `facts` is what the thread shall be found by from now on, `seen` what `claim` gave.
+    """
+    if on_conflict not in _CONFLICTS:
+        raise InvalidInputError("on_conflict is error or fork", on_conflict=str(on_conflict))
+    new = name("checkpoint_id", tx.new_id() if checkpoint_id is None else checkpoint_id)
+    line = _look(tx, thread_id, name("checkpoint_ns", checkpoint_ns, least=0), parent_id, ns)
+    epoch, stale = _fence(tx, line, seen)
+    if stale and on_conflict == "error":
+        raise StaleWriterError("another run writes this thread now", thread_id=thread_id, checkpoint_ns=checkpoint_ns)
+    thread = line.thread
+    space = Space(tx, thread.n)
+    refs = _refs(space, channels, keep, _before(tx, line, parent_id))
+    blob = thread_states.encode(State(refs, state, tuple(needs), line.parent_h))
+    text = spelled(metadata or {}, "metadata")
+    h = thread_states.row_hash(checkpoint_ns, (new, parent_id, run_id), text, blob)
+    space.flush()
+    row = {"parent_id": parent_id, "run_id": run_id, "metadata": text, "state": blob, "h": h, "now": tx.now}
+    tx.execute(_ADD, thread=thread.n, checkpoint_ns=checkpoint_ns, checkpoint_id=new, epoch=epoch, **row, expect=1)
+    _STATES.keep(h, refs)
+    # What tasks wrote may have come first, and with it that the run waits, or failed, at this very checkpoint.
+    touch(tx, thread, ns, thread.status if thread.status_of == new else status, facts, about=new)
+    return Kept(new, stale or line.tip not in (None, parent_id, new), h.hex())
+
+
+def _refs(
+    space: Space, channels: Mapping[str, Any], keep: Collection[str], before: Mapping[str, Ref]
+) -> dict[str, Ref]:
+    refs = {each: channel_values.store(space, value, before.get(each)) for each, value in channels.items()}
+    for kept in keep:
+        if kept not in before:
+            raise NotFoundError("the parent has no such channel to keep: give its value", channel=kept)
+        refs[kept] = before[kept]
+    return refs
+
+
+_STATE = sql(
+    "SELECT state FROM thread_checkpoints WHERE thread = :thread AND h = :h AND checkpoint_id = :checkpoint_id"
+)
+
+
+def _before(tx: Tx, line: _Line, parent_id: str | None) -> dict[str, Ref]:
+    """The references of the parent; those of the last few are remembered by their hash, which says all about them."""
+    if line.parent_h is None:
+        return {}
+    known = _STATES.get(line.parent_h)
+    if known is None:
+        [(blob,), *_] = tx.all(_STATE, thread=line.thread.n, h=line.parent_h, checkpoint_id=parent_id)
+        known = thread_states.decode(blob).refs
+    return known
+
+
+# --- who writes --------------------------------------------------------------------------------------------------
+
+_BEGIN = sql(
+    "INSERT INTO thread_lines (thread, checkpoint_ns, epoch, writer) VALUES (:thread, :checkpoint_ns, 1, :writer)"
+)
+_TAKE = sql(
+    "UPDATE thread_lines SET epoch = epoch + 1, writer = :writer WHERE thread = :thread"
+    " AND checkpoint_ns = :checkpoint_ns AND epoch = :epoch"
+)
+
+
+def claim(tx: Tx, thread_id: str, *, checkpoint_ns: str = "", ns: str = MAIN) -> str:
+    """What a run must have seen to write this line: say it with each `put`; nothing is taken from others by asking."""
+    row = tx.one(_EPOCH, ns=ns, thread_id=thread_id, checkpoint_ns=checkpoint_ns)
+    return f"{0 if row is None else row[0]}.{tx.random(8).hex()}.{checkpoint_ns}"
+
+
+_EPOCH = sql(
+    "SELECT l.epoch FROM thread_lines l JOIN threads t ON t.n = l.thread WHERE t.ns = :ns AND t.thread_id = :thread_id"
+    " AND l.checkpoint_ns = :checkpoint_ns"
+)
+
+
+def _fence(tx: Tx, line: _Line, seen: str | None) -> tuple[int, bool]:
+    """Under which epoch a checkpoint is written, and whether its writer has been overtaken."""
+    saw, token = _seen(seen, line.checkpoint_ns)
+    of = {"thread": line.thread.n, "checkpoint_ns": line.checkpoint_ns}
+    if line.epoch is None:
+        tx.execute(_BEGIN, **of, writer=token or "", expect=1)
+        return 1, False
+    if token is None:
+        last = line.parent_epoch or 0
+        return last, last != line.epoch
+    if line.writer == token:
+        return line.epoch, False
+    if saw == line.epoch:
+        tx.execute(_TAKE, **of, writer=token, epoch=saw, expect=1)
+        return saw + 1, False
+    return saw, True
+
+
+def _seen(seen: str | None, checkpoint_ns: str) -> tuple[int, str | None]:
+    """Epoch and name of a run; a claim of another line says nothing about this one."""
+    if seen is None:
+        return 0, None
+    found = _CLAIM.fullmatch(seen)
+    if found is None:
+        raise InvalidInputError("seen is what claim gave", seen=seen[:100])
+    return (int(found[1]), found[2]) if found[3] == checkpoint_ns else (0, None)
+
+
+_HELD: Final = "t.n, t.facts, t.deleted_at, t.dead_id, t.status, t.status_of"
+_FIND = sql(f"SELECT {_HELD} FROM threads t WHERE t.ns = :ns AND t.thread_id = :thread_id")  # noqa: S608
+_LOOK = sql(
+    f"SELECT {_HELD}, l.epoch, l.writer, p.epoch, p.h, (SELECT max(c.checkpoint_id) FROM thread_checkpoints c"  # noqa: S608
+    " WHERE c.thread = t.n AND c.checkpoint_ns = :checkpoint_ns) FROM threads t"
+    " LEFT JOIN thread_lines l ON l.thread = t.n AND l.checkpoint_ns = :checkpoint_ns"
+    " LEFT JOIN thread_checkpoints p ON p.thread = t.n AND p.checkpoint_ns = :checkpoint_ns"
+    " AND p.checkpoint_id = CAST(:parent_id AS TEXT) WHERE t.ns = :ns AND t.thread_id = :thread_id"
+)
+_NEW = sql(
+    "INSERT INTO threads (ns, thread_id, status, facts, created_at, updated_at)"
+    " VALUES (:ns, :thread_id, 'active', '{}', :now, :now) RETURNING n"
+)
+_REVIVE = sql(
+    "UPDATE threads SET deleted_at = NULL, status = 'active', created_at = :now, updated_at = :now WHERE n = :n"
+    " AND deleted_at IS NOT NULL"
+)
+
+
+def _look(tx: Tx, thread_id: str, checkpoint_ns: str, parent_id: str | None, ns: str) -> _Line:
+    """A line of a thread, which is made where it is not there, or begun anew; nobody else writes it meanwhile."""
+    _alone(tx, thread_id, ns)
+    late = None if parent_id is None else name("parent_id", parent_id)
+    row = tx.one(_LOOK, ns=ns, thread_id=thread_id, checkpoint_ns=checkpoint_ns, parent_id=late)
+    found = None if row is None else Held(*row[:6])
+    thread = _living(tx, found, thread_id, ns, late=late, anew=late is None)
+    return _Line(thread, checkpoint_ns, *(row[6:] if row is not None else (None,) * 5))
+
+
+def _living(tx: Tx, found: Held | None, thread_id: str, ns: str, *, late: str | None, anew: bool) -> Held:
+    """A thread that may be written, made where it is not there.
+
+    `late` is the checkpoint that is written upon: one of an earlier life is refused. `anew` may begin another life.
+    """
+    if found is None:
+        row = tx.one(_NEW, ns=ns, thread_id=thread_id, now=tx.now)
+        assert row is not None, "an insert that returns its number"
+        return Held(row[0], "{}", None, "", "active", "")
+    if (late is not None and late <= found.dead_id) or (found.deleted_at is not None and not anew):
+        raise ThreadDeletedError("the thread was deleted meanwhile", thread_id=thread_id, checkpoint_id=late)
+    if found.deleted_at is not None:
+        tx.execute(_REVIVE, n=found.n, now=tx.now, expect=1)
+    return found
+
+
+def begin(tx: Tx, thread_id: str, ns: str) -> Held:
+    """A thread, made or brought back to life where it is not there."""
+    return _living(tx, find(tx, thread_id, ns), thread_id, ns, late=None, anew=True)
+
+
+def _alone(tx: Tx, thread_id: str, ns: str) -> None:
+    lock_exclusive(tx, f"thread:{name('ns', ns)}:{name('thread_id', thread_id)}")
+
+
+def find(tx: Tx, thread_id: str, ns: str) -> Held | None:
+    """A thread or its tombstone, and nobody else writes it before this transaction ends."""
+    _alone(tx, thread_id, ns)
+    row = tx.one(_FIND, ns=ns, thread_id=thread_id)
+    return None if row is None else Held(*row)
+
+
+_TOUCH = sql("UPDATE threads SET updated_at = :now, status = :status, status_of = :about WHERE n = :n")
+_TELL = sql("UPDATE threads SET facts = :facts WHERE n = :n")
+_UNFACT = sql("DELETE FROM thread_facts WHERE thread = :n")
+_FACT = sql("INSERT INTO thread_facts (ns, key, value, thread) VALUES (:ns, :key, :value, :n)")
+
+
+def touch(
+    tx: Tx, thread: Held, ns: str, status: str | None, facts: Mapping[str, Any] | None, *, about: str = ""
+) -> None:
+    """Bring the index up to date."""
+    if status is not None:
+        tx.execute(_TOUCH, n=thread.n, now=tx.now, status=one_of_statuses(status), about=about, expect=1)
+    if facts is None or (text := spelled(facts, "facts")) == thread.facts:
+        return
+    tx.execute(_TELL, n=thread.n, facts=text, expect=1)
+    tx.execute(_UNFACT, n=thread.n)
+    tx.many(
+        _FACT, [{"ns": ns, "n": thread.n, "key": key, "value": spelled(facts[key], "facts")} for key in sorted(facts)]
+    )
+
+
+def one_of_statuses(status: str) -> str:
+    """What a thread can be; InvalidInputError for another word."""
+    if status not in STATUSES:
+        raise InvalidInputError(f"a status is one of {', '.join(sorted(STATUSES))}", status=str(status))
+    return status
+
+
+# --- what tasks wrote --------------------------------------------------------------------------------------------
+
+_WRITE = sql(
+    "INSERT INTO thread_writes (thread, checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, value)"
+    " VALUES (:thread, :checkpoint_ns, :checkpoint_id, :task_id, :idx, :channel, :task_path, :value)"
+    " ON CONFLICT (thread, checkpoint_ns, checkpoint_id, task_id, idx) DO NOTHING"
+)
+_REWRITE = sql(
+    "INSERT INTO thread_writes (thread, checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, value)"
+    " VALUES (:thread, :checkpoint_ns, :checkpoint_id, :task_id, :idx, :channel, :task_path, :value)"
+    " ON CONFLICT (thread, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE SET channel = excluded.channel,"
+    " task_path = excluded.task_path, value = excluded.value"
+)
+
+
+def put_writes(
+    tx: Tx,
+    thread_id: str,
+    checkpoint_id: str,
+    task_id: str,
+    writes: Sequence[tuple[int, str, Any]],
+    *,
+    checkpoint_ns: str = "",
+    task_path: str = "",
+    replace: bool = False,
+    status: str | None = None,
+    ns: str = MAIN,
+) -> None:
+    """Keep what a task wrote on top of a checkpoint: number, channel and value of each."""
+    late = name("checkpoint_id", checkpoint_id)
+    thread = _living(tx, find(tx, thread_id, ns), thread_id, ns, late=late, anew=False)
+    space = Space(tx, thread.n)
+    row = {"thread": thread.n, "checkpoint_ns": name("checkpoint_ns", checkpoint_ns, least=0), "checkpoint_id": late}
+    row |= {"task_id": name("task_id", task_id), "task_path": name("task_path", task_path, least=0)}
+    rows = []
+    for idx, channel, value in writes:
+        kept = thread_states.encode_ref(channel_values.store(space, value))
+        rows.append({**row, "idx": idx, "channel": name("channel", channel), "value": kept})
+    space.flush()
+    tx.many(_REWRITE if replace else _WRITE, rows)
+    if status is not None:
+        touch(tx, thread, ns, status, None, about=late)
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+_COLUMNS: Final = (
+    "c.n, c.thread, t.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_id, c.metadata, c.state, c.created_at, c.h"
+)
+_FROM: Final = f"SELECT {_COLUMNS} FROM thread_checkpoints c JOIN threads t ON t.n = c.thread WHERE t.ns = :ns"  # noqa: S608
+_GET = sql(
+    f"{_FROM} AND t.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns AND c.checkpoint_id = :checkpoint_id"
+)
+_NEWEST = sql(
+    f"{_FROM} AND t.thread_id = :thread_id AND c.checkpoint_ns = :checkpoint_ns ORDER BY c.checkpoint_id DESC LIMIT 1"
+)
+
+
+def get(
+    tx: Tx, thread_id: str, *, checkpoint_id: str | None = None, checkpoint_ns: str = "", ns: str = MAIN
+) -> Checkpoint | None:
+    """A checkpoint with what tasks wrote on top of it: the one with that id, or the newest; None: none is there."""
+    of = {"ns": ns, "thread_id": thread_id, "checkpoint_ns": checkpoint_ns}
+    row = tx.one(_NEWEST, **of) if checkpoint_id is None else tx.one(_GET, **of, checkpoint_id=checkpoint_id)
+    return None if row is None else _checkpoint(tx, row, ns)
+
+
+_OF_THREAD = sql(
+    f"{_FROM} AND t.thread_id = :thread_id"
+    " AND (CAST(:checkpoint_ns AS TEXT) IS NULL OR c.checkpoint_ns = :checkpoint_ns)"
+    " AND (CAST(:before AS TEXT) IS NULL OR c.checkpoint_id < :before)"
+    " AND (c.checkpoint_id < :id OR (c.checkpoint_id = :id AND c.n < :n)) ORDER BY c.checkpoint_id DESC, c.n DESC"
+    " LIMIT :limit"
+)
+_OF_ALL = sql(
+    f"{_FROM} AND (CAST(:checkpoint_ns AS TEXT) IS NULL OR c.checkpoint_ns = :checkpoint_ns)"
+    " AND (CAST(:before AS TEXT) IS NULL OR c.checkpoint_id < :before) AND c.n < :n ORDER BY c.n DESC LIMIT :limit"
+)
+
+
+def history(
+    tx: Tx,
+    thread_id: str | None = None,
+    *,
+    checkpoint_ns: str | None = None,
+    before: str | None = None,
+    after: str = "",
+    limit: int = 50,
+    ns: str = MAIN,
+) -> CheckpointPage:
+    """Checkpoints of a thread, newest first, a page at a time; of all threads in the order they were written."""
+    n, last = place(after, "\U0010ffff")
+    page = {"ns": ns, "checkpoint_ns": checkpoint_ns, "before": before, "limit": validation.limited(limit), "n": n}
+    rows = tx.all(_OF_ALL, **page) if thread_id is None else tx.all(_OF_THREAD, **page, thread_id=thread_id, id=last)
+    follows = f"{rows[-1][0]}.{rows[-1][4]}" if len(rows) == limit else None
+    return CheckpointPage(tuple(_checkpoint(tx, row, ns) for row in rows), follows)
+
+
+def place(after: str, first: str) -> tuple[int, str]:
+    """Where a page goes on: number and key of the last row of the page before; before all rows is `first`."""
+    number, _, key = after.partition(".") if after else (validation.LAST, "", first)
+    try:
+        return validation.position("after", int(number)), key
+    except ValueError as error:
+        raise InvalidInputError("`after` is the `next` of a page", after=after[:100]) from error
+
+
+_WRITES = sql(
+    "SELECT task_id, idx, channel, value, task_path FROM thread_writes WHERE thread = :thread"
+    " AND checkpoint_ns = :checkpoint_ns AND checkpoint_id = :checkpoint_id"
+)
+
+
+def _checkpoint(tx: Tx, row: Row, ns: str) -> Checkpoint:
+    _, thread, thread_id, checkpoint_ns, checkpoint_id, parent_id, metadata, blob, created_at, h = row
+    state, space = thread_states.decode(blob), Space(tx, thread)
+    rows = tx.all(_WRITES, thread=thread, checkpoint_ns=checkpoint_ns, checkpoint_id=checkpoint_id)
+    written = [(row, thread_states.decode_ref(row[3])) for row in sorted(rows, key=_order)]
+    content = space.read(channel_values.needs(space, [*state.refs.values(), *(ref for _, ref in written)]))
+    channels = {name: channel_values.value(space, ref, content) for name, ref in state.refs.items()}
+    writes = tuple(
+        PendingWrite(each[0], each[1], each[2], channel_values.value(space, ref, content), each[4])
+        for each, ref in written
+    )
+    known = json.loads(metadata)
+    return Checkpoint(
+        thread_id, checkpoint_ns, checkpoint_id, parent_id, channels, known, state.own, created_at, writes, h.hex(), ns
+    )
+
+
+def _order(row: Row) -> tuple[str, str, int]:
+    """The order in which a step's writes are applied: by the task's path, its id, and number."""
+    return row[4], row[0], row[1]

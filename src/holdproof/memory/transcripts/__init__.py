@@ -1,0 +1,1 @@
+"""Transcripts: conversations of agent frameworks, item by item."""

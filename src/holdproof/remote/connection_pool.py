@@ -1,0 +1,77 @@
+"""The connections of a wire: HTTP clients with one connection each, the one used last first.
+
+One client with many connections looks at every one of them before and after every request: with 64 calls under way that
+costs ten times what a request does. A client with one has nothing to look for.
+"""
+
+import ssl
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+import httpx
+
+from holdproof.content.credentials import split_credentials
+from holdproof.errors import ClosedError
+
+C = TypeVar("C", bound=httpx.AsyncClient | httpx.Client)
+
+TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0, read=None)
+"""An answer may take as long as its work: a lock, a person. A server that is gone breaks the connection."""
+_MOST: Final = 256
+_KEPT: Final = 64
+
+
+class ConnectionPool(Generic[C]):
+    """Clients of one connection; `given` are further options of httpx, as `verify`."""
+
+    def __init__(self, kind: Callable[..., C], url: str, token: str | None, given: dict[str, Any]) -> None:
+        limits = given.pop("limits", httpx.Limits())
+        self.most = limits.max_connections or _MOST
+        shared = "transport" in given  # one way for all: nobody closes it under the others
+        self._kept = self.most if shared else limits.max_keepalive_connections or _KEPT
+        one = httpx.Limits(max_connections=1, keepalive_expiry=limits.keepalive_expiry)
+        bare, opens = split_credentials(url)
+        known: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"}} if token else {"auth": opens}
+        options = {"base_url": bare, **known, "timeout": TIMEOUT, "limits": one}
+        options |= given | {"verify": _trusted(url, given)}
+        self._kind, self._options = kind, options
+        self._free: list[C] = []
+        self._open: set[C] = set()
+        self._ended = False
+
+    def take(self) -> C:
+        """A client that nobody uses; ClosedError once all are closed."""
+        if self._ended:
+            raise ClosedError("the connections to the server are closed")
+        try:
+            return self._free.pop()
+        except IndexError:
+            made = self._kind(**self._options)
+            self._open.add(made)
+            return made
+
+    def give(self, client: C) -> C | None:
+        """Give it back; the answer is one too many, to be closed."""
+        if len(self._free) < self._kept:
+            self._free.append(client)
+            return None
+        self._open.discard(client)
+        return client
+
+    def end(self) -> list[C]:
+        """Every client that is open, to be closed."""
+        ended, self._ended = [*self._open], True
+        self._open.clear()
+        self._free.clear()
+        return ended
+
+
+def _trusted(url: str, given: dict[str, Any]) -> ssl.SSLContext:
+    """Whom to trust: read once for all connections, and not at all where there is nothing to be trusted."""
+    cert = given.pop("cert", None)
+    verify, environment = given.pop("verify", True), given.get("trust_env", True)
+    if isinstance(verify, ssl.SSLContext):
+        return verify
+    if url.startswith("http://"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody, should anything lead away from here
+    return httpx.create_ssl_context(verify, cert, environment)

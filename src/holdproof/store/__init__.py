@@ -1,0 +1,1 @@
+"""One open store: its context, opening and closing."""

@@ -1,0 +1,304 @@
+"""What both faces must do on every database: the same answers, in both colours."""
+
+import asyncio
+import inspect
+import threading
+import time
+from abc import ABC, abstractmethod
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import pytest
+
+from holdproof import errors
+from holdproof.db import Call, Database, Read, Refused, Tx, Wait, Work, Write, ask
+from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, Runs, SyncExecutor, Writes
+from holdproof.model.times import later
+from holdproof.testing.clocks import FrozenClock
+from holdproof.testing.schema import COUNTERS, MIGRATIONS, add, enter, entries, take, value
+
+
+def drain(name: str, *, patience_s: float = 30.0) -> Work[int]:
+    """Take from a counter until it is empty; waits for it to appear first."""
+    until = yield from ask(Read(lambda tx: later(tx.now, patience_s)))
+    while (yield from ask(Read(lambda tx: value(tx, name)))) is None:
+        yield Wait(f"counter:{name}", until)
+    taken = 0
+    while (yield from ask(Write(lambda tx: take(tx, name)))) is not None:
+        taken += 1
+    return taken
+
+
+class Counters(Resource[Executor]):
+    """A noun, for either face."""
+
+    add = Writes(add)
+    value = Reads(value)
+    drain = Runs(drain)
+
+
+def announce(tx: Tx, name: str, amount: int) -> None:
+    """A new counter, and those who wait for it are told."""
+    add(tx, name, amount)
+    tx.notify(f"counter:{name}")
+
+
+class FaceSuite(ABC):
+    """One claim a test, for the async and the sync face."""
+
+    shared = True
+
+    @abstractmethod
+    def open(self, **options: Any) -> Database:
+        """Open the test's database with these options."""
+
+    def start(self, **options: Any) -> Database:
+        """Open with the suite's tables."""
+        return self.open(migrations=MIGRATIONS, **options)
+
+    def test_a_verb_shows_the_operation_without_its_transaction(self) -> None:
+        with closing(self.start()) as db:
+            for noun in (Counters(AsyncExecutor(db)), Counters(SyncExecutor(db))):
+                assert str(inspect.signature(noun.add)) == "(name: str, value: int = 0) -> str"
+                assert str(inspect.signature(noun.drain)).startswith("(name: str, *, patience_s: float = 30.0)")
+                assert (noun.add.__name__, noun.add.__doc__) == ("add", "A new counter.")
+
+    def test_both_faces_give_the_same_answers(self) -> None:
+        with closing(self.start()) as db:
+            plain, coloured = Counters(SyncExecutor(db)), Counters(AsyncExecutor(db))
+
+            async def play() -> list[Any]:
+                return [await coloured.add("a", value=3), await coloured.value("a"), await coloured.drain("a")]
+
+            assert asyncio.run(play()) == ["a", 3, 3]
+            assert [plain.add("b", value=3), plain.value("b"), plain.drain("b")] == ["b", 3, 3]
+            for error in (self._error(lambda: plain.add("a")), self._error(lambda: asyncio.run(_await(coloured)))):
+                assert type(error) is errors.ConstraintError
+
+    @staticmethod
+    def _error(call: Any) -> BaseException | None:
+        try:
+            call()
+        except errors.HoldproofError as error:
+            return error
+        return None
+
+    def test_operations_compose_into_one_atomic_act(self) -> None:
+        with closing(self.start()) as db:
+            face = SyncExecutor(db)
+            assert face.write(lambda tx: (add(tx, "a", 1), take(tx, "a")))[0] == "a"
+            with pytest.raises(errors.ConstraintError):
+                face.write(lambda tx: (add(tx, "b"), add(tx, "a")))
+            assert face.read(lambda tx: value(tx, "b")) is None
+            with pytest.raises(errors.ConflictError, match="recorded"):
+                face.write(lambda tx: (add(tx, "c"), Refused(errors.ConflictError("recorded")))[1])
+            assert face.read(lambda tx: value(tx, "c")) == 0
+
+    def test_work_hears_the_errors_of_its_effects(self) -> None:
+        def stubborn() -> Work[str]:
+            yield from ask(Write(lambda tx: add(tx, "a")))
+            try:
+                yield from ask(Write(lambda tx: add(tx, "a")))
+            except errors.ConstraintError:
+                return (yield from ask(Call(lambda: "caught")))
+            return "not raised"
+
+        with closing(self.start()) as db:
+            assert SyncExecutor(db).run(stubborn()) == "caught"
+            with pytest.raises(errors.ConstraintError):
+                asyncio.run(_run(db, stubborn()))
+
+    def test_a_call_may_be_async_only_in_the_async_face(self) -> None:
+        async def coloured() -> str:
+            await asyncio.sleep(0)
+            return "coloured"
+
+        def work(call: Any) -> Work[str]:
+            return (yield from ask(Call(call)))
+
+        with closing(self.start()) as db:
+            assert asyncio.run(_run(db, work(coloured))) == "coloured"
+            assert asyncio.run(_run(db, work(partial(coloured)))) == "coloured"
+            assert asyncio.run(_run(db, work(lambda: "plain"))) == "plain"
+            assert SyncExecutor(db).run(work(lambda: "plain")) == "plain"
+            with pytest.raises(errors.InvalidInputError):
+                SyncExecutor(db).run(work(coloured))
+
+    def test_a_waiter_is_woken_by_the_commit_it_waits_for(self) -> None:
+        with closing(self.start()) as db:
+            face = SyncExecutor(db)
+            done: list[int] = []
+            waiter = threading.Thread(target=lambda: done.append(face.run(drain("late"))))
+            waiter.start()
+            face.write(lambda tx: announce(tx, "late", 4))
+            waiter.join(30)
+
+            async def both() -> int:
+                coloured = AsyncExecutor(db)
+                waiting = asyncio.create_task(coloured.run(drain("later")))
+                await asyncio.sleep(0.01)
+                await coloured.write(lambda tx: announce(tx, "later", 5))
+                return await waiting
+
+            assert (done, asyncio.run(both())) == ([4], 5)
+
+    def test_a_waiter_is_woken_by_another_opening_of_the_database(self) -> None:
+        if not self.shared:
+            pytest.skip("memory is not shared")
+        with closing(self.start()) as one, closing(self.start()) as other:
+            done: list[int] = []
+            waiter = threading.Thread(target=lambda: done.append(SyncExecutor(one).run(drain("late"))))
+            waiter.start()
+            SyncExecutor(other).write(lambda tx: announce(tx, "late", 4))
+            waiter.join(30)
+            assert done == [4]
+
+    def test_a_notification_between_look_and_wait_is_not_lost(self) -> None:
+        with closing(self.start()) as db:
+            face = SyncExecutor(db)
+
+            def work() -> Work[bool]:
+                yield from ask(Read(lambda tx: value(tx, "c")))
+                yield from ask(Call(lambda: face.write(lambda tx: announce(tx, "c", 1))))
+                woken: bool = yield Wait("counter:c")
+                return woken
+
+            assert face.run(work()) is True
+
+    def test_a_wait_ends_at_its_deadline_by_the_database_clock(self) -> None:
+        clock = FrozenClock()
+        with closing(self.start(clock=clock)) as db:
+
+            def work() -> Work[list[bool]]:
+                until = yield from ask(Read(lambda tx: later(tx.now, 3600)))
+                first = yield Wait("never", until)
+                clock.advance(3600)
+                return [first, (yield Wait("never", until))]
+
+            assert SyncExecutor(db).run(work()) == [False, False]
+
+    def test_an_operation_that_asks_its_own_store_is_refused_instead_of_hanging(self) -> None:
+        with closing(self.start()) as db:
+            face = SyncExecutor(db)
+            with pytest.raises(errors.NestedCallError):
+                face.write(lambda tx: face.write(lambda inner: add(inner, "a")))
+            assert face.write(lambda tx: add(tx, "a")) == "a"
+
+    def test_the_sync_face_refuses_to_block_a_running_loop(self) -> None:
+        async def wrong(db: Database) -> None:
+            face = SyncExecutor(db)
+            with pytest.raises(errors.RunningLoopError):
+                face.read(entries)
+            with pytest.raises(errors.RunningLoopError):
+                face.write(entries)
+            with pytest.raises(errors.RunningLoopError):
+                face.run(drain("c"))
+
+        with closing(self.start()) as db:
+            asyncio.run(wrong(db))
+
+    def test_cancelled_coroutines_never_hurt_the_writer(self) -> None:
+        async def storm(db: Database) -> int:
+            face = AsyncExecutor(db)
+            await face.write(lambda tx: add(tx, "c"))
+            tasks = [asyncio.ensure_future(face.write(lambda tx: enter(tx, "c"))) for _ in range(300)]
+            for task in tasks[::3]:
+                task.cancel()
+            await asyncio.sleep(0)
+            for task in tasks[1::3]:
+                task.cancel()
+            kept = sum(isinstance(r, str) for r in await asyncio.gather(*tasks, return_exceptions=True))
+            assert kept >= 100
+            assert await face.write(lambda tx: enter(tx, "c"))
+            return kept
+
+        with closing(self.start()) as db:
+            kept = asyncio.run(storm(db))
+            assert db.read(entries).result() > kept
+
+    def test_a_loop_that_was_closed_does_not_hurt_the_writer(self) -> None:
+        with closing(self.start()) as db:
+            face, entered, go = AsyncExecutor(db), threading.Event(), threading.Event()
+
+            def slow(tx: Tx) -> None:
+                enter(tx, "c")
+                entered.set()
+                go.wait(30)
+
+            db.write(lambda tx: add(tx, "c")).result()
+
+            async def abandon() -> None:
+                task = asyncio.ensure_future(face.write(slow))
+                while not entered.is_set():
+                    await asyncio.sleep(0.001)
+                task.cancel()
+
+            asyncio.run(abandon())
+            go.set()
+            assert db.write(lambda tx: enter(tx, "c")).result(30)
+
+    def test_one_face_serves_many_loops(self) -> None:
+        with closing(self.start()) as db:
+            face = AsyncExecutor(db)
+            db.write(lambda tx: add(tx, "c")).result()
+
+            async def some() -> None:
+                await asyncio.gather(*(face.write(lambda tx: enter(tx, "c")) for _ in range(25)))
+
+            threads = [threading.Thread(target=lambda: asyncio.run(some())) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert db.read(entries).result() == 100
+
+    def test_a_busy_event_loop_cannot_starve_the_writer(self) -> None:
+        """A loop that never sleeps leaves the writer at least a tenth of what an idle one lets it do."""
+
+        async def play(db: Database, *, saturated: bool) -> int:
+            face, done, busy = AsyncExecutor(db), 0, True
+            deadline = time.monotonic() + 1.0
+
+            async def write() -> None:
+                nonlocal done
+                while busy:
+                    await face.write(lambda tx: [enter(tx, "c") for _ in range(8)])
+                    done += 1
+
+            tasks = [asyncio.create_task(write()) for _ in range(4)]
+            while time.monotonic() < deadline:
+                await asyncio.sleep(0 if saturated else 0.01)
+            busy = False
+            await asyncio.gather(*tasks)
+            return done
+
+        with closing(self.start()) as db:
+            db.write(lambda tx: add(tx, "c")).result()
+            idle = asyncio.run(play(db, saturated=False))
+            busy = asyncio.run(play(db, saturated=True))
+            assert busy > idle / 10, (busy, idle)
+
+    def test_a_scan_sees_every_row_in_order_page_by_page(self) -> None:
+        with closing(self.start()) as db:
+            face = SyncExecutor(db)
+            names = [f"c{n:03}" for n in range(25)]
+            face.write(lambda tx: [add(tx, name) for name in names])
+            rows = face.scan(COUNTERS, by=lambda row: row[0], after="", page=10)
+            seen = [next(rows)[0]]
+            face.write(lambda tx: add(tx, "c999"))
+            assert seen + [name for name, _ in rows] == [*names, "c999"]
+
+            async def gather() -> list[str]:
+                pages = AsyncExecutor(db).scan(COUNTERS, by=lambda row: row[0], after="", page=7)
+                return [name async for name, _ in pages]
+
+            assert asyncio.run(gather()) == [*names, "c999"]
+
+
+async def _await(noun: Counters[AsyncExecutor]) -> None:
+    await noun.add("a")
+
+
+async def _run(db: Database, work: Work[Any]) -> Any:
+    return await AsyncExecutor(db).run(work)

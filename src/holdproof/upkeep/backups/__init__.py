@@ -1,0 +1,1 @@
+"""Backup, restore, copy and move of a whole store."""

@@ -1,0 +1,110 @@
+"""Backups as they lie on disk: checked, listed, chosen by a point in time.
+
+Rules:
+- A check reads every byte: signature, every file, the database's own check, the log from its leaves to its head.
+- A backup whose manifest cannot be read is listed as damaged, never chosen, and in nobody's way.
+- Points in time: rows change in place, so a state is restored from a backup that holds it, never computed from a later
+  one. `choose` takes the newest backup of a folder that is not after the log index or the moment asked for; how fine
+  the points are is how often backups are made.
+"""
+
+from pathlib import Path
+
+from holdproof.content import disk
+from holdproof.db.sqlite import check_file, snapshot
+from holdproof.errors import CorruptError, HoldproofError, InvalidInputError, NotFoundError
+from holdproof.model.backup import Backup, Manifest
+from holdproof.model.progress import Progress
+from holdproof.model.times import to_micros
+from holdproof.upkeep.backups import dumps, manifest
+from holdproof.upkeep.verification import log_check
+from holdproof.upkeep.verification.log_check import Parts
+
+KERNEL = "kernel.db"
+DAMAGED = "damaged"
+"""How the `trust` of a backup begins whose manifest cannot be read."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+    del what, done, total
+
+
+def inspect(src: Path, *, key: str | None = None, tell: Progress = silent) -> Backup:
+    """Check a backup where it lies; `key` is the id of the key that must have signed it."""
+    made, data, signature = manifest.read(src)
+    manifest.check_listing(src, made)
+    with disk.translated(src):
+        for number, name in enumerate(made.files, 1):
+            manifest.check_file(name, disk.entry(src / name), made)
+            tell("files", number, len(made.files))
+    if made.backend == "postgres":
+        signer = _judge(dumps.parts(src, made), made, data, signature, key)
+    else:
+        if findings := check_file(src / KERNEL):
+            raise CorruptError(f"the backup's database is damaged: {findings[0]}", findings=findings)
+        with snapshot.view(src / KERNEL) as tx:
+            signer = _judge(log_check.parts(tx), made, data, signature, key)
+    return backup_of(src, made, signer=signer, trust="itself" if key is None else "the key given")
+
+
+def _judge(found: Parts, made: Manifest, data: bytes, signature: bytes, key: str | None) -> str:
+    own = log_check.counting(found.keys, made.size)
+    signer = manifest.verify(data, made.store_id, signature, [each for each in own if key in (None, each.keyid)])
+    log_check.agree(found, made, own)
+    return signer.keyid
+
+
+def listed(folder: Path) -> list[Backup]:
+    """The backups in a folder, oldest first."""
+    if not folder.is_dir():
+        raise NotFoundError(f"{folder}: no such folder", path=str(folder))
+    found = [at for at in folder.iterdir() if (at / manifest.MANIFEST).is_file() and at.suffix != ".partial"]
+    return sorted(map(_glance, found), key=lambda each: (each.created_at, each.size, each.path))
+
+
+def _glance(at: Path) -> Backup:
+    try:
+        return backup_of(at, manifest.read(at)[0], signer="", trust="not checked")
+    except HoldproofError as error:
+        return Backup(str(at), "", "", "", 0, "", 0, 0, False, 0, "", f"{DAMAGED}: {error.message}")
+
+
+def choose(folder: Path, *, index: int | None = None, time: str | None = None) -> Path:
+    """The newest backup of a folder that is not after a log index or a moment; a backup itself is its own folder."""
+    try:
+        until = None if time is None else to_micros(time)
+    except ValueError as error:
+        raise InvalidInputError(str(error), time=time) from error
+    one = (folder / manifest.MANIFEST).is_file()
+    listing = [backup_of(folder, manifest.read(folder)[0], signer="", trust="")] if one else listed(folder)
+    found = [each for each in listing if not each.trust.startswith(DAMAGED)]
+    if not found:
+        raise NotFoundError(f"there is no backup in {folder}", path=str(folder))
+    fits = [
+        each
+        for each in found
+        if (index is None or each.size <= index) and (until is None or to_micros(each.created_at) <= until)
+    ]
+    if not fits:
+        at = [f"log size {each.size} at {each.created_at}" for each in found]
+        raise NotFoundError(f"no backup in {folder} is that old", path=str(folder), found=at)
+    return Path(fits[-1].path)
+
+
+def backup_of(path: Path, made: Manifest, *, signer: str, trust: str) -> Backup:
+    """A backup as every face prints it."""
+    return Backup(
+        path=str(path),
+        store_id=made.store_id,
+        created_at=made.created_at,
+        backend=made.backend,
+        size=made.size,
+        root=made.root,
+        files=len(made.files),
+        bytes=sum(entry.size for entry in made.files.values()),
+        keys=made.keys,
+        sealed=made.sealed,
+        signer=signer,
+        trust=trust,
+    )

@@ -1,0 +1,331 @@
+"""Copying a store to another database: from SQLite to PostgreSQL, back, or from server to server.
+
+A copy *moves*: the log goes on in the target under its own name, same origin, same tree, same head, so the source is
+sealed for good and says where the store went. (A restore makes a second store of an older state, and so a new origin.)
+
+Rules:
+- Nobody else is in the source meanwhile, and nothing in it changes but the seal, which comes last. Killed at any moment
+  before it, the source is whole and usable, and the target is refused as unfinished; the next copy begins anew.
+- The target is empty, or holds what an earlier copy left unfinished; anything else is refused and left alone.
+- Before the seal every row of the target is compared with the source's, and the target is verified in full.
+- Killed after the seal, the next copy to the same target only finishes. Another target is refused.
+- The home stays: keys, heads, DBOM files, images and the bytes of large blobs are where they were.
+- Tables that services made themselves have a shape of their own, which no other database can be trusted to mean: a
+  store that has any is refused, by name.
+"""
+
+from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from holdproof import config
+from holdproof.config import Paths, redact
+from holdproof.crypto import checkpoint
+from holdproof.db import Row, Tx, sql, transfer
+from holdproof.db.backends import is_url
+from holdproof.db.clock import system_random
+from holdproof.db.migrate import ARRIVING, MOVED
+from holdproof.db.sql import sql_postgres
+from holdproof.db.transfer import TransferSource, TransferTarget
+from holdproof.db.tx import SHAPED
+from holdproof.errors import (
+    AlreadyExistsError,
+    BusyError,
+    CorruptError,
+    HoldproofError,
+    InvalidInputError,
+    LockedError,
+    MovedError,
+    NotFoundError,
+)
+from holdproof.evidence import lockdown
+from holdproof.evidence.heads import HeadFile
+from holdproof.evidence.key_files import KeyFolder
+from holdproof.evidence.log import Log
+from holdproof.evidence.tree import State
+from holdproof.executors.sync_executor import SyncExecutor
+from holdproof.model.copy import Copied
+from holdproof.model.progress import Progress
+from holdproof.store.context import Context
+from holdproof.upkeep.verification import log_check, verify
+
+KERNEL: Final = "kernel"
+_MODULUS: Final = 1 << 256
+_EVERY: Final = 1000
+_LEDGER: Final = "schema_migrations"
+SQLITE: Final = "sqlite"
+_DERIVED: Final = frozenset({"log_pending", "membrane_login", "vector_index", "vector_index_mark"})
+"""What a database makes of other rows, or has only while it works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """From where to where, and what goes along."""
+
+    paths: Paths
+    source: str | Path
+    target: str | Path
+    telemetry: bool = False
+
+    @property
+    def spaces(self) -> dict[str, Path]:
+        """The spaces that go, and the files in which they are where they are files; the kernel first."""
+        named = {KERNEL: self.paths.kernel_db, "membrane": self.paths.membrane_db}
+        return named | ({"telemetry": self.paths.telemetry_db} if self.telemetry else {})
+
+    def into(self, space: str) -> str | Path:
+        """The database of a space at the target."""
+        return self.target if isinstance(self.target, str) else self.spaces[space]
+
+
+def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry: bool) -> Journey:
+    """What is meant: each end is a URL, the word `sqlite` for the file of the home in use, or a home, whose file it is.
+
+    A URL has no files, so the files stay in the home of the other end, or in the one in use.
+    """
+    homes = [Path(each) for each in (src, dst) if str(each) != SQLITE and not is_url(each)]
+    if len(homes) > 1 or (is_url(src), is_url(dst)) == (False, False):
+        raise InvalidInputError("both ends are files: close the store and move its folder instead")
+    if homes and home is not None and Paths.find(homes[0]) != Paths.find(home):
+        raise InvalidInputError(f"two homes are named: {homes[0]} and {home}")
+    paths = Paths.find(homes[0] if homes else home)
+    source, target = (str(each) if is_url(each) else paths.kernel_db for each in (src, dst))
+    if source == target:
+        raise InvalidInputError("source and target are the same database")
+    return Journey(paths, source, target, telemetry)
+
+
+def refuse_absent(journey: Journey) -> None:
+    """NotFoundError where there is no store to copy: opening it would make a new one."""
+    if transfer.arrive(journey.source, journey.spaces).ledger(KERNEL) is None:
+        raise NotFoundError(f"there is no store at {redact(str(journey.source))}")
+
+
+class Moved(NamedTuple):
+    """What was, or would be, moved: the store, its log, and how many rows of each space."""
+
+    store_id: str
+    state: State
+    rows: dict[str, int]
+
+
+def move(journey: Journey, tell: Progress, *, dry_run: bool) -> Moved:
+    """Fill the target, have it verified, seal the source, and let the target count."""
+    arriving = transfer.arrive(journey.target, journey.spaces)
+    with transfer.leave(journey.source, journey.spaces) as leaving:
+        sealed = _check_source(journey, leaving)
+        plan = {space: _tables(leaving, space) for space in leaving.spaces}
+        _refuse_strange(plan.get("membrane", {}).keys() - SHAPED)
+        for space in leaving.spaces:
+            _check_target(arriving, space, sealed=sealed)
+        moved = _survey(leaving, plan)
+        if dry_run:
+            return moved
+        fresh = [space for space in leaving.spaces if space not in sealed]
+        try:
+            for space in fresh:
+                _fill(journey, (leaving, arriving), space, plan[space], tell)
+            if ARRIVING.name in (arriving.ledger(KERNEL) or ()):
+                _inspect(journey, moved, tell)
+        except BaseException:
+            for space in fresh:
+                with suppress(HoldproofError):
+                    arriving.discard(space)
+            raise
+        tell("sealing", 0, 1)
+        leaving.seal(redact(str(journey.target)))
+        tell("sealing", 1, 1)
+    for space in reversed(leaving.spaces):
+        arriving.settle(space)
+    return moved
+
+
+def _check_source(journey: Journey, leaving: TransferSource) -> set[str]:
+    """The spaces that are sealed already, for this target; refuses a store that cannot go."""
+    to, sealed = redact(str(journey.target)), set[str]()
+    for space in leaving.spaces:
+        ledger = leaving.ledger(space)
+        if MOVED in ledger:
+            if ledger[MOVED] != to:
+                raise MovedError(f"this store was moved to {ledger[MOVED]}", to=ledger[MOVED])
+            sealed.add(space)
+    tx = leaving.tx(KERNEL)
+    locked = lockdown.read_flag(journey.paths.lockdown) or lockdown.current(tx)
+    if locked is not None:
+        raise LockedError(f"the store is locked since {locked.locked_at}: {locked.reason}", **locked.to_dict())
+    if tx.dialect == "postgres" and tx.one(_PENDING) is not None:
+        raise BusyError("leaves of the log are still pending: open the store once with its log key, then copy it")
+    return sealed
+
+
+_PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
+
+
+def _tables(leaving: TransferSource, space: str) -> dict[str, list[str]]:
+    return {table: names for table, names in leaving.tables(space).items() if table not in _DERIVED}
+
+
+def _check_target(arriving: TransferTarget, space: str, *, sealed: set[str]) -> None:
+    """Refuse a target that is another store's; one that an earlier copy began is taken up or begun anew."""
+    ledger = arriving.ledger(space)
+    if ledger is None:
+        if space in sealed:
+            raise NotFoundError(f"the source is sealed, but the target has no {space}: was it removed?", space=space)
+    elif ARRIVING.name not in ledger and space not in sealed:
+        raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
+
+
+def _refuse_strange(tables: Set[str]) -> None:
+    if tables:
+        raise InvalidInputError(
+            f"services made tables or views of their own, which a copy does not carry: {', '.join(sorted(tables))};"
+            " take their rows out and drop them, then copy again",
+            tables=sorted(tables),
+        )
+
+
+def _survey(leaving: TransferSource, plan: dict[str, dict[str, list[str]]]) -> Moved:
+    tx = leaving.tx(KERNEL)
+    parts = log_check.parts(tx)
+    rows = {space: sum(leaving.count(space, table) for table in plan[space]) for space in plan}
+    return Moved(parts.store_id, parts.state, rows)
+
+
+# --- filling -----------------------------------------------------------------------------------------------------
+
+
+def _fill(
+    journey: Journey,
+    ends: tuple[TransferSource, TransferTarget],
+    space: str,
+    tables: dict[str, list[str]],
+    tell: Progress,
+) -> None:
+    """One space: emptied, marked, filled and compared."""
+    leaving, arriving = ends
+    arriving.discard(space)
+    transfer.begin(journey.into(space), space)
+    have = arriving.tables(space)
+    _refuse_strange({table for table in tables if set(tables[table]) != set(have.get(table, ()))})
+    server = not isinstance(journey.target, Path)
+    sums = {table: Sum(space, table, leaving.count(space, table), tell) for table in tables}
+    rows = {
+        table: sums[table].over(changed(table, tables[table], leaving.rows(space, table, tables[table]), server=server))
+        for table in tables
+    }
+    counters = {table: last for table, last in leaving.counters(space).items() if table in tables}
+    arriving.fill(space, tables, rows, counters)
+    for number, (table, arrived) in enumerate(arriving.rows(space, tables), 1):
+        if Sum.of(row for row in arrived if table != _LEDGER or ARRIVING.name not in row) != sums[table].total:
+            raise CorruptError(f"what arrived of {table} is not what was sent", table=table, space=space)
+        tell(f"comparing {space}", number, len(tables))
+
+
+class Sum:
+    """Adds up the hashes of rows as they pass: the same rows give the same sum, in any order."""
+
+    def __init__(self, space: str, table: str, expected: int, tell: Progress) -> None:
+        self._name, self._expected, self._tell, self.total = f"{space}.{table}", expected, tell, 0
+
+    def over(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows, once they are counted."""
+        for number, row in enumerate(rows, 1):
+            self.total = (self.total + hashed(row)) % _MODULUS
+            if number % _EVERY == 0 or number == self._expected:
+                self._tell(self._name, number, self._expected)
+            yield row
+
+    @staticmethod
+    def of(rows: Iterable[Row]) -> int:
+        """The sum over rows that are not sent on."""
+        return sum(map(hashed, rows)) % _MODULUS
+
+
+def hashed(row: Row) -> int:
+    """A row as a number; rows are plain tuples that are the same on every database."""
+    return int.from_bytes(sha256(repr(row).encode("utf-8", "surrogatepass")).digest(), "big")
+
+
+def changed(table: str, columns: list[str], rows: Iterable[Row], *, server: bool) -> Iterator[Row]:
+    """Rows as they arrive: all as they are, but for numbers that mean something in one database only.
+
+    Of vectors, `change` is the writer's count on SQLite and the transaction on a server: they are numbered anew,
+    without tombstones, under a new key, so that nobody takes a copy in memory or in the cache for these.
+    """
+    if table == "vectors":
+        at, stamp = columns.index("change"), columns.index("stamp")
+        numbers = count(1)
+        for row in rows:
+            if row[stamp]:
+                yield (*row[:at], 1 if server else next(numbers), *row[at + 1 :])
+    elif table == "vector_facts":
+        new = {columns.index("key"): system_random(12).hex(), columns.index("swept"): 0}
+        for row in rows:
+            yield tuple(new.get(number, value) for number, value in enumerate(row))
+    else:
+        yield from rows
+
+
+# --- looking at what arrived -------------------------------------------------------------------------------------
+
+
+def _inspect(journey: Journey, moved: Moved, tell: Progress) -> None:
+    """Refuse a target whose log is not the source's to the last byte, or that does not verify in full."""
+    keys = KeyFolder(journey.paths.keys)
+    database = transfer.filled(journey.target, KERNEL)
+    try:
+        database.read(lambda tx: _agree(tx, moved)).result()
+        settings = config.load(paths=journey.paths, given={})
+        log = Log(keys.ensure("log"), lambda _: None, keys)
+        context = Context(journey.paths, settings, database, keys, log, HeadFile(journey.paths.heads))
+        report = SyncExecutor(database).run(verify.kernel(context, progress=tell))
+    finally:
+        database.close()
+    wrong = [each for each in report.findings if each.verdict.locks and each.row != ARRIVING.name]
+    if wrong:
+        first = wrong[0]
+        raise CorruptError(
+            f"the store does not verify, so nothing was moved: {first.place}: {first.what}",
+            findings=[each.to_dict() for each in wrong],
+        )
+
+
+_LEAVES = sql("SELECT count(*) FROM log_leaves")
+
+
+def _agree(tx: Tx, moved: Moved) -> None:
+    parts = log_check.parts(tx)
+    [(leaves,)] = tx.all(_LEAVES)
+    if (parts.store_id, parts.state, leaves) != (moved.store_id, moved.state, moved.state.size):
+        raise CorruptError("the log that arrived is not the one that was sent")
+    log_check.check(parts, log_check.counting(parts.keys, parts.state.size))
+
+
+def told(journey: Journey, moved: Moved, verdict: str, *, dry_run: bool = True) -> Copied:
+    """The outcome, what stays where it is, and what is left to do."""
+    to = redact(str(journey.target))
+    stays = [str(each) for each in (journey.paths.keys, journey.paths.data / "blobs", journey.paths.heads)]
+    steps = [f"HOLDPROOF_DATABASE_URL={to}" if isinstance(journey.target, str) else "unset HOLDPROOF_DATABASE_URL"]
+    steps.append("remove the sealed source once you need it no longer: what is erased from now on stays in it")
+    if journey.telemetry:
+        kind = "postgres" if isinstance(journey.target, str) else "sqlite"
+        steps.append(f"providers.telemetry.type: {kind} in {journey.paths.config_file}")
+    else:
+        stays.append(str(journey.paths.telemetry_db))
+    return Copied(
+        source=redact(str(journey.source)),
+        target=to,
+        store_id=moved.store_id,
+        origin=moved.state.origin,
+        size=moved.state.size,
+        root=checkpoint.parse(moved.state.head.encode()).checkpoint.root.hex(),
+        rows=moved.rows,
+        verdict=verdict,
+        dry_run=dry_run,
+        stays=stays,
+        next=steps,
+    )

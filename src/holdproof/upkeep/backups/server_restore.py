@@ -1,0 +1,91 @@
+"""Restoring into PostgreSQL: loaded into a schema beside the live one, verified there, exchanged in one transaction."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from holdproof.content import encryption
+from holdproof.db import Database, Tx, migrate, open_database
+from holdproof.db.postgres import snapshot
+from holdproof.errors import BusyError, FormatError, HoldproofError, NewerStoreError
+from holdproof.evidence import erasures as erased
+from holdproof.model.backup import Manifest
+from holdproof.upkeep.backups import dumps
+from holdproof.upkeep.backups.restore_log import Current
+from holdproof.upkeep.verification import log_check
+from holdproof.upkeep.verification.log_check import LogKey
+
+_CHUNK = 1 << 20
+_LONG_S = 3600.0
+_PATIENCE_S = 3.0
+
+
+def current(url: str, vouched: Callable[[Tx], list[LogKey]]) -> Current:
+    """Read what can be read of the live store, its keys as far as they are vouched for; refuses one that is open."""
+    refuse_open(url)
+    found = Current()
+    if not snapshot.exists(url):
+        return found
+    try:
+        with snapshot.snapshot(url) as taken:
+            parts = log_check.parts(taken.tx)
+            found.store_id, found.head, found.keys = parts.store_id, parts.state.head, vouched(taken.tx)
+            found.sealed, found.erasures = encryption.keys(taken.tx), erased.history(taken.tx)
+    except HoldproofError as error:
+        found.notes.append(f"the store that is replaced could not be read in full: {error.message}")
+    return found
+
+
+def refuse_open(url: str) -> None:
+    """BusyError while anybody has the store open; connections that were just closed get a moment to go."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while count := snapshot.opened(url):
+        if time.monotonic() >= deadline:
+            raise BusyError("the store is open elsewhere: close it first", connections=count)
+        time.sleep(0.05)
+
+
+@contextmanager
+def loaded(url: str, source: Path, made: Manifest) -> Iterator[Database]:
+    """The tables of a backup in a schema of their own, opened; dropped again unless it was exchanged."""
+    steps = migrate.shipped("kernel")
+    if unknown := sorted(made.migrations.keys() - {step.name for step in steps}):
+        raise NewerStoreError(f"the backup has migration {unknown[-1]}, which this Holdproof does not know")
+    snapshot.prepare(url)
+    try:
+        then = [step for step in steps if step.name in made.migrations]
+        open_database(url, space=snapshot.STAGED, migrations=then, workers=1, readers=1).close()
+        snapshot.load(url, made.tables, made.sequences, lambda table: _chunks(source, made, table))
+        database = open_database(
+            url, space=snapshot.STAGED, migrations=steps, workers=1, readers=1, read_limit_s=_LONG_S
+        )
+        try:
+            yield database
+        finally:
+            database.close()
+    finally:
+        snapshot.discard(url)
+
+
+def _chunks(source: Path, made: Manifest, table: str) -> Iterator[bytes]:
+    """The bytes of a table; FormatError at their end if they are not those of the manifest."""
+    name = f"{dumps.FOLDER}/{table}.copy"
+    digest, size = sha256(), 0
+    if name not in made.files:
+        raise FormatError(f"{name} is missing from the backup", file=name)
+    with (source / name).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            yield chunk
+    entry = made.files[name]
+    if (digest.hexdigest(), size) != (entry.sha256, entry.size):
+        raise FormatError(f"{name} is not as the backup's manifest says: it was changed or is damaged", file=name)
+
+
+def exchange(url: str, aside: str) -> None:
+    """Make the loaded schema the live one, in one transaction."""
+    refuse_open(url)
+    snapshot.exchange(url, aside)

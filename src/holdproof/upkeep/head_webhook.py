@@ -1,0 +1,109 @@
+"""Heads sent elsewhere: a webhook that gets the newest signed head, for whoever wants to keep it.
+
+Rules:
+- Only durable heads are sent, each as the signed note it is: `{"type": "holdproof.head", "origin", "size", "head"}`.
+- A commit never waits for it: a head is laid down, and a thread of its own carries it.
+- At most one a second; a newer head takes the place of one that still waits, since it commits to everything before.
+- What could not be delivered is tried again, ever more slowly, until a newer head or the end; `status` says so.
+- A clean close gives the last head a few seconds. What is lost then comes with the next head.
+- Secrets (the URL, the HMAC key) appear in no message, log line or `repr`.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from holdproof.upkeep.notify import SIGNATURE, Poster, UndeliveredError, sign
+
+_log = logging.getLogger("holdproof.heads")
+
+PREFIX: Final = "HOLDPROOF_HEADS_WEBHOOK_"
+_EVERY_S: Final = 1.0
+_LONGEST_S: Final = 60.0
+_CLOSE_S: Final = 5.0
+
+
+class HeadWebhook:
+    """Carries heads to one webhook; `publish` and `close` may be called from any thread, `close` twice."""
+
+    def __init__(self, url: str, secret: str = "", *, poster: Poster | None = None, every_s: float = _EVERY_S) -> None:
+        self._url, self._secret, self._poster, self._every_s = url, secret, poster or Poster(), every_s
+        self._turn = threading.Condition()
+        self._waiting, self._closing = "", False
+        self._thread: threading.Thread | None = None
+        self.problem = ""
+        """Why the newest head is not there yet; empty while all is well."""
+
+    def publish(self, head: str) -> None:
+        """Lay down a durable head to be sent; returns at once."""
+        with self._turn:
+            self._waiting = head
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="holdproof-heads", daemon=True)
+                self._thread.start()
+            self._turn.notify_all()
+
+    def close(self) -> None:
+        """Send what waits, if that does not take too long, and stop."""
+        with self._turn:
+            self._closing = True
+            self._turn.notify_all()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_S)
+
+    def _run(self) -> None:
+        trouble = 0
+        while head := self._next():
+            trouble = 0 if self._deliver(head) else trouble + 1
+            if self._closing and self._waiting == head:  # it came back, and there is no newer one
+                return
+            self._rest(min(_LONGEST_S, self._every_s * 2 ** min(trouble, 10)))
+
+    def _next(self) -> str:
+        """The newest head that waits; empty once there is none and there will be none."""
+        with self._turn:
+            self._turn.wait_for(lambda: self._waiting or self._closing)
+            head, self._waiting = self._waiting, ""
+            return head
+
+    def _rest(self, seconds: float) -> None:
+        with self._turn:
+            self._turn.wait_for(lambda: self._closing, seconds)
+
+    def _deliver(self, head: str) -> bool:
+        try:
+            body = _body(head)
+            self._poster.post(self._url, body, {SIGNATURE: sign(self._secret, body)} if self._secret else {})
+        except UndeliveredError as error:
+            return self._fail(head, str(error))
+        except Exception as error:  # its text may hold anything, its kind may not
+            return self._fail(head, f"failed ({type(error).__name__})")
+        self.problem = ""
+        return True
+
+    def _fail(self, head: str, why: str) -> bool:
+        if why != self.problem:
+            _log.warning("the newest head was not delivered to the webhook, and is tried again: %s", why)
+        self.problem = why
+        with self._turn:
+            self._waiting = self._waiting or head
+        return False
+
+
+def _body(head: str) -> bytes:
+    origin, size, _ = head.split("\n", 2)
+    return json.dumps({"type": "holdproof.head", "origin": origin, "size": int(size), "head": head}).encode()
+
+
+def configured(env: Mapping[str, str]) -> HeadWebhook | None:
+    """The courier that `HOLDPROOF_HEADS_WEBHOOK_URL` and `…_SECRET` describe; None where no URL is given."""
+    return HeadWebhook(env[f"{PREFIX}URL"], env.get(f"{PREFIX}SECRET", "")) if env.get(f"{PREFIX}URL") else None
+
+
+def warnings(carrying: HeadWebhook | None, env: Mapping[str, str]) -> list[str]:
+    """What `status` says: a webhook that is configured by halves, or that does not have the newest head."""
+    if carrying is None:
+        return [f"heads go to no webhook: {PREFIX}URL is not set"] if env.get(f"{PREFIX}SECRET") else []
+    return [f"the webhook does not have the newest head: {carrying.problem}"] if carrying.problem else []

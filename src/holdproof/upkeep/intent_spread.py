@@ -1,0 +1,103 @@
+"""Research over intent vectors: how battles spread, and whether an embedder still gives what was recorded.
+
+Rules:
+- Vectors come from the stored DBOMs, so neither the model nor the task texts are needed for `spread`.
+- `check_intent` calls the embedder with the task text of the stored result, and never writes.
+- A battle whose result holds no task text, or whose vector is empty, is counted as not checked.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from math import isclose
+from typing import Any, Final
+
+from holdproof.db import Call, Read, Tx, Work, ask
+from holdproof.errors import InvalidInputError
+from holdproof.evidence import evaluations, submissions
+from holdproof.evidence.dbom_files import MAIN
+from holdproof.model import spread as geometry
+from holdproof.model.evaluations import Evaluation, EvaluationPage
+from holdproof.model.spread import Spread
+from holdproof.store.context import Embedder
+
+MOST: Final = 2_000
+_PAGE: Final = 200
+_CLOSE: Final = 1e-6
+
+
+def spread(tx: Tx, *, ns: str = MAIN, threshold: float = 0.9, limit: int = MOST) -> Spread:
+    """Pairwise cosines, clusters, outliers and a plot of the newest DBOM of each battle."""
+    if not -1 <= threshold <= 1 or not 1 <= limit <= MOST:
+        raise InvalidInputError(f"threshold is a cosine, limit 1 to {MOST}", threshold=threshold, limit=limit)
+    newest = {battle.battle_id: json.loads(battle.dbom)["v_intent"] for battle in _walk(tx, ns) if battle.dbom}
+    names = list(newest)[-limit:]
+    return geometry.measure({name: newest[name] for name in names}, threshold=threshold)
+
+
+def _walk(tx: Tx, ns: str) -> Iterator[Evaluation]:
+    after: int | None = 0
+    while after is not None:
+        page = evaluations.list(tx, ns=ns, after=after, limit=_PAGE)
+        yield from page.battles
+        after = page.next
+
+
+@dataclass(frozen=True, slots=True)
+class IntentCheck:
+    """How what an embedder says now compares with what was recorded."""
+
+    checked: int
+    same: int
+    skipped: int
+    lowest: float
+    drifted: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every vector that could be checked is the same."""
+        return not self.drifted
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as every face prints it."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def check_intent(
+    embedder: Embedder, *, battle_id: str | None = None, ns: str = MAIN, at_least: float = 0.999
+) -> Work[IntentCheck]:
+    """Embed every stored task again and compare; `drifted` are those below that cosine or of another length."""
+    same, skipped, cosines = 0, 0, list[float]()
+    drifted: list[dict[str, Any]] = []
+    after: int | None = 0
+    while after is not None:
+        walk = partial(evaluations.list, battle_id=battle_id, ns=ns, after=after, limit=_PAGE)
+        page: EvaluationPage = yield from ask(Read(walk))
+        for battle in page.battles:
+            task, recorded = _task(battle), json.loads(battle.dbom)["v_intent"] if battle.dbom else []
+            if task is None or not recorded:
+                skipped += 1
+                continue
+            given: Any = yield from ask(Call(partial(embedder, task)))
+            fresh = submissions.to_vector(given)
+            fits = len(fresh) == len(recorded)
+            cosines.append(geometry.cosine(recorded, fresh) if fits else -1.0)
+            same += fits and all(map(_equal, fresh, recorded))
+            if cosines[-1] < at_least:
+                drifted.append(
+                    {"id": battle.id, "battle_id": battle.battle_id, "cosine": cosines[-1], "dim": len(fresh)}
+                )
+        after = page.next
+    return IntentCheck(len(cosines), same, skipped, min(cosines, default=0.0), drifted)
+
+
+def _equal(a: float, b: float) -> bool:
+    return isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE)
+
+
+def _task(battle: Evaluation) -> str | None:
+    try:
+        return submissions.task_of(battle.result)
+    except ValueError:  # sealed, or imported as something else than JSON
+        return None

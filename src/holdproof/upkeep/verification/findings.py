@@ -1,0 +1,99 @@
+"""Where checks put what they find: bounded in memory, whatever the size of the store."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+from holdproof.db import Call, Database, Read, Tx, Work, ask
+from holdproof.errors import HoldproofError
+from holdproof.model.progress import Progress
+from holdproof.model.verdicts import Verdict, worst
+from holdproof.model.verify import Finding, Report
+from holdproof.store.context import Context
+
+T = TypeVar("T")
+
+MOST: Final = 1000
+_MOST_SOUND: Final = 10
+RESTORE: Final = "keep a copy of the store as it is, then restore a backup that verifies"
+EXPLAIN: Final = "find out who changed it; restore a backup that verifies, or erase it through Holdproof"
+WAIT: Final = "wait a moment; if it stays, no process that is open has a log key of this store"
+
+
+class Holds(Protocol):
+    """Whatever has a database: an open store, or a copy that is not live yet."""
+
+    @property
+    def database(self) -> Database:
+        """The database to look at."""
+        ...
+
+
+def read(context: Holds, fn: Callable[[Tx], T]) -> Work[T]:
+    """Read a page on a reader's own thread: too long to be tried on the caller's first, as short reads are."""
+    effect: Call[T] = Call(lambda: context.database.read(fn).result())
+    return (yield from ask(effect))
+
+
+def on_reader(context: Context, work: Work[T]) -> Work[T]:
+    """Another operation, with its reads on a reader's own thread as well."""
+    effect = next(work)
+    try:
+        while True:
+            try:
+                if isinstance(effect, Read):
+                    answer = yield from read(context, effect.fn)
+                else:
+                    answer = yield effect
+            except HoldproofError as error:
+                effect = work.throw(error)
+            else:
+                effect = work.send(answer)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+
+
+class Findings:
+    """What one verification has found so far."""
+
+    def __init__(self, progress: Progress | None = None) -> None:
+        self._progress = progress
+        self._kept: dict[Verdict, list[Finding]] = {}
+        self.left_off = 0
+        self.checked: Counter[str] = Counter()
+        self.not_checked: list[str] = []
+        self.head: dict[str, object] = {}
+        self.level = ""
+
+    def add(self, finding: Finding) -> None:
+        """Keep a finding; past the bound of its kind it only counts, so that no crowd hides another kind."""
+        kept = self._kept.setdefault(finding.verdict, [])
+        if len(kept) < (_MOST_SOUND if finding.verdict.sound else MOST):
+            kept.append(finding)
+        else:
+            self.left_off += 1
+
+    def skip(self, what: str) -> None:
+        """Say what this run did not look at."""
+        if what not in self.not_checked:
+            self.not_checked.append(what)
+
+    def tell(self, step: str, done: int = 0, total: int = 0) -> None:
+        """Let the caller know how far it is."""
+        if self._progress is not None:
+            self._progress(step, done, total)
+
+    def report(self, mode: str) -> Report:
+        """The outcome: the worst verdict counts; the gravest findings come first."""
+        order = [verdict for verdict in reversed(Verdict) if verdict in self._kept]
+        return Report(
+            worst(self._kept),
+            mode,
+            [finding for verdict in order for finding in self._kept[verdict]],
+            self.left_off,
+            dict(self.checked),
+            dict(self.head),
+            self.level,
+            self.not_checked,
+        )

@@ -1,0 +1,272 @@
+"""Checking a bundle without store or network.
+
+Rules:
+- A bundle is untrusted: bounded size, bounded members, exactly the members its kind has, nothing is written to disk.
+- A kind that is not known here is refused: only its kind says what binds the records to the subject.
+- Every record: content and salt give the leaf's commitment, the leaf stands under the head, a log key signed the head.
+  None stands in it twice, nor in two versions.
+- Every key comes from trust.json; with a root key from elsewhere only root's signature on it counts, without one the
+  bundle vouches for its own keys, and the answer says so (`trusted` false). It is not older than the head: one from
+  before a revocation would let the revoked key count.
+- Of a battle: the DBOM's signature holds under a judge key that counted at that leaf, and the result is the one hashed.
+  It is one of the namespace that bundles are made of: another may have a battle of the same name.
+- Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap.
+"""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from holdproof.crypto import attest, canonical, checkpoint, dbom, dsse, merkle, tlog_proof
+from holdproof.crypto.checkpoint import SignedCheckpoint
+from holdproof.crypto.keys import PublicKey
+from holdproof.crypto.statement import PAYLOAD_TYPE
+from holdproof.crypto.vkey import ED25519, VerifierKey
+from holdproof.errors import FormatError, InvalidInputError, ProofError
+from holdproof.evidence import trust as trusts
+from holdproof.evidence.dbom_files import MAIN
+from holdproof.evidence.trust import Trust, TrustedKey
+from holdproof.model.flows import STATUSES, onward
+from holdproof.model.verdicts import Verdict, worst
+from holdproof.model.verify import Checked, Finding
+
+MOST_BYTES: Final = 64 << 20
+_MOST_MEMBER: Final = 32 << 20
+MOST_RECORDS: Final = 1000
+_COMMON: Final = ("VERIFY.md", "bundle.json", "head.note", "trust.json")
+_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_SALT_BYTES: Final = 16
+_SUFFIXES: Final = (".json", ".leaf.json", ".tlog-proof")
+_REMEDY: Final = "do not rely on this bundle; ask its sender for another and say what was found"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record whose leaf stands under the head."""
+
+    table: str
+    index: int
+    kind: str
+    content: Mapping[str, Any]
+
+
+def check(data: bytes, *, root: PublicKey | None = None) -> Checked:
+    """What a bundle proves; a malformed one is a FormatError, a false one a finding."""
+    members = unpack(data)
+    about = _about(members["bundle.json"])
+    kind, subject = about["kind"], about["subject"]
+    try:
+        trust = trusts.parse(members["trust.json"], root=root)
+        head = checkpoint.parse(members["head.note"])
+        _check_head(head, trust)
+        _check_handles(about["records"])
+        records = [_record(members, entry, trust, head) for entry in about["records"]]
+        found = _KINDS[kind](members, subject, records, trust)
+    except (
+        FormatError,
+        InvalidInputError,
+        UnicodeEncodeError,
+    ) as error:  # an origin that names no key, a lone surrogate
+        finding = Finding(Verdict.TAMPERED, str(error), _REMEDY, file="bundle")
+        return Checked(Verdict.TAMPERED, subject, kind, findings=[finding])
+    known = {f"{key.role} {keyid}": _until(key) for keyid, key in trust.keys.items()}
+    facts = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
+    return Checked(worst(each.verdict for each in found), subject, kind, known, root is not None, facts, found)
+
+
+def _until(key: TrustedKey) -> str:
+    return "until now" if key.until is None else f"until {key.until}"
+
+
+# --- the container -----------------------------------------------------------------------------------------------
+
+
+def unpack(data: bytes) -> dict[str, bytes]:
+    """The members of a bundle, exactly those it must have; FormatError for anything else."""
+    if len(data) > MOST_BYTES:
+        raise FormatError(f"a bundle has at most {MOST_BYTES} bytes", length=len(data))
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            listed = archive.infolist()
+            names = [each.filename for each in listed]
+            if len(set(names)) != len(names) or len(names) > MOST_RECORDS * len(_SUFFIXES) + 16:
+                raise FormatError("bundle: a member twice, or too many", count=len(names))
+            if any(each.compress_type not in _METHODS for each in listed):
+                raise FormatError("bundle: a member is neither stored nor deflated")
+            if sum(each.file_size for each in listed) > 2 * MOST_BYTES:
+                raise FormatError("bundle: its members are too large")
+            members = {"bundle.json": _member(archive, "bundle.json")}
+            wanted = _wanted(_about(members["bundle.json"]))
+            if set(names) != wanted:
+                raise FormatError("bundle: not exactly its members", odd=sorted(set(names) ^ wanted)[:5])
+            return members | {name: _member(archive, name) for name in sorted(wanted)}
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise FormatError(f"not a bundle: {error}") from error
+
+
+def refuse_large(members: Mapping[str, bytes], packed: bytes) -> None:
+    """InvalidInputError for a bundle that nobody could check: what cannot be unpacked is not handed out."""
+    sizes = {name: len(data) for name, data in members.items()}
+    name = max(sizes, key=lambda each: sizes[each])
+    if sizes[name] > _MOST_MEMBER or sum(sizes.values()) > 2 * MOST_BYTES or len(packed) > MOST_BYTES:
+        raise InvalidInputError(
+            f"the record is too large for a bundle: a part has at most {_MOST_MEMBER} bytes, all of it {MOST_BYTES}",
+            member=name,
+            length=sizes[name],
+        )
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """One member, no larger than allowed whatever its header says."""
+    try:
+        with archive.open(name) as file:
+            data = file.read(_MOST_MEMBER + 1)
+    except KeyError as error:
+        raise FormatError(f"bundle: no {name}", member=name) from error
+    if len(data) > _MOST_MEMBER:
+        raise FormatError(f"bundle: {name} is too large", member=name)
+    return data
+
+
+def _about(data: bytes) -> dict[str, Any]:
+    value = canonical.loads(data)
+    if not isinstance(value, dict) or value.get("v") != 1 or set(value) != {"v", "kind", "subject", "records"}:
+        raise FormatError("bundle.json: not of this version")
+    if not isinstance(value["kind"], str) or value["kind"] not in _KINDS or not isinstance(value["subject"], str):
+        raise FormatError(f"bundle.json: not a bundle of {' or '.join(sorted(_KINDS))}", kind=str(value["kind"])[:100])
+    records = value["records"]
+    if not isinstance(records, list) or not 1 <= len(records) <= MOST_RECORDS:
+        raise FormatError(f"bundle.json: not 1 to {MOST_RECORDS} records")
+    names = {"name", "projection", "leaf_id", "leaf_ver", "salt"}
+    for number, each in enumerate(records, 1):
+        if not isinstance(each, dict) or set(each) != names or each["name"] != f"records/{number:04}":
+            raise FormatError("bundle.json: a record is not described as it must be", number=number)
+    return value
+
+
+def _wanted(about: dict[str, Any]) -> set[str]:
+    extra = ("dbom.json", "dbom.dsse.json") if about["kind"] == "battle" else ()
+    records = [f"{each['name']}{suffix}" for each in about["records"] for suffix in _SUFFIXES]
+    return {*_COMMON, *extra, *records}
+
+
+# --- what it proves ----------------------------------------------------------------------------------------------
+
+
+def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
+    origin, size = head.checkpoint.origin, head.checkpoint.size
+    if origin not in trust.origins:
+        raise ProofError("the head is of a log that trust.json does not name", origin=origin)
+    if trust.size < size:
+        what = f"trust.json is older than the head: it does not know what became of keys after leaf {trust.size}"
+        raise ProofError(what, trusted=trust.size, size=size)
+    able = [key.public for key in trust.keys.values() if key.role == "log" and key.trusted_at(size - 1)]
+    checkpoint.verify(head, origin=origin, log_keys=[VerifierKey(origin, ED25519, key) for key in able])
+
+
+def _check_handles(entries: list[Mapping[str, Any]]) -> None:
+    """What happened once must not look as if it happened twice; that a leaf has its handle is checked with it."""
+    seen: set[str] = set()
+    for entry in entries:
+        if str(entry["leaf_id"]) in seen:
+            raise ProofError(f"{entry['name']}: the record stands in the bundle twice", leaf_id=str(entry["leaf_id"]))
+        seen.add(str(entry["leaf_id"]))
+
+
+def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust, head: SignedCheckpoint) -> Record:
+    name = str(entry["name"])
+    content, leaf = members[f"{name}.json"], members[f"{name}.leaf.json"]
+    said, value = canonical.loads(leaf), canonical.loads(content)
+    if not isinstance(said, dict) or not isinstance(value, dict):
+        raise FormatError(f"{name}: record or leaf is no object")
+    if [said.get(key) for key in ("p", "id", "ver")] != [entry[key] for key in ("projection", "leaf_id", "leaf_ver")]:
+        raise ProofError(f"{name}: the leaf is of another record")
+    try:
+        salt = bytes.fromhex(str(entry["salt"]))
+    except ValueError as error:
+        raise FormatError(f"{name}: the salt is not hex") from error
+    if len(salt) != _SALT_BYTES or canonical.sha256_hex(salt + content) != said.get("h"):
+        raise ProofError(f"{name}: the record is not the one its leaf commits to")
+    proof = tlog_proof.parse(members[f"{name}.tlog-proof"])
+    if proof.head.encode() != members["head.note"]:
+        raise ProofError(f"{name}: its proof leads to another head")
+    if proof.extra not in (b"", leaf):  # it is not under the head, but whoever reads the proof alone reads it
+        raise ProofError(f"{name}: its proof carries another leaf")
+    origin = head.checkpoint.origin
+    log_keys = [VerifierKey(origin, ED25519, key) for key in trust.of("log")]
+    tlog_proof.verify(proof, merkle.leaf_hash(leaf), origin=origin, log_keys=log_keys)
+    return Record(str(said.get("p")).partition("/")[0], proof.index, str(said.get("t")), value)
+
+
+def _battle(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
+    """What the record of a battle must fulfil beside its place in the log."""
+    record = next((each for each in records if (each.table, each.kind) == ("battles", "dbom")), None)
+    if record is None or record.content.get("battle_id") != subject or record.content.get("ns") != MAIN:
+        raise ProofError("the bundle holds no record of that battle", battle_id=subject)
+    found = dbom.parse(members["dbom.json"])
+    result = record.content.get("raw_result")
+    if found.fields.battle_id != subject:
+        raise ProofError("the DBOM is of another battle", battle_id=found.fields.battle_id)
+    if not isinstance(result, str) or canonical.sha256_hex(result.encode()) != found.fields.h_delta:
+        raise ProofError("the result is not the one that the DBOM hashes", battle_id=subject)
+    said = [record.content.get(name) for name in ("dbom_hash", "score", "timestamp")]
+    if said != [found.fields.h_delta, found.fields.score_cis, found.fields.timestamp]:
+        raise ProofError("the record names another DBOM", battle_id=subject)
+    if record.content.get("dbom") != members["dbom.json"].decode():
+        raise ProofError("the DBOM is not the one in the record", battle_id=subject)
+    sigma = attest.parse_sigma(found.sigma_judge)
+    if isinstance(sigma, attest.LegacySigma):
+        raise ProofError("the DBOM carries a simulated signature: a downgrade", battle_id=subject)
+    key = trust.keys.get(sigma.keyid)
+    if key is None or key.role != "judge":
+        raise ProofError("the DBOM is signed with a key that is no judge's", keyid=sigma.keyid)
+    attest.verify(found, key.public)
+    envelope = dsse.parse(members["dbom.dsse.json"])
+    dsse.verify(envelope, [key.public], payload_type=PAYLOAD_TYPE)
+    if envelope != attest.to_envelope(found):
+        raise ProofError("the envelope is not that of the DBOM", battle_id=subject)
+    if not key.trusted_at(record.index):
+        what = f"the judge's key does not count from leaf {key.until} on; this is leaf {record.index}"
+        return [Finding(Verdict.REVOKED_KEY, what, "ask for a decision under a key that counts", file="dbom.json")]
+    return []
+
+
+def _imported(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
+    """An imported battle: the log vouches that it came like that, nobody that it is true."""
+    del members, trust
+    said = {(each.table, each.kind, each.content.get("battle_id"), each.content.get("ns")) for each in records}
+    if said != {("battles", "legacy_import", subject, MAIN)}:
+        raise ProofError("the bundle holds no import of that battle", battle_id=subject)
+    what = "imported from an older Green Agent: no judge of this store signed it"
+    return [Finding(Verdict.UNSIGNED, what, "rely on the log alone, or not at all", file="records/0001.json")]
+
+
+def _flow(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
+    """What the records of a flow must fulfil: they are its own, and its moves follow one another."""
+    del members, trust
+    if sum(each.table == "decision_flows" for each in records) != 1:
+        raise ProofError("the bundle holds no opening of that flow", dfid=subject)
+    if any(each.content.get("dfid") != subject for each in records):
+        raise ProofError("a record is of another flow", dfid=subject)
+    _check_moves([each.content for each in records if each.table == "flow_transitions"], subject)
+    return []
+
+
+def _check_moves(moves: list[Mapping[str, Any]], dfid: str) -> None:
+    """Refuse transitions with a gap; words of another kernel are believed where they say they come from."""
+    numbers: list[Any] = [each.get("id") for each in moves]
+    if not all(type(number) is int for number in numbers) or numbers != sorted(set(numbers)):
+        raise ProofError("the transitions are not in their order", dfid=dfid)
+    status = "CREATED"
+    for each in moves:
+        before, word = str(each.get("from_status")), str(each.get("to_status"))
+        if before in STATUSES and before != status:
+            raise ProofError("a transition is missing", dfid=dfid, expected=status)
+        status = onward(status, word) or status
+
+
+Judge = Callable[[Mapping[str, bytes], str, list[Record], Trust], list[Finding]]
+_KINDS: Final[dict[str, Judge]] = {"battle": _battle, "flow": _flow, "imported": _imported}

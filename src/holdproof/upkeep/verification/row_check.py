@@ -1,0 +1,260 @@
+"""Every row against its leaf, and every leaf against its row.
+
+Rules:
+- A row matches the leaf it names: handle, version, type, projection and commitment.
+- A row is the newest version of its record; an older one that was put back is found.
+- A row that names no leaf is UNLOGGED; one that names a leaf the log does not have is TAMPERED.
+- A leaf is filed under the record and version it names, or a newer one could be hidden and an older row put back.
+- A record in the log has its row, or its newest leaf, a later one than its first, is an erasure and a row of `erasures`
+  names its handle, or a pruning does. A record that a pruning names has no row: one that was put back is found.
+- Memory is bounded: rows and leaves pass in pages, of so many rows and so many bytes. Whether each record has its row
+  is seen from two sums over handles; only where they differ are the missing ones looked for by name.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from hashlib import sha256
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from holdproof.crypto import canonical
+from holdproof.db import Row, Tx, Work, sql
+from holdproof.errors import FormatError, InvalidInputError
+from holdproof.evidence import erasures, leaves, logged_tables, prunings, tree
+from holdproof.evidence.logged_tables import COLUMNS, LoggedTable
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Finding
+from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, Holds, read
+
+_PAGE: Final = 500
+_PAGE_BYTES: Final = 16 << 20
+_LEAVES: Final = 2_000
+_RANGE: Final = 100_000
+_MODULUS: Final = 1 << 256
+_TABLE: Final = re.compile(r'"p":"([^"/]+)/')
+_ERASURE: Final = '"t":"erasure"'
+
+
+def check(context: Holds, found: Findings) -> Work[None]:
+    """Walk every covered table, then the log, and compare."""
+    size = (yield from read(context, tree.state)).size
+    sums: dict[str, int] = {}
+    for table in logged_tables.tables():
+        sums[table.table] = yield from _walk_table(context, table, size, found)
+    pruned = yield from _walk_prunings(context, found)
+    logged = yield from _walk_log(context, size, found)
+    for table in logged_tables.tables():
+        if (sums[table.table] + pruned[table.table]) % _MODULUS != logged.sums[table.table]:
+            yield from _name_lost(context, table, logged.starts, found)
+            yield from _name_returned(context, table, found)
+    for name in sorted(logged.sums.keys() - sums.keys()):
+        found.skip(f"{found.checked[f'leaves of {name}']} leaves speak of {name}, a table this version does not walk")
+
+
+class _Page(NamedTuple):
+    """A page of rows, judged."""
+
+    width: int
+    last: Any
+    is_last: bool
+    total: int
+    findings: list[Finding]
+
+
+def _walk_table(context: Holds, table: LoggedTable, size: int, found: Findings) -> Work[int]:
+    """Judge every row; the sum over the handles of records that the log had when we began."""
+    total, after = 0, table.first
+    for (key,) in (yield from read(context, lambda tx: tx.all(table.strays, first=table.first))):
+        what = "the row has a key that Holdproof never gives: it was added"
+        found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=str(key)))
+    while True:
+        page = yield from read(context, lambda tx: _judge_page(tx, table, after, size))  # noqa: B023
+        for finding in page.findings:
+            found.add(finding)
+        total += page.total
+        found.checked[table.table] += page.width
+        found.tell(f"rows of {table.table}", found.checked[table.table])
+        if page.is_last:
+            return total % _MODULUS
+        after = page.last
+
+
+def _judge_page(tx: Tx, table: LoggedTable, after: Any, size: int) -> _Page:
+    """On the reader's thread, so that an event loop is not held up by the hashing."""
+    limit = fitting(tx, table, after, _PAGE)
+    rows = tx.all(table.rows, after=after, limit=limit)
+    wrong = [finding for row in rows if (finding := judge(table, row)) is not None]
+    total = sum(_number(row[1]) for row in rows if row[7] is not None and row[7] < size)
+    return _Page(len(rows), rows[-1][0] if rows else after, len(rows) < limit, total, wrong)
+
+
+def fitting(tx: Tx, table: LoggedTable, after: Any, most: int) -> int:
+    """How many rows a page holds: as many as have so many bytes together, at least one."""
+    total = 0
+    for count, (size,) in enumerate(tx.all(table.sizes, after=after, limit=most)):
+        total += size
+        if total > _PAGE_BYTES:
+            return max(1, count)
+    return most
+
+
+def judge(table: LoggedTable, row: Row) -> Finding | None:
+    """What is wrong with a row, if anything."""
+    key, leaf_id, leaf_ver, salt, index, text, newest = row[: COLUMNS - 1]
+
+    def finding(verdict: Verdict, what: str, remedy: str = EXPLAIN) -> Finding:
+        return Finding(verdict, what, remedy, table=table.table, row=str(key))
+
+    if leaf_id is None:
+        return finding(Verdict.UNLOGGED, "the row has no leaf: it was not written through Holdproof")
+    if text is None:
+        return finding(Verdict.TAMPERED, "the row names a leaf that the log does not have")
+    problem = _compare(table, row, text, salt)
+    if problem:
+        return finding(Verdict.TAMPERED, problem, RESTORE)
+    if newest is not None and newest > leaf_ver:
+        return finding(Verdict.TAMPERED, f"version {leaf_ver} of the row was put back; the log has {newest}", RESTORE)
+    if index is None:
+        return finding(Verdict.PENDING, "committed, not yet under a signed head", WAIT)
+    return None
+
+
+def _compare(table: LoggedTable, row: Row, text: object, salt: object) -> str:
+    """How row and leaf differ; empty where they agree."""
+    leaf = _parse(text)
+    if leaf is None:
+        return "its leaf is not a leaf: the log was edited"
+    if (leaf.get("id"), leaf.get("ver")) != (row[1], row[2]):
+        return "its leaf speaks of another record: the log was edited"
+    projection = table.projections.get(str(leaf.get("p")))
+    if projection is None or leaf.get("t") not in table.kinds:
+        return "its leaf is of another table or type: the leaf was swapped"
+    content = dict(zip(table.columns, row[COLUMNS:], strict=True))
+    try:
+        commitment = projection.commit(salt if isinstance(salt, bytes) else b"", content)
+    except InvalidInputError:
+        return "the row holds what Holdproof never writes"
+    return "" if commitment == leaf.get("h") else "the row does not match its leaf: row, salt or leaf was edited"
+
+
+def _parse(text: object) -> Mapping[str, Any] | None:
+    try:
+        value = canonical.loads(text.encode()) if isinstance(text, str) else None
+    except (FormatError, UnicodeEncodeError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _walk_prunings(context: Holds, found: Findings) -> Work[dict[str, int]]:
+    """The sum over the handles of records that retention removed, by table."""
+    sums: dict[str, int] = defaultdict(int)
+    after: str | None = ""
+    while after is not None:
+        page, after = yield from read(context, lambda tx: prunings.pruned(tx, after))  # type: ignore[arg-type] # noqa: B023
+        for name, handles in page.items():
+            sums[name] += sum(map(_number, handles))
+            found.checked["pruned"] += len(handles)
+    return sums
+
+
+class _Logged(NamedTuple):
+    """By table a sum over the handles of its records in the log; and every so many leaves an index to begin at."""
+
+    sums: dict[str, int]
+    starts: list[int]
+
+
+def _walk_log(context: Holds, size: int, found: Findings) -> Work[_Logged]:
+    """Walk the leaves that are there; a size that was forged cannot make it walk for ever."""
+    sums: dict[str, int] = defaultdict(int)
+    seen: Counter[str] = Counter()
+    start, starts = 0, [0]
+    while start < size:
+        page = yield from read(context, lambda tx: _read_leaves(tx, start, size))  # noqa: B023
+        for index in page.misfiled:
+            what = "the leaf is filed under another record or version than its own: the log was edited"
+            found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(index)))
+        if page.width < page.end - start:
+            what = f"leaves are missing between {start} and {page.end}: {page.width} of {page.end - start} are there"
+            found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(start)))
+        for name, numbers in page.handles.items():
+            sums[name] += sum(numbers)
+            seen[name] += len(numbers)
+        start = page.end
+        found.checked["leaves"] += page.width
+        if found.checked["leaves"] >= len(starts) * _RANGE:
+            starts.append(start)
+        found.tell("leaves", start, size)
+    for name in seen.keys() - logged_tables.COVERED.keys():
+        found.checked[f"leaves of {name}"] = seen[name]
+    return _Logged(defaultdict(int, {name: total % _MODULUS for name, total in sums.items()}), [*starts, size])
+
+
+class _Leaves(NamedTuple):
+    """A page of leaves: how many, where the next one begins, by table a number for each record that begins here."""
+
+    width: int
+    end: int
+    handles: dict[str, list[int]]
+    misfiled: list[int]
+
+
+_PAGE_OF_LEAVES = sql(
+    "SELECT idx, id, ver, leaf FROM log_leaves WHERE idx >= :start AND idx < :end ORDER BY idx LIMIT :limit"
+)
+
+
+def _read_leaves(tx: Tx, start: int, end: int) -> _Leaves:
+    page = tx.all(_PAGE_OF_LEAVES, start=start, end=end, limit=_LEAVES)
+    handles: dict[str, list[int]] = defaultdict(list)
+    misfiled = []
+    for index, handle, version, text in page:
+        if not leaves.is_filed(text, handle, version):
+            misfiled.append(index)
+        elif version == 1:
+            named = _TABLE.search(text)
+            handles[named[1] if named else "?"].append(_number(handle))
+    return _Leaves(len(page), page[-1][0] + 1 if len(page) == _LEAVES else end, handles, misfiled)
+
+
+def _name_lost(context: Holds, table: LoggedTable, starts: list[int], found: Findings) -> Work[None]:
+    """Find the records of a table that have no row, and tell erased ones from deleted ones."""
+    like = f'%"p":"{table.table}/%'
+    for start, end in pairwise(starts):
+        lost = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
+        handles = {row[1] for row in lost}
+        pruned = yield from read(context, lambda tx: prunings.among(tx, table.table, handles))  # noqa: B023
+        erased = yield from read(context, lambda tx: erasures.among(tx, handles))  # noqa: B023
+        for index, handle, text, newest in lost:
+            named = _TABLE.search(text)
+            if named is None or named[1] != table.table or handle in pruned:
+                continue
+            tombstone = _ERASURE in newest and newest != text  # the first leaf of an erasure itself is none
+            if tombstone and handle in erased:
+                found.checked["erased"] += 1
+                continue
+            why = " and an erasure put into the log for it, which none of the store's names" if tombstone else ""
+            what = f"leaf {index} has no row: the record {handle} was deleted{why}"
+            found.add(Finding(Verdict.TAMPERED, what, RESTORE, table=table.table, row=handle))
+        found.tell(f"records of {table.table}", end, starts[-1])
+
+
+def _name_returned(context: Holds, table: LoggedTable, found: Findings) -> Work[None]:
+    """Find the rows of a table that retention removed and somebody put back."""
+    after: str | None = ""
+    while after is not None:
+        rows, after = yield from read(context, lambda tx: _returned(tx, table, after))  # type: ignore[arg-type] # noqa: B023
+        for key in rows:
+            what = "the record was pruned, and its row was put back"
+            found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=key))
+
+
+def _returned(tx: Tx, table: LoggedTable, after: str) -> tuple[list[str], str | None]:
+    page, following = prunings.pruned(tx, after)
+    rows = (tx.one(table.held, handle=handle) for handle in page.get(table.table, ()))
+    return [row[0] for row in rows if row is not None], following
+
+
+def _number(handle: str) -> int:
+    return int.from_bytes(sha256(handle.encode()).digest(), "big")

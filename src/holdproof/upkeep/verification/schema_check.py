@@ -1,0 +1,148 @@
+"""The live schema against the one that the migrations of this installation make.
+
+Rules:
+- Nothing recorded is trusted: the schema is built anew from the shipped migrations, on SQLite in memory, on PostgreSQL
+  in a schema of its own inside a transaction that is rolled back, and compared object by object.
+- A changed, added or dropped table, column, constraint, index, trigger, view, rule, policy or function is found.
+- Where the server does not let us build, that is said; it is never taken for a match.
+"""
+
+from typing import Final, NoReturn
+
+from holdproof.db import MEMORY, Call, Query, Tx, Work, ask, migrate, open_database, sql
+from holdproof.db.sql import sql_postgres
+from holdproof.errors import QueryError, ReadOnlyError
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Finding
+from holdproof.store.context import Context
+from holdproof.upkeep.verification.findings import Findings, read
+
+Objects = dict[str, str]
+"""Kind and name of every object of a schema, and its definition."""
+
+_SCRATCH: Final = "holdproof_verify"
+_MARKS: Final = "commit_marks"
+"""A table of the connections, made beside the migrations; whatever else has that name was added."""
+_OWN: Final = (f"relation {_MARKS}", f"index {_MARKS}_pkey")
+_REMEDY: Final = "keep a copy; find out who changed the schema; restore a backup that verifies"
+_SQLITE = sql(
+    "SELECT type || ' ' || name, tbl_name || ': ' || coalesce(sql, '') FROM sqlite_schema"
+    " WHERE NOT (type = 'table' AND name IN ('sqlite_stat1', 'sqlite_stat4')) ORDER BY 1",
+    postgres="SELECT 'none', 'none'",
+)
+
+
+def check(context: Context, found: Findings) -> Work[None]:
+    """Compare, and name every object that is not as the migrations make it."""
+    database = context.database
+    if database.dialect == "sqlite":
+        live = yield from read(context, lambda tx: _objects(tx, _SQLITE))
+        wanted: Objects = yield from ask(Call(_build_sqlite))
+    else:
+        live = yield from read(context, lambda tx: _postgres_objects(tx, "kernel"))
+        wanted = yield from ask(Call(lambda: _build_postgres(context)))
+        if not wanted:
+            found.skip("the schema: this user may not create the one to compare with")
+            return
+    found.checked["schema objects"] = len(live)
+    for finding in compare(live, wanted):
+        found.add(finding)
+
+
+def compare(live: Objects, wanted: Objects) -> list[Finding]:
+    """Every object that is missing, added or different."""
+    wrong = []
+    for name in sorted(live.keys() | wanted.keys()):
+        if live.get(name) == wanted.get(name):
+            continue
+        problem = "was dropped" if name not in live else "was added" if name not in wanted else "was changed"
+        what = f"the {name} {problem}: it is not as the migrations make it"
+        wrong.append(Finding(Verdict.TAMPERED, what, _REMEDY, table="schema", row=name))
+    return wrong
+
+
+def _objects(tx: Tx, query: Query) -> Objects:
+    return dict(tx.all(query))
+
+
+def _build_sqlite() -> Objects:
+    database = open_database(MEMORY)
+    try:
+        return database.read(lambda tx: _objects(tx, _SQLITE)).result()
+    finally:
+        database.close()
+
+
+class _BuiltError(Exception):
+    """Carries what was built out of a transaction that must not commit."""
+
+    def __init__(self, objects: Objects) -> None:
+        super().__init__("built")
+        self.objects = objects
+
+
+def _build_postgres(context: Context) -> Objects:
+    """What the migrations make there; empty where we may not make it."""
+    try:
+        # Serializable operations have a transaction of their own: nobody shares the roll-back.
+        context.database.write(_scratch, ungated=True, serializable=True).result()
+    except _BuiltError as built:
+        return built.objects
+    except (QueryError, ReadOnlyError):
+        return {}
+    raise AssertionError("a scratch schema is never committed")
+
+
+def _scratch(tx: Tx) -> NoReturn:
+    tx.script(f"CREATE SCHEMA {_SCRATCH}; SET LOCAL search_path TO {_SCRATCH}")
+    tx.script(migrate._LEDGER.render("postgres"))
+    for step in migrate.shipped("kernel"):
+        tx.script(step.render("postgres"))
+    raise _BuiltError(_postgres_objects(tx, _SCRATCH))
+
+
+def _postgres_objects(tx: Tx, space: str) -> Objects:
+    rows = [row for query in _POSTGRES for row in tx.all(query, space=space)]
+    plain = [(name, text.replace(f"{space}.", "")) for name, text in rows]
+    return {name: text for name, text in plain if name not in _OWN and not name.startswith(f"constraint {_MARKS}.")}
+
+
+_POSTGRES: Final = (
+    sql_postgres(
+        "SELECT 'relation ' || c.relname, concat(c.relkind, c.relpersistence, c.relrowsecurity, ': ') ||"
+        " coalesce(string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull::text,"
+        " a.attidentity, a.attgenerated, pg_get_expr(d.adbin, d.adrelid)), ', ' ORDER BY a.attnum), '')"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+        " LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum"
+        " WHERE n.nspname = :space AND c.relkind IN ('r', 'p', 'v', 'm', 'f') GROUP BY c.oid"
+    ),
+    sql_postgres(
+        "SELECT 'index ' || c.relname, pg_get_indexdef(c.oid) || ' ' || i.indisvalid::text || i.indislive::text"
+        " FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = :space"
+    ),
+    sql_postgres(
+        "SELECT 'constraint ' || t.relname || '.' || c.conname, pg_get_constraintdef(c.oid)"
+        " || ' ' || c.convalidated::text FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid"
+        " JOIN pg_namespace n ON n.oid = c.connamespace WHERE n.nspname = :space"
+    ),
+    sql_postgres(
+        "SELECT 'trigger ' || t.relname || '.' || g.tgname, pg_get_triggerdef(g.oid) || g.tgenabled::text"
+        " FROM pg_trigger g JOIN pg_class t ON t.oid = g.tgrelid JOIN pg_namespace n ON n.oid = t.relnamespace"
+        " WHERE n.nspname = :space AND NOT g.tgisinternal"
+    ),
+    sql_postgres(
+        "SELECT 'rule ' || t.relname || '.' || r.rulename, pg_get_ruledef(r.oid) FROM pg_rewrite r"
+        " JOIN pg_class t ON t.oid = r.ev_class JOIN pg_namespace n ON n.oid = t.relnamespace WHERE n.nspname = :space"
+    ),
+    sql_postgres(
+        "SELECT 'policy ' || t.relname || '.' || p.polname, coalesce(pg_get_expr(p.polqual, p.polrelid), '')"
+        " FROM pg_policy p JOIN pg_class t ON t.oid = p.polrelid JOIN pg_namespace n ON n.oid = t.relnamespace"
+        " WHERE n.nspname = :space"
+    ),
+    sql_postgres(
+        "SELECT 'function ' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')', p.prosrc"
+        " FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = :space"
+    ),
+)

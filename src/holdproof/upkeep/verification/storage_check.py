@@ -1,0 +1,51 @@
+"""What services store, looked at by `verify`.
+
+Rules:
+- Their database files are whole, and every blob is what its row says.
+- None of it is under the log: what is wrong there counts, but it does not lock the kernel.
+- What nobody has used is not made for the look at it; what cannot be opened is told as not checked.
+"""
+
+from contextlib import closing
+from pathlib import Path
+
+from holdproof.db import Work, call
+from holdproof.db.sqlite import check_file
+from holdproof.errors import HoldproofError
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Finding
+from holdproof.storage.executors import SyncStorageExecutor
+from holdproof.storage.lazy_stores import LazyStores
+from holdproof.store.context import Context
+from holdproof.upkeep.verification.findings import RESTORE, Findings
+
+
+def check(context: Context, found: Findings) -> Work[None]:
+    """Look at the files of services, then at every blob."""
+    if context.marks is None:  # in memory, as they are
+        return
+    for path in (context.paths.membrane_db, context.paths.telemetry_db):
+        for problem in (yield from call(_problems, path)):
+            what = f"integrity check: {problem}"
+            found.add(Finding(Verdict.TAMPERED, what, RESTORE, file=str(path), outside=True))
+    for finding in (yield from call(_blobs, context, found)):
+        found.add(finding)
+
+
+def _problems(path: Path) -> list[str]:
+    return check_file(path) if path.exists() else []
+
+
+def _blobs(context: Context, found: Findings) -> list[Finding]:
+    def tell(done: int) -> None:
+        found.checked["blobs"] = done
+        found.tell("blobs", done)
+
+    with closing(LazyStores(context.settings, context.paths, SyncStorageExecutor)) as stores:
+        try:
+            blobs = stores.open("blobs") if stores.there("blobs") else None
+        except HoldproofError as error:
+            found.skip(f"blobs, which cannot be opened: {error.message}")
+            return []
+        findings: list[Finding] = blobs.check(progress=tell) if blobs is not None else []
+        return findings
