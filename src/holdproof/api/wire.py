@@ -435,7 +435,7 @@ def shape(kind: Any) -> Shape:
     origin, parts = get_origin(kind), get_args(kind)
     if (make := _MADE.get(origin)) is not None:
         return make(parts)
-    if is_dataclass(origin):  # a generic value such as Page[Flow]
+    if isinstance(origin, type) and is_dataclass(origin):  # a generic value such as Page[Flow]
         return _Fields(origin, parts)
     if not isinstance(kind, type):
         return _ANY
