@@ -120,13 +120,15 @@ def _battles(folder: str) -> apsw.Connection:
 def _submit(callers: int) -> Contestant:
     async def caller(store: holdproof.Holdproof, meter: Meter, first: int) -> None:
         for number in itertools.count(first, callers):
-            await store.battles.submit(RESULT, battle_id=f"b{number}", score=0.5, breakdown="fine", intent=VECTOR)
+            await store.evaluations.submit(
+                RESULT, evaluation_id=f"b{number}", score=0.5, breakdown="fine", intent=VECTOR
+            )
             if not meter.done():
                 return
 
     async def all_callers(home: str, meter: Meter) -> None:
         async with holdproof.open(home) as store:
-            await store.battles.submit(RESULT, battle_id="first", score=0.5)
+            await store.evaluations.submit(RESULT, evaluation_id="first", score=0.5)
             meter.start()
             await asyncio.gather(*(caller(store, meter, first) for first in range(callers)))
 
@@ -140,7 +142,7 @@ def _submit(callers: int) -> Contestant:
 def _submit_sync(callers: int) -> Contestant:
     def caller(store: sync.Holdproof, meter: Meter, first: int) -> None:
         for number in itertools.count(first, callers):
-            store.battles.submit(RESULT, battle_id=f"b{number}", score=0.5, breakdown="fine", intent=VECTOR)
+            store.evaluations.submit(RESULT, evaluation_id=f"b{number}", score=0.5, breakdown="fine", intent=VECTOR)
             if not meter.done():
                 return
 
@@ -155,5 +157,5 @@ def _submit_sync(callers: int) -> Contestant:
 @contextmanager
 def _store() -> Iterator[sync.Holdproof]:
     with tempfile.TemporaryDirectory(prefix="bench-") as home, sync.open(home) as store:
-        store.battles.submit(RESULT, battle_id="first", score=0.5)
+        store.evaluations.submit(RESULT, evaluation_id="first", score=0.5)
         yield store

@@ -29,7 +29,7 @@ from holdproof import sync
 DECISIONS, WAITING, PAGE = "durable decisions over HTTP", "waiting: 1 / p99", "first page"
 EMBEDDED, BARE, SERVED, CLIENT = "embedded", "bare POST", "over HTTP", "holdproof.connect"
 _CALLERS = (1, 8, 64)
-_ANSWER = json.dumps({"dfid": "0" * 36, "padding": "x" * 350})
+_ANSWER = json.dumps({"flow_id": "0" * 36, "padding": "x" * 350})
 
 Unit = Callable[[int], Awaitable[Any]]
 

@@ -28,12 +28,12 @@ Unit = list[w.Step]
 
 def decide(tx: Tx, number: int) -> None:
     """One decision from its beginning to its end."""
-    dfid = flows.start(tx, w.AGENT, flow_type="rebalance").dfid
-    flows.transition(tx, dfid, "RUNNING")
-    contexts.put(tx, dfid, CONTEXT)
-    locks.try_acquire(tx, dfid, {f"resource-{number % w.RESOURCES}": 1})
-    audit.record(tx, dfid, "DECIDED", detail=DETAIL)
-    flows.transition(tx, dfid, "COMPLETED")
+    flow_id = flows.start(tx, w.AGENT, flow_type="rebalance").flow_id
+    flows.transition(tx, flow_id, "RUNNING")
+    contexts.put(tx, flow_id, CONTEXT)
+    locks.try_acquire(tx, flow_id, {f"resource-{number % w.RESOURCES}": 1})
+    audit.record(tx, flow_id, "DECIDED", detail=DETAIL)
+    flows.transition(tx, flow_id, "COMPLETED")
 
 
 # --- the ceiling -------------------------------------------------------------------------------------------------

@@ -42,14 +42,14 @@ def _flow(store: sync.Holdproof, key: str) -> Any:
 
 @_probe
 def _step(store: sync.Holdproof, key: str) -> Any:
-    dfid, name = key.rsplit(" ", 1)
-    return next(([each.state, each.result] for each in store.flows.steps(dfid) if each.name == name), None)
+    flow_id, name = key.rsplit(" ", 1)
+    return next(([each.state, each.result] for each in store.flows.steps(flow_id) if each.name == name), None)
 
 
 @_probe
 def _event(store: sync.Holdproof, key: str) -> Any:
-    dfid, kind = key.rsplit(" ", 1)
-    return [each.detail for each in store.audit.for_flow(dfid, limit=1000).events if each.event_type == kind] or None
+    flow_id, kind = key.rsplit(" ", 1)
+    return [each.detail for each in store.audit.for_flow(flow_id, limit=1000).events if each.event_type == kind] or None
 
 
 @_probe
@@ -59,7 +59,7 @@ def _intent(store: sync.Holdproof, key: str) -> Any:
 
 @_probe
 def _lock(store: sync.Holdproof, key: str) -> Any:
-    return [[each.dfid, each.amount] for each in store.locks.list(resource=key)] or None
+    return [[each.flow_id, each.amount] for each in store.locks.list(resource=key)] or None
 
 
 @_probe
@@ -70,7 +70,9 @@ def _once(store: sync.Holdproof, key: str) -> Any:
 
 @_probe
 def _question(store: sync.Holdproof, key: str) -> Any:
-    asked = store.escalations.list(dfid=key, settled=True).escalations or store.escalations.list(dfid=key).escalations
+    asked = (
+        store.escalations.list(flow_id=key, settled=True).escalations or store.escalations.list(flow_id=key).escalations
+    )
     return [[each.reason, each.status, each.human_decision] for each in asked] or None
 
 
@@ -83,9 +85,9 @@ def _state(store: sync.Holdproof, key: str) -> Any:
 @_probe
 def _battle(store: sync.Holdproof, key: str) -> Any:
     """What is said of the DBOM of each judgement of a battle with that score."""
-    battle, score = key.rsplit(" ", 1)
-    rows = [row for row in store.battles.list(battle_id=battle).battles if row.score == float(score)]
-    return [store.dbom.verify(store.dbom.get(battle, id=row.id).text).verdict.word for row in rows] or None
+    evaluation, score = key.rsplit(" ", 1)
+    rows = [row for row in store.evaluations.list(evaluation_id=evaluation).evaluations if row.score == float(score)]
+    return [store.dbom.verify(store.dbom.get(evaluation, id=row.id).text).verdict.word for row in rows] or None
 
 
 @_probe

@@ -55,11 +55,11 @@ class World:
     blocks: dict[str, Any] = field(default_factory=dict)
     deeds: list[str] = field(default_factory=list)
 
-    def block(self, dfid: str) -> Any:
+    def block(self, flow_id: str) -> Any:
         """A flow in hand."""
-        if dfid not in self.blocks:
-            raise UnmetError(dfid)
-        return self.blocks[dfid]
+        if flow_id not in self.blocks:
+            raise UnmetError(flow_id)
+        return self.blocks[flow_id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _decisions(name: str) -> Iterator[Operation]:
     """An agent, a flow by hand, a flow as a block whose steps act outside, one that fails and is undone."""
     agent, flow, order, broken = (f"{name}-{each}" for each in ("agent", "flow", "order", "broken"))
     yield _plain(f"{name} register", lambda s: s.agents.register(agent, version="1.0"), Fact("agent", agent, "ACTIVE"))
-    yield _plain(f"{name} start", lambda s: s.flows.start(agent, dfid=flow), Fact("flow", flow, "CREATED"))
+    yield _plain(f"{name} start", lambda s: s.flows.start(agent, flow_id=flow), Fact("flow", flow, "CREATED"))
     yield _plain(f"{name} run", lambda s: s.flows.transition(flow, "RUNNING"), Fact("flow", flow, "RUNNING"))
     yield _plain(
         f"{name} record",
@@ -148,45 +148,45 @@ def _decisions(name: str) -> Iterator[Operation]:
     yield _plain(f"{name} cancel", lambda s: s.flows.cancel(flow, reason="over"), Fact("flow", flow, "CANCELLED"))
 
 
-def _block(name: str, agent: str, dfid: str, *, fail: bool) -> Iterator[Operation]:
+def _block(name: str, agent: str, flow_id: str, *, fail: bool) -> Iterator[Operation]:
     """A flow as a block, an operation for each of its parts; what was done in vain is undone."""
     end, ways = ("COMPENSATED", ("COMPENSATING", "FAILED")) if fail else ("COMPLETED", ())
 
     def enter(world: World) -> None:
-        block = world.store.flows.run(agent, dfid=dfid, lease_s=_LONG_S)
-        world.blocks[dfid] = (block, block.__enter__())
+        block = world.store.flows.run(agent, flow_id=flow_id, lease_s=_LONG_S)
+        world.blocks[flow_id] = (block, block.__enter__())
 
     def act(world: World, what: str) -> str:
-        world.deeds.append(f"{dfid} {what}")
+        world.deeds.append(f"{flow_id} {what}")
         return what
 
     def step(what: str) -> Operation:
         def run(world: World) -> None:
-            world.block(dfid)[1].step(what, act, world, what, compensate=lambda done: act(world, f"un{done}"))
+            world.block(flow_id)[1].step(what, act, world, what, compensate=lambda done: act(world, f"un{done}"))
 
         ways = ["STARTED", None], ["UNKNOWN", None]
-        return Operation(f"{name} {what}", run, (Fact("step", f"{dfid} {what}", ["DONE", what], ways),))
+        return Operation(f"{name} {what}", run, (Fact("step", f"{flow_id} {what}", ["DONE", what], ways),))
 
     def leave(world: World) -> list[Fact]:
         """Where it ends depends on which steps were taken; wherever that is, there it stays."""
-        block, _ = world.block(dfid)
+        block, _ = world.block(flow_id)
         error = ValueError("in vain") if fail else None
         block.__exit__(None if error is None else ValueError, error, None)
-        status = world.store.flows.get(dfid).status
+        status = world.store.flows.get(flow_id).status
         assert status in {end, *ways}
-        return [Fact("flow", dfid, status)]
+        return [Fact("flow", flow_id, status)]
 
-    yield Operation(f"{name} enter", enter, (Fact("flow", dfid, "RUNNING"),))
+    yield Operation(f"{name} enter", enter, (Fact("flow", flow_id, "RUNNING"),))
     yield step("first")
     yield step("second")
-    yield Operation(f"{name} leave", leave, (Fact("flow", dfid, end, ways),))
+    yield Operation(f"{name} leave", leave, (Fact("flow", flow_id, end, ways),))
 
 
 def _guards(name: str) -> Iterator[Operation]:
     """Locks, one execution a key, questions to people, what an agent keeps from one flow to the next."""
     agent, flow, scarce, key = (f"{name}-{each}" for each in ("guarded", "asking", "scarce", "key"))
     yield _plain(f"{name} admit", lambda s: s.agents.register(agent, version="1.0"), Fact("agent", agent, "ACTIVE"))
-    yield _plain(f"{name} begin", lambda s: s.flows.start(agent, dfid=flow), Fact("flow", flow, "CREATED"))
+    yield _plain(f"{name} begin", lambda s: s.flows.start(agent, flow_id=flow), Fact("flow", flow, "CREATED"))
     yield _plain(f"{name} go on", lambda s: s.flows.transition(flow, "RUNNING"), Fact("flow", flow, "RUNNING"))
     yield _plain(
         f"{name} lock",
@@ -240,11 +240,13 @@ def _evidence(name: str, chance: random.Random) -> Iterator[Operation]:
     scores = [round(chance.random(), 3) for _ in range(4)]
 
     def submit(number: int, score: float, **more: Any) -> Operation:
-        battle = f"{name}-battle-{number}"
+        evaluation = f"{name}-battle-{number}"
         return _plain(
             f"{name} judge {number} {score}",
-            lambda s: s.battles.submit({"task": number}, battle_id=battle, score=score, intent=[score, 1.0], **more),
-            Fact("battle", f"{battle} {score}", ["VALID"]),
+            lambda s: s.evaluations.submit(
+                {"task": number}, evaluation_id=evaluation, score=score, intent=[score, 1.0], **more
+            ),
+            Fact("battle", f"{evaluation} {score}", ["VALID"]),
         )
 
     yield submit(1, scores[0])

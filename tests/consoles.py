@@ -45,7 +45,7 @@ def _past(store: sync.Holdproof) -> str:
     for number in range(14):
         flow = store.flows.run("treasury-rebalancer", flow_type="rebalance")
         with flow as work:
-            last = work.dfid
+            last = work.flow_id
             work.step("quote", lambda n=number: {"bid": 101.2 + n / 10, "ask": 101.4 + n / 10})
             work.step("order", lambda n=number: {"order": f"o-{n}", "filled": True})
         score = (0.62, 0.7, 0.66, 0.74, 0.81, 0.78, 0.84, 0.55, 0.8, 0.86, 0.88, 0.83, 0.9, 0.87)[number]
@@ -57,10 +57,10 @@ def _past(store: sync.Holdproof) -> str:
 
 
 def _family(store: sync.Holdproof) -> str:
-    parent = store.flows.start("invoice-clerk", flow_type="month-end").dfid
+    parent = store.flows.start("invoice-clerk", flow_type="month-end").flow_id
     store.flows.transition(parent, "RUNNING")
     for kind in ("match-invoices", "chase-payments"):
-        child = store.flows.start("invoice-clerk", flow_type=kind, parent=parent).dfid
+        child = store.flows.start("invoice-clerk", flow_type=kind, parent=parent).flow_id
         store.flows.transition(child, "RUNNING")
     store.locks.try_acquire(parent, {"ledger/2026-11": 1.0}, ttl_s=600)
     store.contexts.put(parent, {"month": "2026-11", "open_invoices": 214})
@@ -68,7 +68,7 @@ def _family(store: sync.Holdproof) -> str:
 
 
 def _asked(store: sync.Holdproof) -> tuple[str, int]:
-    flow = store.flows.start("treasury-rebalancer", flow_type="rebalance").dfid
+    flow = store.flows.start("treasury-rebalancer", flow_type="rebalance").flow_id
     store.flows.transition(flow, "RUNNING")
     store.contexts.put(
         flow,
@@ -104,7 +104,7 @@ def _clerk(store: sync.Holdproof) -> tuple[int, int]:
         ("Two invoices share one number", {"keep": "R-20881", "void": "R-20881b"}),
         ("Supplier changed its bank account", {"iban": "DE89 3704 0044 0532 0130 00", "verified_by": "call-back"}),
     ):
-        flow = store.flows.start("invoice-clerk", flow_type="pay-invoice").dfid
+        flow = store.flows.start("invoice-clerk", flow_type="pay-invoice").flow_id
         store.flows.transition(flow, "RUNNING")
         numbers.append(store.escalations.request(flow, reason=reason, proposal=proposal).id)
     store.escalations.resolve(
@@ -119,8 +119,11 @@ def _clerk(store: sync.Holdproof) -> tuple[int, int]:
 
 def _evidence(store: sync.Holdproof) -> None:
     for number, score in enumerate((0.71, 0.78, 0.83)):
-        store.battles.submit(
-            {"task": f"hedge-{number}", "answer": "buy"}, battle_id=f"eval-{number}", score=score, intent=[score, 1.0]
+        store.evaluations.submit(
+            {"task": f"hedge-{number}", "answer": "buy"},
+            evaluation_id=f"eval-{number}",
+            score=score,
+            intent=[score, 1.0],
         )
 
 

@@ -41,16 +41,16 @@ class Place:
         assert report.verdict.sound, report.to_dict()
 
 
-def submit(store: sync.Holdproof, battle_id: str, *, subject: str | None = None, secret: str = "x") -> Evaluation:
+def submit(store: sync.Holdproof, evaluation_id: str, *, subject: str | None = None, secret: str = "x") -> Evaluation:
     """A battle whose result holds a text to look for."""
     return store.run(
-        evaluations.submit(store.context, {"answer": secret}, battle_id=battle_id, score=0.5, subject=subject)
+        evaluations.submit(store.context, {"answer": secret}, evaluation_id=evaluation_id, score=0.5, subject=subject)
     )
 
 
 def everything(store: sync.Holdproof) -> list[tuple[str, str | None]]:
     found = store.read(lambda tx: evaluations.list(tx, limit=1000))
-    return [(each.battle_id, each.raw_result) for each in found.battles]
+    return [(each.evaluation_id, each.raw_result) for each in found.evaluations]
 
 
 def files(folder: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ _LEFT_OUT: Final = "a bundle proves what is in it; that nothing was left out is 
 
 def attacks() -> Iterator[Attack]:
     """Tampered twins, checked with the root key that the stranger got another way."""
-    kinds: tuple[tuple[str, Mapping[str, Change]], ...] = (("battle", TWINS), ("flow", FLOWS), ("flow", FORGED))
+    kinds: tuple[tuple[str, Mapping[str, Change]], ...] = (("evaluation", TWINS), ("flow", FLOWS), ("flow", FORGED))
     for kind, twins in kinds:
         for name, change in twins.items():
             act = partial(_check, kind, change)
@@ -60,7 +60,7 @@ def _outdated(place: Place) -> Got:
         payload = canonical.dumps({**said, "size": said["size"] - 2})
         found["trust.json"] = dsse.encode(dsse.sign(envelope.payload_type, payload, root))
 
-    return _check("battle", change, place)
+    return _check("evaluation", change, place)
 
 
 def _check(kind: str, change: Callable[[dict[str, bytes]], object], place: Place) -> Got:

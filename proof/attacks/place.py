@@ -163,12 +163,12 @@ def _other_namespace(place: Place) -> None:
     with place.open(ns=OTHER) as store:
         store.agents.register("painter", version="1.0.0")
         store.state.put("painter", {"cash": 1})
-        dfid = running(store, "painter", created_by=("user", "bob"))
-        store.contexts.put(dfid, {"price": 2.5})
-        store.audit.record(dfid, "SEEN", detail={"by": "painter"})
-        store.feedback.record("painter", dfid, status="GOOD", reason="slow", score=0.1, source="Human")
-        store.ledger.append(dfid, {"sell": 1}, context_ref="c", evidence_hash="11" * 32, signature="s")
-        store.battles.submit({"task": OTHER}, battle_id="of blue", score=0.2)
+        flow_id = running(store, "painter", created_by=("user", "bob"))
+        store.contexts.put(flow_id, {"price": 2.5})
+        store.audit.record(flow_id, "SEEN", detail={"by": "painter"})
+        store.feedback.record("painter", flow_id, status="GOOD", reason="slow", score=0.1, source="Human")
+        store.ledger.append(flow_id, {"sell": 1}, context_ref="c", evidence_hash="11" * 32, signature="s")
+        store.evaluations.submit({"task": OTHER}, evaluation_id="of blue", score=0.2)
         store.objects.put("known", type="note", content="blue")
         store.snapshots.create("blue")
 
@@ -188,5 +188,5 @@ def _export(store: sync.Holdproof, folder: Path) -> None:
 
 def richest(store: sync.Holdproof) -> str:
     """The flow with most to tell."""
-    found = [flow.dfid for flow in store.flows.list(limit=100).flows]
-    return max(found, key=lambda dfid: len(store.flows.timeline(dfid).happened))
+    found = [flow.flow_id for flow in store.flows.list(limit=100).flows]
+    return max(found, key=lambda flow_id: len(store.flows.timeline(flow_id).happened))

@@ -33,7 +33,7 @@ class Act(ABC):
         """Have the store, with something in it, for as long as the context lasts."""
         with sync.open(self.home) as self.store:
             self._change("first")
-            self.store.battles.submit({"answer": 42}, battle_id="b-1", score=0.5)
+            self.store.evaluations.submit({"answer": 42}, evaluation_id="b-1", score=0.5)
             yield
 
     def prepare(self) -> None:
@@ -254,7 +254,7 @@ class Home(Act):
         name = f"home-{self._tries}"
         self.store.objects.put(name, type="note", content=name * 300)
         self._acknowledged.append(name)
-        self.store.battles.submit({"answer": name * 200}, battle_id=name, score=0.5)
+        self.store.evaluations.submit({"answer": name * 200}, evaluation_id=name, score=0.5)
         self._acknowledged.append(f"battle {name}")
         self.store.snapshots.create()
         self.store.blobs.put(name, name.encode() * 3000)
@@ -266,7 +266,7 @@ class Home(Act):
             kind, _, name = said.rpartition(" ")
             if kind == "blob" and self.store.blobs.get(name) != name.encode() * 3000:
                 return "lost", said
-            if kind == "battle" and self.store.battles.get(name).battle_id != name:
+            if kind == "battle" and self.store.evaluations.get(name).evaluation_id != name:
                 return "lost", said
             if not kind and self.store.objects.get(name).content != name * 300:
                 return "lost", said

@@ -57,23 +57,23 @@ class Scene:
             self.outbox[agent] = f"{agent} {self.numbers[agent]:05}"
         return self.outbox[agent]
 
-    def submit(self, agent: str, dfid: str, *, parent: str | None = None) -> bool:
+    def submit(self, agent: str, flow_id: str, *, parent: str | None = None) -> bool:
         """Submit a flow, as often as it takes: the second time it is there already. False if the agent may not."""
         kind = "child" if parent else "submitted"
         try:
-            self.engine.store.flows.start(agent, dfid=dfid, parent=parent, flow_type=kind)
+            self.engine.store.flows.start(agent, flow_id=flow_id, parent=parent, flow_type=kind)
         except AlreadyExistsError:
             self.engine.counts["submitted again"] += 1
         except AgentInactiveError:
             return False
-        self.world.submitted.add(dfid)
+        self.world.submitted.add(flow_id)
         return True
 
-    def plan(self, dfid: str) -> tuple[list[str], random.Random]:
+    def plan(self, flow_id: str) -> tuple[list[str], random.Random]:
         """What a flow does, in order, the same for everyone; and what else is drawn for it."""
-        rng = random.Random(f"{self.seed} {dfid}")
+        rng = random.Random(f"{self.seed} {flow_id}")
         words = [rng.choice(_RARE if rng.random() < 0.12 else _WORDS) for _ in range(rng.randint(1, 6))]
-        if dfid.count("/") > 1:
+        if flow_id.count("/") > 1:
             words = [word for word in words if word != "child"]
         if "undoable" in words:  # a flow whose steps are undone is marked by the runtime itself
             words = [word for word in words if word != "dirty"]
@@ -82,7 +82,7 @@ class Scene:
 
 def play(scene: Scene, run: Run) -> Work[None]:
     """Do all that is planned for a flow."""
-    words, rng = scene.plan(run.hand.dfid)
+    words, rng = scene.plan(run.hand.flow_id)
     for number, word in enumerate(words):
         act = Act(scene, run, random.Random(rng.random()), f"{word}{number}")
         yield from getattr(act, word)()
@@ -98,14 +98,14 @@ class Act:
     name: str
 
     @property
-    def dfid(self) -> str:
+    def flow_id(self) -> str:
         """The flow."""
-        return self.run.hand.dfid
+        return self.run.hand.flow_id
 
     @property
     def agent(self) -> str:
         """Whose flow it is."""
-        return self.dfid.partition(" ")[0]
+        return self.flow_id.partition(" ")[0]
 
     def count(self, what: str) -> None:
         """Count what happened."""
@@ -114,8 +114,8 @@ class Act:
     def step(self, *, undo: bool = False) -> Work[None]:
         """A step, which may fail; what it does may be undone, and the undoing may fail."""
         policy = self.rng.choice(("ask", "ask", "retry", "fail"))
-        act = partial(self.scene.world.act, self.dfid, self.name, 1, fails=self.rng.random() < 0.06)
-        back = partial(self.scene.world.act, self.dfid, f"undo {self.name}", 1, fails=self.rng.random() < 0.1)
+        act = partial(self.scene.world.act, self.flow_id, self.name, 1, fails=self.rng.random() < 0.06)
+        back = partial(self.scene.world.act, self.flow_id, f"undo {self.name}", 1, fails=self.rng.random() < 0.1)
         caught = (TroubleError, ReplayedError) if self.rng.random() < 0.3 else ()
         compensate: Callable[[Any], Any] | None = (lambda _: back()) if undo else None
         try:
@@ -174,7 +174,7 @@ class Act:
 
     def spend(self) -> Work[None]:
         """Spend from the agent's purse, once for this purpose; others spend from it at the same time."""
-        agent, purpose, amount = self.agent, f"{self.dfid} {self.name}", self.rng.randint(1, 30)
+        agent, purpose, amount = self.agent, f"{self.flow_id} {self.name}", self.rng.randint(1, 30)
         for _ in range(9):
             purse = yield from ask(Read(lambda tx: state.read(tx, agent)))
             spent: dict[str, int] = purse.data
@@ -198,11 +198,11 @@ class Act:
 
     def child(self) -> Work[None]:
         """Delegate to a flow of its own, and wait for its end, for a day or two at most."""
-        dfid, child, scene = self.dfid, f"{self.dfid}/{self.name}", self.scene
+        flow_id, child, scene = self.flow_id, f"{self.flow_id}/{self.name}", self.scene
 
         def delegate() -> int:
-            scene.submit(self.agent, child, parent=dfid)
-            return scene.world.act(dfid, self.name, 1)
+            scene.submit(self.agent, child, parent=flow_id)
+            return scene.world.act(flow_id, self.name, 1)
 
         yield from runs.step(self.run, self.name, delegate, on_unknown="retry")
         if child not in scene.world.submitted:
@@ -218,11 +218,11 @@ class Act:
 
     def reject(self) -> Work[None]:
         """An intent that is rejected now and then, and at last once too often."""
-        dfid, policy = self.dfid, self.rng.choice(("EXPONENTIAL_BACKOFF", "LINEAR", "NONE"))
+        flow_id, policy = self.flow_id, self.rng.choice(("EXPONENTIAL_BACKOFF", "LINEAR", "NONE"))
         for _ in range(self.rng.randint(1, 4)):
-            yield from ask(Write(lambda tx: retries.reject(tx, dfid, policy=policy, base_s=60)))
+            yield from ask(Write(lambda tx: retries.reject(tx, flow_id, policy=policy, base_s=60)))
             self.count("rejections")
-            while not (yield from ask(Read(lambda tx: retries.allowed(tx, dfid)))):
+            while not (yield from ask(Read(lambda tx: retries.allowed(tx, flow_id)))):
                 yield self.scene.engine.sleep(self.rng.uniform(30, 120))
                 yield from runs.beat(self.run)
 
@@ -234,6 +234,6 @@ class Act:
 
     def dirty(self) -> Work[None]:
         """A flow that knows by itself what is to be undone, and fails."""
-        dfid, name = self.dfid, self.name
-        yield from ask(Write(lambda tx: sagas.mark_dirty(tx, dfid, name, {"by": "itself"})))
+        flow_id, name = self.flow_id, self.name
+        yield from ask(Write(lambda tx: sagas.mark_dirty(tx, flow_id, name, {"by": "itself"})))
         raise TroubleError("half way")

@@ -35,10 +35,10 @@ def quiet(tx: Tx) -> bool:
 def findings(tx: Tx, rules: Rules) -> Iterator[str]:
     """All that is not as it must be."""
     status: dict[str, str] = dict(tx.all(_FLOWS))
-    yield from (f"a flow is lost: {dfid} was acknowledged" for dfid in rules.world.submitted - status.keys())
-    yield from (f"a flow never ended: {dfid} is {now}" for dfid, now in status.items() if now not in TERMINAL)
-    moved = {dfid: now for dfid, now in status.items() if rules.status.get(dfid, "CREATED") != now}
-    yield from (f"a flow is {now} without having moved there: {dfid}" for dfid, now in moved.items())
+    yield from (f"a flow is lost: {flow_id} was acknowledged" for flow_id in rules.world.submitted - status.keys())
+    yield from (f"a flow never ended: {flow_id} is {now}" for flow_id, now in status.items() if now not in TERMINAL)
+    moved = {flow_id: now for flow_id, now in status.items() if rules.status.get(flow_id, "CREATED") != now}
+    yield from (f"a flow is {now} without having moved there: {flow_id}" for flow_id, now in moved.items())
     for what, query in _COUNTS.items():
         [(left,)] = tx.all(query, now=tx.now)
         if left:
@@ -49,20 +49,20 @@ def findings(tx: Tx, rules: Rules) -> Iterator[str]:
 
 def _undone(tx: Tx, rules: Rules, status: dict[str, str]) -> Iterator[str]:
     """Compensated flows have undone all that they did, the last first, and completed ones nothing."""
-    done: dict[str, list[str]] = {dfid: [] for dfid in status}
-    for dfid, name, n, state, undo in tx.all(_STEPS):
+    done: dict[str, list[str]] = {flow_id: [] for flow_id in status}
+    for flow_id, name, n, state, undo in tx.all(_STEPS):
         if undo and state == "DONE":
-            done[dfid].append(f"{name} {n}")
-    for dfid, now in status.items():
-        undone = rules.world.order[dfid]
+            done[flow_id].append(f"{name} {n}")
+    for flow_id, now in status.items():
+        undone = rules.world.order[flow_id]
         if now == "COMPLETED" and undone:
-            yield f"a completed flow was undone: {dfid} {undone}"
-        if now == "COMPENSATED" and dfid not in rules.world.mended:
+            yield f"a completed flow was undone: {flow_id} {undone}"
+        if now == "COMPENSATED" and flow_id not in rules.world.mended:
             once = [*dict.fromkeys(reversed(undone))][::-1]
-            if sorted(once) != sorted(done[dfid]):
-                yield f"a compensated flow was not undone: {dfid} {done[dfid]} {undone}"
-            if [*dict.fromkeys(undone)] != done[dfid][::-1]:
-                yield f"a flow was undone out of order: {dfid} {done[dfid]} {undone}"
+            if sorted(once) != sorted(done[flow_id]):
+                yield f"a compensated flow was not undone: {flow_id} {done[flow_id]} {undone}"
+            if [*dict.fromkeys(undone)] != done[flow_id][::-1]:
+                yield f"a flow was undone out of order: {flow_id} {done[flow_id]} {undone}"
 
 
 def _spent(tx: Tx, rules: Rules) -> Iterator[str]:

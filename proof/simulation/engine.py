@@ -39,7 +39,7 @@ class Task:
     worker: str
     script: Script
     effect: Effect | None
-    dfid: str = ""
+    flow_id: str = ""
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
 
@@ -85,9 +85,9 @@ class Engine:
         """Nothing, for so long."""
         return Wait(_ASLEEP, to_text(self.clock.micros + round(seconds * 1e6)))
 
-    def spawn(self, worker: str, script: Script, *, dfid: str = "", after_s: float = 0.0) -> None:
+    def spawn(self, worker: str, script: Script, *, flow_id: str = "", after_s: float = 0.0) -> None:
         """Let a worker begin a script, now or later."""
-        self._later(Task(worker, script, None, dfid), after_s)
+        self._later(Task(worker, script, None, flow_id), after_s)
 
     def post(self, script: Callable[[str], Script]) -> None:
         """Let some worker begin a script that is never to end: if the worker dies, another begins it anew."""
@@ -146,7 +146,7 @@ class Engine:
             self.counts["scripts ended"] += 1
             return
         except HoldproofError as raised:
-            self.break_("a script did not expect", task.dfid, repr(raised))
+            self.break_("a script did not expect", task.flow_id, repr(raised))
             return
         self._later(task, self._delay_s(task.effect))
 

@@ -19,16 +19,16 @@ from proof.simulation.world import TroubleError
 FUNCTION: Final = ("decide", "1.0")
 
 
-def conduct(scene: Scene, dfid: str, *, agent: str = "", worker: str = "") -> Script:
+def conduct(scene: Scene, flow_id: str, *, agent: str = "", worker: str = "") -> Script:
     """Take a flow up, or open it for an agent, and do what is planned."""
-    call = calls.called(*FUNCTION, [dfid], {}) if agent else None
-    who: dict[str, Any] = {"agent_id": agent, "dfid": dfid, "called": call} if agent else {"resume": dfid}
+    call = calls.called(*FUNCTION, [flow_id], {}) if agent else None
+    who: dict[str, Any] = {"agent_id": agent, "flow_id": flow_id, "called": call} if agent else {"resume": flow_id}
     try:
-        run = yield from runs.enter(**who, worker=worker or None, lease_s=_lease_s(scene, dfid))
+        run = yield from runs.enter(**who, worker=worker or None, lease_s=_lease_s(scene, flow_id))
     except (ConflictError, FlowEndedError, AlreadyExistsError, AgentInactiveError, NotFoundError) as error:
         scene.engine.counts[f"not entered: {error.code}"] += 1
         return
-    scene.world.submitted.add(dfid)
+    scene.world.submitted.add(flow_id)
     yield from within(scene, run)
 
 
@@ -49,6 +49,6 @@ def within(scene: Scene, run: Run) -> Script:
         scene.engine.counts[f"not completed: {trouble.code}"] += 1
 
 
-def _lease_s(scene: Scene, dfid: str) -> float:
+def _lease_s(scene: Scene, flow_id: str) -> float:
     """A day's patience where a person is asked, so that waiting does not mean beating all the time."""
-    return 8 * HOUR if "ask" in scene.plan(dfid)[0] else 0.5 * HOUR
+    return 8 * HOUR if "ask" in scene.plan(flow_id)[0] else 0.5 * HOUR

@@ -43,11 +43,11 @@ def client(scene: Scene, agent: str, every_s: float, worker: str) -> Script:
         if scene.closing:
             return
         for _ in range(1 if engine.rng.random() < 0.8 else 4):
-            dfid = scene.next_flow(agent)
+            flow_id = scene.next_flow(agent)
             if engine.rng.random() < 0.5:
-                engine.spawn(worker, conduct(scene, dfid, agent=agent, worker=worker), dfid=dfid)
-            elif (yield from call(scene.submit, agent, dfid)):
-                scene.conduct(dfid)
+                engine.spawn(worker, conduct(scene, flow_id, agent=agent, worker=worker), flow_id=flow_id)
+            elif (yield from call(scene.submit, agent, flow_id)):
+                scene.conduct(flow_id)
             scene.outbox.pop(agent, None)
 
 
@@ -60,14 +60,14 @@ def keeper(scene: Scene, worker: str) -> Script:
         for orphan in (yield from ask(Read(lambda tx: leases.orphans(tx, limit=20)))):
             engine.counts["orphans"] += 1
             if orphan.name is None or engine.rng.random() < 0.2:
-                scene.conduct(orphan.dfid)
+                scene.conduct(orphan.flow_id)
         while taken := (yield from ask(Write(lambda tx: decisions.take(tx, kind, worker, "main")))):
             run, _ = taken
             engine.counts["recovered"] += 1
-            engine.spawn(worker, within(scene, run), dfid=run.hand.dfid)
+            engine.spawn(worker, within(scene, run), flow_id=run.hand.flow_id)
         waiting = yield from ask(Read(lambda tx: flow_queries.list(tx, status="CREATED", limit=20)))
         for flow in waiting.flows:
-            scene.conduct(flow.dfid)
+            scene.conduct(flow.flow_id)
 
 
 def sweeper(scene: Scene, _: str) -> Script:
@@ -94,7 +94,7 @@ def operator(scene: Scene, name: str, _: str) -> Script:
                 yield from _answer(scene, name, one)
         dirty = yield from ask(Read(lambda tx: sagas.list_dirty(tx, limit=10)))
         for flow in dirty:
-            yield from _mend(scene, name, flow.dfid)
+            yield from _mend(scene, name, flow.flow_id)
         for key in sorted(scene.unknown):
             yield from _settle(scene, key)
         suspended = yield from ask(Read(lambda tx: agents.list(tx, status="SUSPENDED", limit=10)))
@@ -123,7 +123,7 @@ def _answer(scene: Scene, name: str, asked: Escalation) -> Work[None]:
         scene.engine.counts[f"answers refused: {error.code}"] += 1
 
 
-def _mend(scene: Scene, name: str, dfid: str) -> Work[None]:
+def _mend(scene: Scene, name: str, flow_id: str) -> Work[None]:
     """Undo what a flow could not undo itself; it may fail, or another operator may be at it."""
     rng = scene.engine.rng
     strategy = rng.choices(("REVERT", "CLOSE_ALL", "NOOP", "ALERT_HUMAN", "clear"), (5, 3, 2, 0.3, 1))[0]
@@ -136,11 +136,11 @@ def _mend(scene: Scene, name: str, dfid: str) -> Work[None]:
 
     try:
         if strategy == "clear":
-            yield from ask(Write(partial(sagas.clear, dfid=dfid, by=name)))
+            yield from ask(Write(partial(sagas.clear, flow_id=flow_id, by=name)))
         else:
             fn = undo if strategy in {"REVERT", "CLOSE_ALL"} else None
-            yield from sagas.compensate(dfid, strategy, fn, worker=name, lease_s=HOUR)
-        scene.world.mended.add(dfid)
+            yield from sagas.compensate(flow_id, strategy, fn, worker=name, lease_s=HOUR)
+        scene.world.mended.add(flow_id)
         scene.engine.counts["mended"] += 1
     except (CompensationFailedError, ConflictError, NotFoundError, IllegalTransitionError) as error:
         scene.engine.counts[f"not mended: {error.code}"] += 1
@@ -167,9 +167,9 @@ def _cancel(scene: Scene, name: str) -> Work[None]:
     page = yield from ask(Read(lambda tx: flow_queries.list(tx, status="RUNNING", limit=20)))
     if not page.flows:
         return
-    dfid = scene.engine.rng.choice(page.flows).dfid
+    flow_id = scene.engine.rng.choice(page.flows).flow_id
     try:
-        yield from ask(Write(partial(flows.cancel, dfid=dfid, reason=f"cancelled by {name}")))
+        yield from ask(Write(partial(flows.cancel, flow_id=flow_id, reason=f"cancelled by {name}")))
         scene.engine.counts["cancelled"] += 1
     except HoldproofError as error:
         scene.engine.counts[f"not cancelled: {error.code}"] += 1

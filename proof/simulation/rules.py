@@ -74,15 +74,15 @@ class Rules:
     def after(self, task: Task) -> None:
         """Look at all that the step may have changed."""
         if isinstance(task.effect, Write | Call):
-            self.engine.store.read(lambda tx: self.look(tx, task.dfid))
+            self.engine.store.read(lambda tx: self.look(tx, task.flow_id))
         if self.engine.counts["steps"] % _EVERY == 0:
             self.engine.store.read(self.lost)
 
-    def look(self, tx: Tx, dfid: str) -> None:
+    def look(self, tx: Tx, flow_id: str) -> None:
         """Whether every rule holds that a step may have broken, in this flow or anywhere."""
         self._locks(tx)
         self._moves(tx)
-        self._steps(tx, dfid)
+        self._steps(tx, flow_id)
         self._questions(tx)
         self._log(tx)
         self.engine.counts["checks"] += 5
@@ -109,18 +109,18 @@ class Rules:
         self.fences[resource] = max(self.fences[resource], *(row[4] for row in rows))
 
     def _moves(self, tx: Tx) -> None:
-        for number, dfid, before, after, at in tx.all(_MOVES, last=self._move):
+        for number, flow_id, before, after, at in tx.all(_MOVES, last=self._move):
             self._move = number
-            if before != self.status.get(dfid, "CREATED") or not legal(before, after):
-                self.engine.break_("a flow moved along no legal edge", dfid, before, after, self.status.get(dfid))
+            if before != self.status.get(flow_id, "CREATED") or not legal(before, after):
+                self.engine.break_("a flow moved along no legal edge", flow_id, before, after, self.status.get(flow_id))
             if at != tx.now:
-                self.engine.break_("a transition is not of its moment", dfid, at, tx.now)
-            self.status[dfid] = after
+                self.engine.break_("a transition is not of its moment", flow_id, at, tx.now)
+            self.status[flow_id] = after
             self.engine.counts["transitions"] += 1
 
-    def _steps(self, tx: Tx, dfid: str) -> None:
-        for name, n, state, ver, result in tx.all(_STEPS, dfid=dfid) if dfid else ():
-            key = (dfid, name, n)
+    def _steps(self, tx: Tx, flow_id: str) -> None:
+        for name, n, state, ver, result in tx.all(_STEPS, dfid=flow_id) if flow_id else ():
+            key = (flow_id, name, n)
             before, seen = self.steps.get(key, ("", 0))
             if ver == seen:
                 continue
@@ -169,8 +169,8 @@ class Rules:
 
     def lost(self, tx: Tx) -> None:
         """Whether every flow will be taken up by somebody."""
-        for dfid, status in tx.all(_LOST):
-            self.engine.break_("a flow is lost: nobody will ever take it up", dfid, status)
+        for flow_id, status in tx.all(_LOST):
+            self.engine.break_("a flow is lost: nobody will ever take it up", flow_id, status)
         self.engine.counts["checks"] += 1
 
 

@@ -66,7 +66,7 @@ def begin(opening: Opening, clock: FrozenClock, seed: int, size: Size) -> tuple[
     engine.watch = rules.after
     engine.hire(max(4, size.agents // 20))
     every_s = max(HOUR, size.days * size.agents * _EFFECTS / max(1, size.steps) * DAY - WEEK)
-    scene.conduct = lambda dfid: engine.spawn(engine.someone(), conduct(scene, dfid), dfid=dfid)
+    scene.conduct = lambda flow_id: engine.spawn(engine.someone(), conduct(scene, flow_id), flow_id=flow_id)
     for number in range(size.agents):
         agent = f"a{number:05}"
         engine.store.agents.register(agent, version="1.0.0")

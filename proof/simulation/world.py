@@ -49,15 +49,15 @@ class World:
     """Flows that an operator undid, or called clean."""
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
 
-    def act(self, dfid: str, name: str, n: int, *, fails: bool = False) -> int:
+    def act(self, flow_id: str, name: str, n: int, *, fails: bool = False) -> int:
         """Execute a step; the number of this execution."""
         number = next(self._numbers)
-        key = (dfid, name, n)
+        key = (flow_id, name, n)
         self.done[key].append(number)
         if len(self.done[key]) > self.begun[key]:
             self.tell("a step was executed more often than it was begun", *key)
         if name.startswith("undo "):
-            self.order[dfid].append(f"{name.removeprefix('undo ')} {n}")
+            self.order[flow_id].append(f"{name.removeprefix('undo ')} {n}")
         if fails:
             raise TroubleError(f"execution {number} failed")
         return number

@@ -51,7 +51,7 @@ class Load:
             "flow undone": (self.undone, 1),
             "once": (self.once, 4),
             "escalation": (self.escalation, 2),
-            "battle": (self.battle, 1),
+            "battle": (self.evaluation, 1),
             "object put": (self.object_put, 8),
             "object search": (self.object_search, 3),
             "checkpoint": (self.checkpoint, 6),
@@ -70,11 +70,11 @@ class Load:
         agent = f"agent-{rng.randrange(AGENTS)}"
         with self.store.flows.run(agent, flow_type="soak") as flow:
             flow.lock({f"budget-{rng.randrange(RING)}": 1}, timeout_s=30)
-            self.store.contexts.put(flow.dfid, {"price": rng.random(), "words": "x" * rng.randrange(400)})
+            self.store.contexts.put(flow.flow_id, {"price": rng.random(), "words": "x" * rng.randrange(400)})
             flow.step("quote", lambda: {"price": 17})
             flow.step("order", lambda: "placed")
-            self.store.audit.record(flow.dfid, "ORDERED", detail={"items": rng.randrange(9)})
-        self.store.feedback.record(agent, flow.dfid, status="SUCCESS", score=rng.random())
+            self.store.audit.record(flow.flow_id, "ORDERED", detail={"items": rng.randrange(9)})
+        self.store.feedback.record(agent, flow.flow_id, status="SUCCESS", score=rng.random())
 
     def undone(self, rng: random.Random) -> None:
         """A decision that fails half way and is undone."""
@@ -94,17 +94,19 @@ class Load:
     def escalation(self, rng: random.Random) -> None:
         """A question that a person answers, or whose deadline does."""
         flow = self.store.flows.start(f"agent-{rng.randrange(AGENTS)}", flow_type="soak")
-        self.store.flows.transition(flow.dfid, "RUNNING")
-        asked = self.store.escalations.request(flow.dfid, reason="may I?", deadline_s=5, budget=1_000_000)
+        self.store.flows.transition(flow.flow_id, "RUNNING")
+        asked = self.store.escalations.request(flow.flow_id, reason="may I?", deadline_s=5, budget=1_000_000)
         if (answer := rng.choice(["APPROVED", "REJECTED", None])) is not None:
             self.store.escalations.resolve(asked.id, answer, by="ann")
         if answer == "APPROVED":
-            self.store.flows.transition(flow.dfid, "COMPLETED")
+            self.store.flows.transition(flow.flow_id, "COMPLETED")
 
-    def battle(self, rng: random.Random) -> None:
+    def evaluation(self, rng: random.Random) -> None:
         """A signed evaluation."""
         result = {"task": "ship", "verdict": "y" * rng.randrange(300)}
-        self.store.battles.submit(result, battle_id=f"battle-{rng.getrandbits(64):x}", score=rng.random(), intent=[0.5])
+        self.store.evaluations.submit(
+            result, evaluation_id=f"battle-{rng.getrandbits(64):x}", score=rng.random(), intent=[0.5]
+        )
 
     def object_put(self, rng: random.Random) -> None:
         """What is known, written anew and read."""
@@ -174,7 +176,7 @@ class Load:
         """The same store at a distance: a flow, and what is known."""
         flow = self.remote.flows.start(f"agent-{rng.randrange(AGENTS)}", flow_type="soak")
         self.remote.objects.list(limit=20)
-        self.remote.flows.cancel(flow.dfid, reason="only looking")
+        self.remote.flows.cancel(flow.flow_id, reason="only looking")
 
     def upkeep(self, note: Callable[[str, float], None]) -> None:
         """Let go what has had its time: once round."""

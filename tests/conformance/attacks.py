@@ -11,7 +11,7 @@ from typing import Any
 
 from holdproof.crypto import attest, canonical, checkpoint, frontier, keys, merkle
 from holdproof.crypto.checkpoint import Checkpoint
-from holdproof.evidence.evaluations import BATTLES
+from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.leaves import Projection
 from holdproof.evidence.restores import RESTORES
@@ -143,10 +143,10 @@ def as_restored(past: Past) -> None:
     past.ask("UPDATE log_state SET origin = ?", name)
 
 
-def as_erased(past: Past, battle_id: str) -> None:
+def as_erased(past: Past, evaluation_id: str) -> None:
     """Delete a battle, and put the tombstone of an erasure in its place: the one leaf that the log has to have."""
-    [(handle, ver)] = past.ask("SELECT leaf_id, leaf_ver FROM battles WHERE battle_id = ?", battle_id)
-    past.ask("DELETE FROM battles WHERE battle_id = ?", battle_id)
+    [(handle, ver)] = past.ask("SELECT leaf_id, leaf_ver FROM battles WHERE battle_id = ?", evaluation_id)
+    past.ask("DELETE FROM battles WHERE battle_id = ?", evaluation_id)
     append(past, "erasures/1", "erasure", "0" * 64, handle, ver + 1)
 
 
@@ -189,10 +189,10 @@ FILES: dict[str, Callable[[Path], object]] = {
 
 def rewrite(past: Past, change: str = "score = 0.99") -> None:
     """Edit a row and give it a leaf that fits."""
-    columns = ", ".join(BATTLES.columns)
+    columns = ", ".join(EVALUATIONS.columns)
     past.ask(f"UPDATE battles SET {change} WHERE id = 3")
     [(*row, salt, leaf_id)] = past.ask(f"SELECT {columns}, leaf_salt, leaf_id FROM battles WHERE id = 3")
-    digest = BATTLES.commit(salt, dict(zip(BATTLES.columns, row, strict=True)))
+    digest = EVALUATIONS.commit(salt, dict(zip(EVALUATIONS.columns, row, strict=True)))
     [(text,)] = past.ask("SELECT leaf FROM log_leaves WHERE id = ?", leaf_id)
     changed = f'{{"h":"{digest}"' + text[text.index(',"id"') :]
     past.ask("UPDATE log_leaves SET leaf = ? WHERE id = ?", changed, leaf_id)

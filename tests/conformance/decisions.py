@@ -119,6 +119,6 @@ class OnPostgres(OnStore):
 
 def running(store: sync.Holdproof, agent_id: str = "trader", **options: Any) -> str:
     """A new flow, under way."""
-    dfid = store.flows.start(agent_id, **options).dfid
-    store.flows.transition(dfid, "RUNNING")
-    return dfid
+    flow_id = store.flows.start(agent_id, **options).flow_id
+    store.flows.transition(flow_id, "RUNNING")
+    return flow_id

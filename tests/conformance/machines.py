@@ -31,9 +31,9 @@ class Machine(RuleBasedStateMachine):
         self.store.agents.register(self.name, version="1.0.0")
 
     def running(self) -> str:
-        dfid = self.store.flows.start(self.name).dfid
-        self.store.flows.transition(dfid, "RUNNING")
-        return dfid
+        flow_id = self.store.flows.start(self.name).flow_id
+        self.store.flows.transition(flow_id, "RUNNING")
+        return flow_id
 
     @rule(seconds=st.sampled_from([1, 5, 10, 30]))
     def time_passes(self, seconds: int) -> None:
@@ -48,29 +48,29 @@ class FlowMachine(Machine):
 
     @rule()
     def start(self) -> None:
-        self.flows[self.store.flows.start(self.name).dfid] = []
+        self.flows[self.store.flows.start(self.name).flow_id] = []
 
     @precondition(lambda self: self.flows)
     @rule(pick=_PICK, to=st.sampled_from(sorted(STATUSES)))
     def move(self, pick: int, to: str) -> None:
-        dfid, path = list(self.flows.items())[pick % len(self.flows)]
+        flow_id, path = list(self.flows.items())[pick % len(self.flows)]
         if legal(path[-1] if path else "CREATED", to):
             path.append(to)
-            assert self.store.flows.transition(dfid, to).status == to
+            assert self.store.flows.transition(flow_id, to).status == to
         else:
             with pytest.raises(errors.IllegalTransitionError):
-                self.store.flows.transition(dfid, to)
+                self.store.flows.transition(flow_id, to)
 
     @invariant()
     def the_store_agrees(self) -> None:
         for flow in self.store.flows.list(agent_id=self.name, limit=1000).flows:
-            path = self.flows[flow.dfid]
+            path = self.flows[flow.flow_id]
             assert flow.status == (path[-1] if path else "CREATED")
             assert (flow.started_at is not None) == ("RUNNING" in path)
             assert (flow.completed_at is not None) == (flow.status in TERMINAL)
         if self.flows:
-            dfid = next(reversed(self.flows))
-            assert [one.to_status for one in self.store.flows.transitions(dfid)] == self.flows[dfid]
+            flow_id = next(reversed(self.flows))
+            assert [one.to_status for one in self.store.flows.transitions(flow_id)] == self.flows[flow_id]
 
 
 @dataclass
@@ -87,8 +87,8 @@ class LockMachine(Machine):
         self.held: dict[str, dict[str, Held]] = {"a": {}, "b": {}}
         self.fences = {"a": 0, "b": 0}
 
-    def fits(self, resource: str, dfid: str, amount: float, capacity: float | None) -> bool:
-        others = [held for flow, held in self.alive(resource).items() if flow != dfid]
+    def fits(self, resource: str, flow_id: str, amount: float, capacity: float | None) -> bool:
+        others = [held for flow, held in self.alive(resource).items() if flow != flow_id]
         if not others:
             return True
         if capacity is None or any(held.capacity is None for held in others):
@@ -106,48 +106,48 @@ class LockMachine(Machine):
         ttl=st.sampled_from([5, 20]),
     )
     def acquire(self, pick: int, resources: dict[str, int], capacity: float | None, ttl: int) -> None:
-        dfid = self.flows[pick % 3]
+        flow_id = self.flows[pick % 3]
         wanted = {f"{self.name} {name}": float(amount) for name, amount in resources.items()}
-        if not all(self.fits(name, dfid, amount, capacity) for name, amount in resources.items()):
+        if not all(self.fits(name, flow_id, amount, capacity) for name, amount in resources.items()):
             with pytest.raises(errors.ContentionTimeoutError):
-                self.store.locks.try_acquire(dfid, wanted, capacity=capacity, ttl_s=ttl)
+                self.store.locks.try_acquire(flow_id, wanted, capacity=capacity, ttl_s=ttl)
             return
-        for lock in self.store.locks.try_acquire(dfid, wanted, capacity=capacity, ttl_s=ttl):
+        for lock in self.store.locks.try_acquire(flow_id, wanted, capacity=capacity, ttl_s=ttl):
             name = lock.resource_id[-1]
-            self.held[name][dfid] = Held(resources[name], capacity, self.now + ttl)
+            self.held[name][flow_id] = Held(resources[name], capacity, self.now + ttl)
             assert lock.fence > self.fences[name]
             self.fences[name] = lock.fence
 
     @rule(pick=_PICK, name=st.sampled_from(["a", "b"]))
     def release(self, pick: int, name: str) -> None:
-        dfid = self.flows[pick % 3]
-        self.store.locks.release(dfid, f"{self.name} {name}")
-        self.held[name].pop(dfid, None)
+        flow_id = self.flows[pick % 3]
+        self.store.locks.release(flow_id, f"{self.name} {name}")
+        self.held[name].pop(flow_id, None)
 
     @rule(pick=_PICK, name=st.sampled_from(["a", "b"]))
     def extend(self, pick: int, name: str) -> None:
-        dfid = self.flows[pick % 3]
-        if dfid in self.alive(name):
-            self.store.locks.extend(dfid, f"{self.name} {name}", ttl_s=20)
-            self.held[name][dfid].until = self.now + 20
+        flow_id = self.flows[pick % 3]
+        if flow_id in self.alive(name):
+            self.store.locks.extend(flow_id, f"{self.name} {name}", ttl_s=20)
+            self.held[name][flow_id].until = self.now + 20
         else:
             with pytest.raises(errors.LockLostError):
-                self.store.locks.extend(dfid, f"{self.name} {name}", ttl_s=20)
+                self.store.locks.extend(flow_id, f"{self.name} {name}", ttl_s=20)
 
     @rule(pick=_PICK, end=st.sampled_from(["COMPLETED", "FAILED", "CANCELLED"]))
     def end(self, pick: int, end: str) -> None:
-        dfid = self.flows[pick % 3]
-        self.store.flows.transition(dfid, end)
+        flow_id = self.flows[pick % 3]
+        self.store.flows.transition(flow_id, end)
         for held in self.held.values():
-            held.pop(dfid, None)
+            held.pop(flow_id, None)
         self.flows[pick % 3] = self.running()
 
     @invariant()
     def the_store_agrees(self) -> None:
         for name in self.held:
             locks = self.store.locks.list(resource=f"{self.name} {name}")
-            assert {lock.dfid: lock.amount for lock in locks} == {
-                dfid: held.amount for dfid, held in self.alive(name).items()
+            assert {lock.flow_id: lock.amount for lock in locks} == {
+                flow_id: held.amount for flow_id, held in self.alive(name).items()
             }
 
 
@@ -258,7 +258,7 @@ class IdempotencyMachine(Machine):
 
 @dataclass
 class Asked:
-    dfid: str
+    flow_id: str
     deadline: float
     status: str = "PENDING"
 
@@ -280,17 +280,17 @@ class EscalationMachine(Machine):
     def request(self, deadline: int) -> None:
         if self.agent.suspended:
             return
-        dfid = self.running()
+        flow_id = self.running()
         ask: dict[str, Any] = {"reason": "?", "deadline_s": deadline, "budget": self.BUDGET, "window_s": self.WINDOW}
         if sum(at > self.now - self.WINDOW for at in self.agent.spent) < self.BUDGET:
             self.agent.spent.append(self.now)
-            made = self.store.escalations.request(dfid, **ask)
-            self.asked[made.id] = Asked(dfid, self.now + deadline)
+            made = self.store.escalations.request(flow_id, **ask)
+            self.asked[made.id] = Asked(flow_id, self.now + deadline)
             return
         with pytest.raises(errors.BudgetExhaustedError):
-            self.store.escalations.request(dfid, **ask)
+            self.store.escalations.request(flow_id, **ask)
         self.agent.suspended = True
-        assert self.store.flows.get(dfid).status == "CANCELLED"
+        assert self.store.flows.get(flow_id).status == "CANCELLED"
 
     @precondition(lambda self: self.agent.suspended)
     @rule()
@@ -328,7 +328,7 @@ class EscalationMachine(Machine):
         pending = {one.id for one in self.store.escalations.pending(agent_id=self.name).escalations}
         assert pending == {id for id, asked in self.asked.items() if asked.status == "PENDING"}
         for asked in list(self.asked.values())[-3:]:
-            assert self.store.flows.get(asked.dfid).status == onward.get(asked.status, asked.status)
+            assert self.store.flows.get(asked.flow_id).status == onward.get(asked.status, asked.status)
         assert (self.store.agents.get(self.name).status == "SUSPENDED") == self.agent.suspended
 
 
@@ -356,24 +356,24 @@ class RetryMachine(Machine):
         policy=st.sampled_from(["LINEAR", "NONE", "EXPONENTIAL_BACKOFF"]),
     )
     def reject(self, pick: int, most: int | None, policy: str) -> None:
-        dfid, tried = list(self.tried.items())[pick % len(self.tried)]
+        flow_id, tried = list(self.tried.items())[pick % len(self.tried)]
         if tried.count >= tried.most:
             with pytest.raises(errors.FlowEndedError):
-                self.store.retries.reject(dfid, max_retries=most, policy=policy)
+                self.store.retries.reject(flow_id, max_retries=most, policy=policy)
             return
         tried.count, tried.most, tried.policy = tried.count + 1, most or tried.most, policy
-        retry = self.store.retries.reject(dfid, max_retries=most, policy=policy, base_s=4)
+        retry = self.store.retries.reject(flow_id, max_retries=most, policy=policy, base_s=4)
         longest = {"LINEAR": 4 * tried.count, "NONE": 0, "EXPONENTIAL_BACKOFF": 4 * 2 ** (tried.count - 1)}[policy]
         tried.free_at = self.now + longest
         assert (retry.rejection_count, retry.max_retries, retry.retry_policy) == (tried.count, tried.most, policy)
 
     @invariant()
     def the_store_agrees(self) -> None:
-        for dfid, tried in list(self.tried.items())[-3:]:
+        for flow_id, tried in list(self.tried.items())[-3:]:
             ended = tried.count >= tried.most
-            assert self.store.flows.get(dfid).status == ("FAILED" if ended else "RUNNING")
+            assert self.store.flows.get(flow_id).status == ("FAILED" if ended else "RUNNING")
             if ended or tried.free_at <= self.now or tried.policy != "EXPONENTIAL_BACKOFF":
-                assert self.store.retries.allowed(dfid) == (not ended and tried.free_at <= self.now)
+                assert self.store.retries.allowed(flow_id) == (not ended and tried.free_at <= self.now)
 
 
 @dataclass

@@ -37,9 +37,9 @@ def once(store: sync.Holdproof, turn: str, _: str) -> str:
 
 def budget(store: sync.Holdproof, _: str, mine: str) -> str:
     granted = 0
-    for dfid in mine.split(","):
+    for flow_id in mine.split(","):
         try:
-            store.escalations.request(dfid, reason="?")
+            store.escalations.request(flow_id, reason="?")
             granted += 1
         except errors.BudgetExhaustedError:
             pass
@@ -63,7 +63,7 @@ def recoveries(store: sync.Holdproof, turn: str, mine: str) -> str:
 
         @store.decision(flow_type="raced")
         def raced(flow: OpenFlow[SyncExecutor], turn: int) -> None:
-            flow.step("run", _write, f"{turn} {flow.dfid}")
+            flow.step("run", _write, f"{turn} {flow.flow_id}")
 
     return str(len(store.flows.recover(mine).again))
 

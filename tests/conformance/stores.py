@@ -13,10 +13,10 @@ from holdproof import sync
 from holdproof.db.sqlite import files
 from holdproof.evidence import evaluations, keys, trust
 
-BATTLES = 12
+EVALUATIONS = 12
 
 
-def populate(store: sync.Holdproof, count: int = BATTLES) -> None:
+def populate(store: sync.Holdproof, count: int = EVALUATIONS) -> None:
     """Battles (one of them twice), a subject's sealed one, a root, a rotated judge whose first key is revoked."""
     for number in range(count):
         submit(store, f"b{number}", number / 100)
@@ -29,10 +29,15 @@ def populate(store: sync.Holdproof, count: int = BATTLES) -> None:
     submit(store, "after", 0.7)
 
 
-def submit(store: sync.Holdproof, battle_id: str, score: float, **more: Any) -> Any:
+def submit(store: sync.Holdproof, evaluation_id: str, score: float, **more: Any) -> Any:
     return store.run(
         evaluations.submit(
-            store.context, {"task": battle_id}, battle_id=battle_id, score=score, intent=[score, 1.0], **more
+            store.context,
+            {"task": evaluation_id},
+            evaluation_id=evaluation_id,
+            score=score,
+            intent=[score, 1.0],
+            **more,
         )
     )
 

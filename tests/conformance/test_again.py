@@ -7,9 +7,9 @@ import pytest
 from tests.again import again
 from tests.conformance import (
     test_archive,
-    test_battles,
     test_blobs,
     test_escalations,
+    test_evaluations,
     test_exports,
     test_flows,
     test_garbage,
@@ -43,7 +43,7 @@ class Again:
 class TestArchives(Again, test_archive.TestInMemory): ...
 
 
-class TestBattles(Again, test_battles.TestMemory): ...
+class TestBattles(Again, test_evaluations.TestMemory): ...
 
 
 class TestBlobs(Again, test_blobs.TestInMemory): ...

@@ -29,9 +29,9 @@ class Agents(OnStore):
 
     def test_registering_again_keeps_state_budget_history_and_a_suspension(self, store: sync.Holdproof) -> None:
         first = store.agents.register("a", version="1.0.0", contract={"v": 1})
-        dfid = running(store, "a")
+        flow_id = running(store, "a")
         store.state.put("a", {"mean": 3})
-        store.escalations.request(dfid, reason="?")
+        store.escalations.request(flow_id, reason="?")
         store.agents.set_status("a", "SUSPENDED", reason="odd")
         again = store.agents.register("a", version="1.1.0", contract={"v": 2})
         assert again.token != first.token

@@ -81,7 +81,7 @@ def test_everything_acknowledged_before_it_began_is_in_it_while_16_writers_run(p
     backups.inspect(tmp_path / "backup")
     place.restore(tmp_path / "backup")
     with place.open() as store:
-        kept = {battle_id for battle_id, _ in everything(store)}
+        kept = {evaluation_id for evaluation_id, _ in everything(store)}
     assert before <= kept
     place.sound()
 

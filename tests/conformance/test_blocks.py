@@ -37,7 +37,7 @@ class Blocks(OnStore):
             asyncio.run(work())
         [dirty] = live.sagas.list_dirty()
         assert (done, dirty.partial_state["to_undo"]) == (["reserve", "card"], ["reserve 1", "charge 1"])
-        assert (live.flows.get(dirty.dfid).status, len(live.locks.list())) == ("FAILED", 1)
+        assert (live.flows.get(dirty.flow_id).status, len(live.locks.list())) == ("FAILED", 1)
 
     def test_a_step_that_cannot_be_undone_may_be_cut_off(self, store: sync.Holdproof) -> None:
         world = World()
@@ -45,14 +45,14 @@ class Blocks(OnStore):
             flow.step("a", world.do, 1, compensate=world.undo)
             self.cut_off(flow, "look", world)
             raise TimeoutError
-        assert (world.done, store.flows.get(flow.dfid).status) == ([1, "look", ("undid", 1)], "COMPENSATED")
+        assert (world.done, store.flows.get(flow.flow_id).status) == ([1, "look", ("undid", 1)], "COMPENSATED")
 
     def test_a_block_that_goes_on_after_a_step_was_cut_off_completes_and_says_so(self, store: sync.Holdproof) -> None:
         world = World()
         with store.flows.run("trader") as flow:
             self.cut_off(flow, "look", world)
-        assert store.flows.get(flow.dfid).status == "COMPLETED"
-        [event] = [each for each in store.audit.for_flow(flow.dfid).events if each.event_type == "STEPS_UNFINISHED"]
+        assert store.flows.get(flow.flow_id).status == "COMPLETED"
+        [event] = [each for each in store.audit.for_flow(flow.flow_id).events if each.event_type == "STEPS_UNFINISHED"]
         assert (event.severity, event.detail) == ("WARNING", {"steps": ["look 1"]})
 
     def cut_off(self, flow: Any, name: str, world: World, **options: Any) -> None:
@@ -66,17 +66,17 @@ class Blocks(OnStore):
         with pytest.raises(errors.CompensationFailedError, match="order") as raised, store.flows.run("trader") as flow:
             flow.step("order", lambda: result, compensate=lambda _: None)
         assert isinstance(raised.value.__context__, errors.InvalidInputError)
-        assert store.sagas.get(flow.dfid).partial_state["to_undo"] == ["order 1"]
+        assert store.sagas.get(flow.flow_id).partial_state["to_undo"] == ["order 1"]
         with pytest.raises(errors.InvalidInputError), store.flows.run("trader") as flow:
             flow.step("look", lambda: result)
-        [look] = store.flows.steps(flow.dfid)
-        assert (look.state, store.flows.get(flow.dfid).status) == ("FAILED", "FAILED")
+        [look] = store.flows.steps(flow.flow_id)
+        assert (look.state, store.flows.get(flow.flow_id).status) == ("FAILED", "FAILED")
 
     def test_an_undoing_may_give_anything(self, store: sync.Holdproof) -> None:
         with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:
             flow.step("a", lambda: 1, compensate=lambda _: object())
             raise ZeroDivisionError
-        assert store.flows.get(flow.dfid).status == "COMPENSATED"
+        assert store.flows.get(flow.flow_id).status == "COMPENSATED"
 
     # --- names ---------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Blocks(OnStore):
         for undo in (None, lambda _: None):
             with pytest.raises(errors.InvalidInputError), store.flows.run("trader") as flow:
                 flow.step(name, lambda: 1, compensate=undo)
-            assert store.flows.steps(flow.dfid) == ()
+            assert store.flows.steps(flow.flow_id) == ()
 
     # --- words ---------------------------------------------------------------------------------------------------
 
@@ -115,8 +115,8 @@ class Blocks(OnStore):
                 if in_step:
                     flow.step("b", world.do, 2, error=ValueError(text))
                 raise ValueError(text)
-            assert store.flows.get(flow.dfid).status == "COMPENSATED"
-            assert [step.state for step in store.flows.steps(flow.dfid)] == ["DONE", *["FAILED"] * in_step, "DONE"]
+            assert store.flows.get(flow.flow_id).status == "COMPENSATED"
+            assert [step.state for step in store.flows.steps(flow.flow_id)] == ["DONE", *["FAILED"] * in_step, "DONE"]
 
     @pytest.mark.parametrize("text", ["a\x00b", "\udcff.txt", "x" * 100_000])
     def test_no_words_of_an_exception_keep_anything_else_from_being_written_down(
@@ -129,8 +129,8 @@ class Blocks(OnStore):
             flow.step("a", lambda: 1, compensate=fail)
             raise ZeroDivisionError
         with pytest.raises(errors.CompensationFailedError):
-            store.sagas.compensate(flow.dfid, "REVERT", fail)
-        assert store.sagas.get(flow.dfid).failed_step == "a 1"
+            store.sagas.compensate(flow.flow_id, "REVERT", fail)
+        assert store.sagas.get(flow.flow_id).failed_step == "a 1"
         with pytest.raises(ValueError):  # noqa: PT011
             store.idempotency.once("key", 1, fail, on_error="replay")
         with pytest.raises(errors.ReplayedError):
@@ -143,7 +143,7 @@ class Blocks(OnStore):
 
         with pytest.raises(DumbError), store.flows.run("trader") as flow:
             raise DumbError
-        assert store.flows.get(flow.dfid).status == "FAILED"
+        assert store.flows.get(flow.flow_id).status == "FAILED"
 
     # --- whose flow it is ----------------------------------------------------------------------------------------
 
@@ -154,13 +154,13 @@ class Blocks(OnStore):
         with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
             clock.advance(10)
-            with pytest.raises(errors.CompensationFailedError), store.flows.run(resume=flow.dfid):
+            with pytest.raises(errors.CompensationFailedError), store.flows.run(resume=flow.flow_id):
                 raise ZeroDivisionError
             raise ValueError("long after")
-        assert (world.done, store.flows.get(flow.dfid).status) == ([1], "FAILED")
-        assert store.sagas.get(flow.dfid).failed_step == "a 1"
+        assert (world.done, store.flows.get(flow.flow_id).status) == ([1], "FAILED")
+        assert store.sagas.get(flow.flow_id).failed_step == "a 1"
 
-    @pytest.mark.parametrize("about", [{"key": "k"}, {"dfid": "another"}])
+    @pytest.mark.parametrize("about", [{"key": "k"}, {"flow_id": "another"}])
     def test_that_something_else_was_lost_fails_a_flow_like_any_other_exception(
         self, store: sync.Holdproof, about: Any
     ) -> None:
@@ -168,16 +168,16 @@ class Blocks(OnStore):
         with pytest.raises(errors.LeaseLostError), store.flows.run("trader") as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
             flow.step("b", world.do, 2, error=lost)
-        assert (world.done, store.flows.get(flow.dfid).status) == ([1, 2, ("undid", 1)], "COMPENSATED")
+        assert (world.done, store.flows.get(flow.flow_id).status) == ([1, 2, ("undid", 1)], "COMPENSATED")
         with pytest.raises(errors.CompensationFailedError), store.flows.run("trader") as flow:
             flow.step("a", world.do, 1, compensate=lambda _: world.do(3, lost))
             raise ZeroDivisionError
-        assert store.sagas.get(flow.dfid).failed_step == "a 1"
+        assert store.sagas.get(flow.flow_id).failed_step == "a 1"
 
     def test_a_worker_that_lost_the_flow_locks_nothing_for_it(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
             clock.advance(10)
-            with store.flows.run(resume=flow.dfid) as again:
+            with store.flows.run(resume=flow.flow_id) as again:
                 [held] = again.lock({"r": 1})
                 with pytest.raises(errors.LeaseLostError):
                     flow.lock({"r": 1})
@@ -198,7 +198,7 @@ class Blocks(OnStore):
             letting_go.start()
             [held] = flow.lock({"r": 1}, timeout_s=30)
             letting_go.join()
-        assert (held.dfid, orphans) == (flow.dfid, [])
+        assert (held.flow_id, orphans) == (flow.flow_id, [])
 
     # --- blocks in blocks ----------------------------------------------------------------------------------------
 
@@ -206,13 +206,13 @@ class Blocks(OnStore):
         for verb, given in (("step", ("x", lambda: "inner")), ("ask", ("x",))):
             with pytest.raises(errors.InvalidInputError, match="inside a step"), store.flows.run("trader") as flow:
                 flow.step("outer", getattr(flow, verb), *given)
-            assert [step.name for step in store.flows.steps(flow.dfid)] == ["outer"]
+            assert [step.name for step in store.flows.steps(flow.flow_id)] == ["outer"]
 
     def test_a_step_may_work_on_another_flow(self, live: sync.Holdproof) -> None:
         def inner() -> str:
             with live.flows.run("trader") as other:
                 other.step("x", lambda: 1)
-            return other.dfid
+            return other.flow_id
 
         with live.flows.run("trader") as flow:
             assert live.flows.get(flow.step("outer", inner)).status == "COMPLETED"

@@ -99,8 +99,8 @@ def test_the_page_is_one_page() -> None:
 
 def test_a_battle_with_a_rotated_key_and_a_sealed_one_check_too(home: Path, page: Path) -> None:
     with sync.open(home) as store:
-        for battle_id in ("b3", "b1", "sealed"):
-            data = store.bundle.export(battle_id)
+        for evaluation_id in ("b3", "b1", "sealed"):
+            data = store.bundle.export(evaluation_id)
             assert offline.check(data).verdict is Verdict.VALID
             assert stranger(page, data).returncode == 0
 
@@ -196,13 +196,13 @@ def flow(home: Path) -> bytes:
     """What "Prove it" hands out for a flow with something of everything."""
     with sync.open(home) as store:
         store.agents.register("trader", version="1.0.0")
-        dfid = running(store)
-        store.contexts.put(dfid, {"price": 1.5})
-        store.audit.record(dfid, "SEEN")
-        store.ledger.append(dfid, {"buy": 1}, context_ref="c", evidence_hash="00" * 32, signature="s")
-        asked = store.escalations.request(dfid, reason="may I?", proposal={"buy": 2}, deadline_s=600)
+        flow_id = running(store)
+        store.contexts.put(flow_id, {"price": 1.5})
+        store.audit.record(flow_id, "SEEN")
+        store.ledger.append(flow_id, {"buy": 1}, context_ref="c", evidence_hash="00" * 32, signature="s")
+        asked = store.escalations.request(flow_id, reason="may I?", proposal={"buy": 2}, deadline_s=600)
         store.escalations.resolve(asked.id, "APPROVED", by="ada")
-        return store.bundle.export(dfid, kind="flow")
+        return store.bundle.export(flow_id, kind="flow")
 
 
 @pytest.mark.parametrize("name", [*FLOWS, *FORGED])
@@ -251,8 +251,8 @@ ODD = [
 def test_a_bundle_that_a_stranger_invented_never_escapes(content: dict[str, Any]) -> None:
     """Under keys of their own a record may say anything; without a root key nobody can tell before reading it."""
     rows = [
-        ("decision_flows/1", "decision", {"dfid": "x"}),
-        ("flow_transitions/1", "transition", {"dfid": "x", **content}),
+        ("decision_flows/1", "decision", {"flow_id": "x"}),
+        ("flow_transitions/1", "transition", {"flow_id": "x", **content}),
     ]
     checked = offline.check(invented("flow", "x", rows))
     assert (checked.verdict is Verdict.TAMPERED) == (type(content["id"]) is not int)
@@ -319,13 +319,13 @@ def test_a_member_packed_in_another_way_is_refused(exported: bytes, method: int)
     [
         b"[]",
         b"{}",
-        b'{"v":2,"kind":"battle","subject":"x","records":[]}',
-        b'{"v":1,"kind":"battle","subject":"x","records":[]}',
-        b'{"v":1,"kind":"battle","subject":"x","records":[{"name":"../../x"}]}',
-        b'{"v":1,"kind":"battle","subject":"x","records":["x"]}',
+        b'{"v":2,"kind":"evaluation","subject":"x","records":[]}',
+        b'{"v":1,"kind":"evaluation","subject":"x","records":[]}',
+        b'{"v":1,"kind":"evaluation","subject":"x","records":[{"name":"../../x"}]}',
+        b'{"v":1,"kind":"evaluation","subject":"x","records":["x"]}',
         b'{"v":1,"kind":"weather","subject":"x","records":[]}',
         b'{"v":1,"kind":["battle"],"subject":"x","records":[]}',
-        b'{"v":1,"kind":"battle","subject":7,"records":[]}',
+        b'{"v":1,"kind":"evaluation","subject":7,"records":[]}',
     ],
 )
 def test_a_description_of_another_shape_is_refused(exported: bytes, about: bytes) -> None:
@@ -380,7 +380,9 @@ def test_a_battle_of_another_namespace_does_not_pass_for_one_of_the_same_name(tm
         other = submit(store, "b", 0.9, ns="blue")
         signed = other.dbom.encode()
         envelope = dsse.encode(attest.to_envelope(dbom.parse(signed)))
-        material = bundle.Material("battle", [("battles", other.id)], {"dbom.json": signed, "dbom.dsse.json": envelope})
+        material = bundle.Material(
+            "evaluation", [("battles", other.id)], {"dbom.json": signed, "dbom.dsse.json": envelope}
+        )
         found = store.read(lambda tx: bundle._collect(tx, material, "b"))
         twin = bundle.pack({**found, "trust.json": store.keys.trust().text.encode()})
     assert offline.check(twin).verdict is Verdict.TAMPERED

@@ -53,9 +53,9 @@ def furnish(place: Place) -> None:
         populate(store)
         store.agents.register("ada", version="1", contract={"role": "clerk", "text": "tab\there \\ \N{SNOWMAN}"})
         flow = store.flows.start("ada")
-        store.flows.start("ada", parent=flow.dfid)
-        store.locks.acquire(flow.dfid, {"desk": 0.1}, capacity=1, ttl_s=600)
-        store.audit.record(flow.dfid, "SAID", detail={"nested": [1.5, None, {"a": "\u0000"}]})
+        store.flows.start("ada", parent=flow.flow_id)
+        store.locks.acquire(flow.flow_id, {"desk": 0.1}, capacity=1, ttl_s=600)
+        store.audit.record(flow.flow_id, "SAID", detail={"nested": [1.5, None, {"a": "\u0000"}]})
         store.idempotency.once("key", {"asked": 1}, lambda: {"answer": 5.0})
         store.objects.put("note", type="note", content={"text": "kept", "bytes": b"\x00"})
         store.snapshots.create("before")
@@ -99,7 +99,7 @@ def test_the_store_goes_on_with_the_same_log_and_the_same_rows(ends: tuple[Place
     assert (done.origin, done.size, done.verdict) == (before["log"].origin, before["log"].size, "VALID")
     with target.open() as store:
         submit(store, "later")
-        assert store.flows.start("ada").dfid, "numbers go on where they stood"
+        assert store.flows.start("ada").flow_id, "numbers go on where they stood"
         assert store.read(tree.state).origin == before["log"].origin
     target.sound()
 

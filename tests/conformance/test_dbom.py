@@ -33,17 +33,17 @@ _EDIT = {
 _DROP_LEAF = sql("DELETE FROM log_leaves WHERE id = :id")
 
 
-def submit(store: sync.Holdproof, battle_id: str = "b", **more: Any) -> Evaluation:
-    battle = store.battles.submit(
-        {"task": "limit", "n": battle_id}, battle_id=battle_id, score=0.5, intent=[0.1, 0.2, 0.3], **more
+def submit(store: sync.Holdproof, evaluation_id: str = "b", **more: Any) -> Evaluation:
+    evaluation = store.evaluations.submit(
+        {"task": "limit", "n": evaluation_id}, evaluation_id=evaluation_id, score=0.5, intent=[0.1, 0.2, 0.3], **more
     )
     settled(store)
-    return battle
+    return evaluation
 
 
-def text_of(battle: Evaluation) -> str:
-    assert battle.dbom is not None
-    return battle.dbom
+def text_of(evaluation: Evaluation) -> str:
+    assert evaluation.dbom is not None
+    return evaluation.dbom
 
 
 def changed(text: str, **fields: Any) -> str:
@@ -66,7 +66,7 @@ class DbomSuite(StoreOnSqlite):
             path.write_text(text)
             for given in (text, text.encode(), path, json.loads(text)):
                 checked = store.dbom.verify(given)
-                assert (checked.verdict, checked.battle_id, checked.id) == (Verdict.VALID, "b", 1), checked
+                assert (checked.verdict, checked.evaluation_id, checked.id) == (Verdict.VALID, "b", 1), checked
             assert store.dbom.get("b").text == text
             assert store.dbom.get("b").to_dict() == json.loads(text)
 
@@ -122,9 +122,9 @@ class DbomSuite(StoreOnSqlite):
 
     def test_a_row_whose_leaf_is_gone_is_tampered_and_not_pending(self) -> None:
         with self.open() as store:
-            battle = submit(store)
-            text = text_of(battle)
-            store.write(lambda tx: tx.execute(_DROP_LEAF, id=battle.leaf_id))
+            evaluation = submit(store)
+            text = text_of(evaluation)
+            store.write(lambda tx: tx.execute(_DROP_LEAF, id=evaluation.leaf_id))
             assert store.dbom.verify(text).verdict is Verdict.TAMPERED
 
     def test_a_simulated_signature_for_a_signed_battle_is_a_downgrade(self) -> None:
@@ -136,7 +136,7 @@ class DbomSuite(StoreOnSqlite):
     def test_a_simulated_signature_without_its_import_is_never_valid(self) -> None:
         with self.open() as store:
             text = text_of(submit(store))
-            unknown = changed(legacy(text), battle_id="nobody")
+            unknown = changed(legacy(text), evaluation_id="nobody")
             assert store.dbom.verify(unknown).verdict is Verdict.TAMPERED
 
     def test_a_good_signature_that_was_never_recorded_is_unlogged(self) -> None:
@@ -152,7 +152,7 @@ class DbomSuite(StoreOnSqlite):
             text = text_of(submit(store))
             stranger = keys.generate()
             ours = attest.sign(dbom.parse(text.encode()).fields, stranger)
-            theirs = attest.sign(replace(ours.fields, battle_id="theirs"), stranger)
+            theirs = attest.sign(replace(ours.fields, evaluation_id="theirs"), stranger)
             assert store.dbom.verify(dbom.encode(ours)).verdict is Verdict.TAMPERED
             assert store.dbom.verify(dbom.encode(theirs)).verdict is Verdict.UNSIGNED
 
@@ -164,12 +164,12 @@ class DbomSuite(StoreOnSqlite):
 
     def test_an_envelope_needs_no_private_key_and_verifies(self) -> None:
         with self.open() as store:
-            battle = submit(store)
+            evaluation = submit(store)
             envelope = dsse.parse(store.dbom.envelope("b").encode())
             judge = ring.public(store.keys.list(role="judge")[0])
             assert dsse.verify(envelope, [judge], payload_type="application/vnd.in-toto+json") == (judge,)
             said = json.loads(envelope.payload)
-            assert said["subject"] == [{"name": "b", "digest": {"sha256": battle.dbom_hash}}]
+            assert said["subject"] == [{"name": "b", "digest": {"sha256": evaluation.dbom_hash}}]
             with pytest.raises(errors.NotFoundError):
                 store.dbom.envelope("nobody")
 
@@ -177,7 +177,7 @@ class DbomSuite(StoreOnSqlite):
         with self.open() as store:
             vectors = {"a1": [1.0, 0.0], "a2": [1.0, 0.01], "a3": [0.99, 0.0], "far": [-1.0, 0.2], "none": []}
             for name, vector in vectors.items():
-                store.battles.submit({}, battle_id=name, score=1, intent=vector)
+                store.evaluations.submit({}, evaluation_id=name, score=1, intent=vector)
             found = store.dbom.spread()
             assert (found.count, found.dim, found.skipped["empty"]) == (4, 2, 1)
             assert (found.clusters, found.outliers) == ([["a1", "a2", "a3"], ["far"]], ["far"])
@@ -190,8 +190,8 @@ class DbomSuite(StoreOnSqlite):
 
         with self.open(embedder=embed) as store:
             for name in ("x", "longer"):
-                store.battles.submit({"task": name}, battle_id=name, score=1)
-            store.battles.submit({"no": "task"}, battle_id="none", score=1)
+                store.evaluations.submit({"task": name}, evaluation_id=name, score=1)
+            store.evaluations.submit({"no": "task"}, evaluation_id="none", score=1)
             good = store.dbom.check_intent(embed)
             assert (good.ok, good.checked, good.same, good.skipped) == (True, 2, 2, 1)
             bad = store.dbom.check_intent(lambda text: [1.0, float(len(text))])
@@ -251,8 +251,8 @@ class TestPostgres(StoreOnPostgres, DbomSuite):
 def test_a_committed_dbom_not_under_a_head_yet_is_pending(postgres_url: str, tmp_path: Path) -> None:
     with sync.open(tmp_path, postgres_url) as store:
         store.context.log.stop()
-        battle = store.battles.submit({}, battle_id="b", score=1)
-        assert store.dbom.verify(text_of(battle)).verdict is Verdict.PENDING
+        evaluation = store.evaluations.submit({}, evaluation_id="b", score=1)
+        assert store.dbom.verify(text_of(evaluation)).verdict is Verdict.PENDING
 
 
 def test_a_file_that_is_missing_or_huge_is_an_error_not_a_verdict(tmp_path: Path) -> None:

@@ -40,41 +40,41 @@ class Decisions(OnStore):
             store = Holdproof(live.core)
             await store.agents.register("bot", version="1.2")
             flow = await store.flows.start("bot", flow_type="rebalance")
-            await store.flows.transition(flow.dfid, "RUNNING")
-            await store.contexts.put(flow.dfid, {"price": 3})
-            [lock] = await store.locks.acquire(flow.dfid, {"portfolio:BTC": 3}, capacity=10)
-            asked = await store.escalations.request(flow.dfid, reason="over limit", proposal={"buy": 3})
+            await store.flows.transition(flow.flow_id, "RUNNING")
+            await store.contexts.put(flow.flow_id, {"price": 3})
+            [lock] = await store.locks.acquire(flow.flow_id, {"portfolio:BTC": 3}, capacity=10)
+            asked = await store.escalations.request(flow.flow_id, reason="over limit", proposal={"buy": 3})
             waiting = asyncio.ensure_future(store.escalations.wait(asked.id))
             await store.escalations.resolve(asked.id, "APPROVED", by="ann")
             assert (await waiting).approved
-            order = await store.idempotency.once(flow.dfid, {"buy": 3}, lambda: {"order": 1})
-            await store.audit.record(flow.dfid, "ORDERED", detail=order | {"fence": lock.fence})
-            await store.ledger.append(flow.dfid, {"buy": 3}, context_ref="c", evidence_hash="h")
-            await store.feedback.record("bot", flow.dfid, status="Accepted", score=1.0)
+            order = await store.idempotency.once(flow.flow_id, {"buy": 3}, lambda: {"order": 1})
+            await store.audit.record(flow.flow_id, "ORDERED", detail=order | {"fence": lock.fence})
+            await store.ledger.append(flow.flow_id, {"buy": 3}, context_ref="c", evidence_hash="h")
+            await store.feedback.record("bot", flow.flow_id, status="Accepted", score=1.0)
             await store.state.put("bot", {"orders": 1})
-            await store.flows.transition(flow.dfid, "COMPLETED")
-            return flow.dfid
+            await store.flows.transition(flow.flow_id, "COMPLETED")
+            return flow.flow_id
 
-        dfid = asyncio.run(decide())
-        assert live.flows.get(dfid).status == "COMPLETED"
+        flow_id = asyncio.run(decide())
+        assert live.flows.get(flow_id).status == "COMPLETED"
         assert live.locks.list() == ()
 
     def test_several_operations_make_one_act_or_none(self, store: sync.Holdproof) -> None:
         def act(tx: Tx, fail: bool) -> str:
-            dfid = flows.start(tx, "trader").dfid
-            flows.transition(tx, dfid, "RUNNING")
-            locks.try_acquire(tx, dfid, {"r": 1})
-            audit.record(tx, dfid, "STARTED")
-            state.put(tx, "trader", {"last": dfid})
+            flow_id = flows.start(tx, "trader").flow_id
+            flows.transition(tx, flow_id, "RUNNING")
+            locks.try_acquire(tx, flow_id, {"r": 1})
+            audit.record(tx, flow_id, "STARTED")
+            state.put(tx, "trader", {"last": flow_id})
             if fail:
                 raise ZeroDivisionError
-            return dfid
+            return flow_id
 
         with pytest.raises(ZeroDivisionError):
             store.write(lambda tx: act(tx, True))
         assert (store.flows.list().flows, store.locks.list()) == ((), ())
-        dfid = store.write(lambda tx: act(tx, False))
-        assert store.state.read("trader").data == {"last": dfid}
+        flow_id = store.write(lambda tx: act(tx, False))
+        assert store.state.read("trader").data == {"last": flow_id}
 
     def test_an_operation_that_fails_in_a_crowd_harms_nobody(self, live: sync.Holdproof) -> None:
         async def crowd() -> list[Any]:
@@ -91,15 +91,15 @@ class Decisions(OnStore):
 
     def test_agents_are_not_asked_for_what_the_kernel_decides(self, store: sync.Holdproof) -> None:
         """A refused request, in the same transaction as other work, is recorded with all of it."""
-        dfid = running(store)
+        flow_id = running(store)
 
         def ask(tx: Tx) -> Any:
-            audit.record(tx, dfid, "BEFORE")
-            return escalations.request(tx, dfid, reason="?", budget=0)
+            audit.record(tx, flow_id, "BEFORE")
+            return escalations.request(tx, flow_id, reason="?", budget=0)
 
         with pytest.raises(errors.BudgetExhaustedError):
             store.write(ask)
-        events = [event.event_type for event in store.audit.for_flow(dfid).events]
+        events = [event.event_type for event in store.audit.for_flow(flow_id).events]
         assert events == ["BEFORE", "ESCALATION_BUDGET_EXHAUSTED"]
 
     def test_a_sweep_puts_away_what_time_has_ended_and_counts_the_rest(
@@ -125,7 +125,7 @@ class Decisions(OnStore):
     ) -> None:
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
-        dfid = running(store)
+        flow_id = running(store)
         store.state.put("trader", 1)
         store.agents.set_status("trader", "SUSPENDED", reason="x")
         assert store.agents.register("trader", version="1.0.0").agent.status == "SUSPENDED"
@@ -133,7 +133,7 @@ class Decisions(OnStore):
         store.agents.register("trader", version="1.0.0")
         assert store.state.read("trader").data == 1
         with pytest.raises(errors.BudgetExhaustedError):
-            store.escalations.request(dfid, reason="?")
+            store.escalations.request(flow_id, reason="?")
 
     def test_defect_locks_were_stolen(self, store: sync.Holdproof) -> None:
         first, second = running(store), running(store)
@@ -141,7 +141,7 @@ class Decisions(OnStore):
         store.locks.try_acquire(second, {"usd": 400}, capacity=1000)
         with pytest.raises(errors.ContentionTimeoutError):
             store.locks.try_acquire(running(store), {"usd": 600}, capacity=1000)
-        assert {lock.dfid: lock.amount for lock in store.locks.list()} == {first: 600.0, second: 400.0}
+        assert {lock.flow_id: lock.amount for lock in store.locks.list()} == {first: 600.0, second: 400.0}
 
     def test_defect_a_none_result_ran_again_always(self, store: sync.Holdproof) -> None:
         calls: list[int] = []
@@ -160,13 +160,13 @@ class Decisions(OnStore):
             store.idempotency.once("k", {"buy": 1000}, lambda: 1)
 
     def test_defect_illegal_transitions_were_recorded_and_the_status_never_changed(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        assert store.flows.get(dfid).status == "RUNNING"
-        store.flows.transition(dfid, "COMPLETED")
+        flow_id = running(store)
+        assert store.flows.get(flow_id).status == "RUNNING"
+        store.flows.transition(flow_id, "COMPLETED")
         with pytest.raises(errors.IllegalTransitionError):
-            store.flows.transition(dfid, "RUNNING")
-        assert [one.to_status for one in store.flows.transitions(dfid)] == ["RUNNING", "COMPLETED"]
-        assert store.flows.get(dfid).status == "COMPLETED"
+            store.flows.transition(flow_id, "RUNNING")
+        assert [one.to_status for one in store.flows.transitions(flow_id)] == ["RUNNING", "COMPLETED"]
+        assert store.flows.get(flow_id).status == "COMPLETED"
 
     def test_defect_json_was_rewritten(self, store: sync.Holdproof) -> None:
         session = store.agents.register("a", version="1.0.0", contract={"b": 1, "a": [1.0, "\0"]})
@@ -175,7 +175,7 @@ class Decisions(OnStore):
 
     def test_defect_every_audit_record_was_a_commit_of_its_own(self, live: sync.Holdproof) -> None:
         """126 a second were those of a disk; here as many as are waiting share one. `bench durable` has the numbers."""
-        dfid, commits = running(live), [0]
+        flow_id, commits = running(live), [0]
 
         def count(_: Any) -> None:
             commits[0] += 1
@@ -183,18 +183,18 @@ class Decisions(OnStore):
         async def crowd() -> None:
             store = Holdproof(live.core)
             live.database.hooks.after_commit.append(count)
-            await asyncio.gather(*(store.audit.record(dfid, "TICK", detail={"n": n}) for n in range(400)))
+            await asyncio.gather(*(store.audit.record(flow_id, "TICK", detail={"n": n}) for n in range(400)))
             live.database.hooks.after_commit.remove(count)
 
         asyncio.run(crowd())
-        assert len(live.audit.for_flow(dfid, limit=1000).events) == 400
+        assert len(live.audit.for_flow(flow_id, limit=1000).events) == 400
         assert commits[0] < 400 / 4
 
 
 def _open(tx: Tx, agent_id: str) -> str:
-    dfid = flows.start(tx, agent_id).dfid
-    flows.transition(tx, dfid, "RUNNING")
-    return dfid
+    flow_id = flows.start(tx, agent_id).flow_id
+    flows.transition(tx, flow_id, "RUNNING")
+    return flow_id
 
 
 class TestSqlite(OnSqlite, Decisions):

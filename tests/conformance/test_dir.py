@@ -161,7 +161,7 @@ class Dir(OnStore):
     def test_a_flow_is_opened_below_the_root_that_it_is_said_to_have(self, stores: Bundle) -> None:
         stores.decision_audit.record("child", "E", root_dfid="root", agent_id="a")
         flow = stores.store.flows.get("child")
-        assert (flow.root_dfid, flow.dfid_parent) == ("root", "root")
+        assert (flow.root_flow_id, flow.parent_flow_id) == ("root", "root")
         assert stores.decision_audit.events_for_dfid("child")[0]["root_dfid"] == "root"
         stores.decision_audit.record("root", "E", root_dfid="elsewhere")
         assert stores.decision_audit.events_for_dfid("root")[0]["root_dfid"] == "elsewhere"
@@ -348,7 +348,7 @@ class Dir(OnStore):
         assert stores.resource_lock.acquire_batch("a", {"r": 1.0}, 1.0)
         assert not stores.resource_lock.acquire_batch("b", {"q": 1.0, "r": 1.0}, 1.0)
         assert stores.resource_lock.get_locked_amount("q", exclude_dfid="") == 0
-        assert [lock.dfid for lock in stores.store.locks.list()] == ["a"]
+        assert [lock.flow_id for lock in stores.store.locks.list()] == ["a"]
 
     def test_of_six_racers_for_one_of_a_kind_one_wins(self, running: Bundle) -> None:
         assert together(6, lambda number: acquire(running, f"d{number}", {"one": 1.0}, 1)) == {True: 1, False: 5}

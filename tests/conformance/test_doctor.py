@@ -49,7 +49,7 @@ class Doctor(StoreOnSqlite):
         with self.open() as store:
             store.agents.register("trader", version="1")
             flow = store.flows.start("trader")
-            store.sagas.mark_dirty(flow.dfid, "order")
+            store.sagas.mark_dirty(flow.flow_id, "order")
         [dirty] = found(self.examine(), "flows")
         assert (dirty.health, dirty.remedy) == ("note", "holdproof sagas list")
 

@@ -49,20 +49,20 @@ def holding(folder: Path, *needles: bytes) -> list[str]:
 
 def test_a_subject_goes_with_row_salt_dbom_and_file_and_a_leaf_stays(place: Place) -> None:
     with place.open() as store:
-        [battle] = [each for each in _battles(store) if each.battle_id == "mine"]
+        [evaluation] = [each for each in _battles(store) if each.evaluation_id == "mine"]
         made = store.erase.subject(NAME, who="dpo")
-        assert (made.kind, made.who, made.count, made.leaf_ids) == ("subject", "dpo", 1, (battle.leaf_id,))
-        assert [battle_id for battle_id, _ in everything(store)] == ["yours", "nobodys"]
+        assert (made.kind, made.who, made.count, made.leaf_ids) == ("subject", "dpo", 1, (evaluation.leaf_id,))
+        assert [evaluation_id for evaluation_id, _ in everything(store)] == ["yours", "nobodys"]
         assert store.erase.list() == [made]
-        assert store.read(lambda tx: erasures.among(tx, {battle.leaf_id, "another"})) == {battle.leaf_id}
-        assert battle.leaf_id not in encryption.subject_of(store.write(lambda tx: encryption.seal(tx, NAME, b"x")))
+        assert store.read(lambda tx: erasures.among(tx, {evaluation.leaf_id, "another"})) == {evaluation.leaf_id}
+        assert evaluation.leaf_id not in encryption.subject_of(store.write(lambda tx: encryption.seal(tx, NAME, b"x")))
     assert not (place.home / "dboms" / "dbom_mine.json").exists()
     assert (place.home / "dboms" / "dbom_yours.json").exists()
     place.sound()
 
 
 def _battles(store: sync.Holdproof) -> list[Evaluation]:
-    return store.read(lambda tx: evaluations.list(tx)).battles
+    return store.read(lambda tx: evaluations.list(tx)).evaluations
 
 
 def test_content_key_salt_and_name_are_gone_from_every_file(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_one_record_goes_alone(place: Place) -> None:
         rows = store.read(lambda tx: tx.all(sql("SELECT id FROM battles WHERE battle_id = 'nobodys'")))
         made = store.erase.record("battles", str(rows[0][0]))
         assert (made.kind, made.target, made.count) == ("record", "battles", 1)
-        assert [battle_id for battle_id, _ in everything(store)] == ["mine", "yours"]
+        assert [evaluation_id for evaluation_id, _ in everything(store)] == ["mine", "yours"]
     place.sound()
 
 
@@ -174,8 +174,8 @@ def test_the_name_is_taken_over_at_the_opening_after_a_crash(place: Place) -> No
     place.sound()
 
 
-def dbom_files(place: Place, battle_id: str) -> dict[str, str]:
-    return {path.name: path.read_text() for path in (place.home / "dboms").glob(f"dbom_{battle_id}*")}
+def dbom_files(place: Place, evaluation_id: str) -> dict[str, str]:
+    return {path.name: path.read_text() for path in (place.home / "dboms").glob(f"dbom_{evaluation_id}*")}
 
 
 def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -> None:
@@ -190,10 +190,10 @@ def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -
 
 def test_nothing_is_recorded_of_a_subject_erased_since_it_was_sealed(place: Place) -> None:
     with place.open() as store:
-        work = evaluations.submit(store.context, {"a": 1}, battle_id="late", score=0.5, subject=NAME)
+        work = evaluations.submit(store.context, {"a": 1}, evaluation_id="late", score=0.5, subject=NAME)
         with pytest.raises(errors.ErasedError):
             store.run(_after_first_write(work, lambda: store.erase.subject(NAME)))
-        assert "late" not in [battle.battle_id for battle in _battles(store)]
+        assert "late" not in [evaluation.evaluation_id for evaluation in _battles(store)]
     place.sound()
 
 
@@ -208,8 +208,8 @@ def _after_first_write(work: Work[Evaluation], act: Callable[[], object]) -> Wor
                 yield Call(act)
             effect = work.send(answer)
     except StopIteration as stop:
-        battle: Evaluation = stop.value
-        return battle
+        evaluation: Evaluation = stop.value
+        return evaluation
 
 
 def test_a_flipped_bit_never_makes_a_remembered_erasure_another(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_restore_of_an_older_backup_erases_again(place: Place, tmp_path: Path)
         store.erase.record("battles", str(record))
     assert place.restore(tmp_path / "backup").erasures == 2
     with place.open() as store:
-        assert [battle_id for battle_id, _ in everything(store)] == ["yours"]
+        assert [evaluation_id for evaluation_id, _ in everything(store)] == ["yours"]
         with pytest.raises(errors.ErasedError):
             store.read(lambda tx: encryption.open(tx, sealed))
         assert store.read(lambda tx: encryption.open(tx, yours)) == b"bob"

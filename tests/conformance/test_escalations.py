@@ -22,11 +22,16 @@ _SPENT = sql("SELECT count(*) FROM escalation_budget WHERE agent_id = 'trader'")
 
 class Escalations(OnStore):
     def test_a_request_makes_its_flow_wait_and_shows_what_was_asked(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
+        flow_id = running(store)
         asked = store.escalations.request(
-            dfid, reason="over limit", context={"pnl": 1.5}, proposal={"buy": 3}, impact="HIGH_IMPACT", deadline_s=600
+            flow_id,
+            reason="over limit",
+            context={"pnl": 1.5},
+            proposal={"buy": 3},
+            impact="HIGH_IMPACT",
+            deadline_s=600,
         )
-        assert store.flows.get(dfid).status == "WAITING_ESCALATION"
+        assert store.flows.get(flow_id).status == "WAITING_ESCALATION"
         assert store.escalations.get(asked.id) == asked
         assert store.escalations.pending().escalations == (asked,)
         assert (asked.context, asked.proposal, asked.impact) == ({"pnl": 1.5}, {"buy": 3}, "HIGH_IMPACT")
@@ -34,9 +39,9 @@ class Escalations(OnStore):
 
     def test_whoever_watches_is_told_that_there_is_a_question(self, live: sync.Holdproof) -> None:
         told, topics = threading.Event(), live.database.topics
-        dfid = running(live)
+        flow_id = running(live)
         assert topics.subscribe("escalations:main", topics.epoch, told.set)
-        live.escalations.request(dfid, reason="?")
+        live.escalations.request(flow_id, reason="?")
         assert told.wait(30)
 
     @pytest.mark.parametrize(
@@ -44,14 +49,14 @@ class Escalations(OnStore):
         [("APPROVED", "OVERRIDE", "RUNNING"), ("REJECTED", "ABORT", "FAILED"), ("CANCELLED", "ABORT", "CANCELLED")],
     )
     def test_the_answer_moves_the_flow_on(self, store: sync.Holdproof, status: str, decision: str, onward: str) -> None:
-        dfid = running(store)
-        asked = store.escalations.request(dfid, reason="?")
+        flow_id = running(store)
+        asked = store.escalations.request(flow_id, reason="?")
         answer = store.escalations.resolve(asked.id, status, by="ann", comment="because")
         assert (answer.status, answer.human_decision) == (status, decision)
         assert (answer.resolved_by, answer.comment) == ("ann", "because")
         assert answer == store.escalations.get(asked.id)
-        assert store.flows.get(dfid).status == onward
-        assert store.flows.transitions(dfid)[-1].causation_id == f"escalation:{asked.id}"
+        assert store.flows.get(flow_id).status == onward
+        assert store.flows.transitions(flow_id)[-1].causation_id == f"escalation:{asked.id}"
 
     def test_a_modified_proposal_stands_beside_the_one_shown(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?", proposal={"buy": 3})
@@ -76,13 +81,13 @@ class Escalations(OnStore):
     def test_a_spent_budget_is_recorded_and_refused(self, store: sync.Holdproof) -> None:
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
-        dfid = running(store)
+        flow_id = running(store)
         with pytest.raises(errors.BudgetExhaustedError):
-            store.escalations.request(dfid, reason="one more", proposal={"x": 1})
+            store.escalations.request(flow_id, reason="one more", proposal={"x": 1})
         agent = store.agents.get("trader")
         assert (agent.status, agent.suspension_reason) == ("SUSPENDED", "ESCALATION_BUDGET_EXHAUSTED")
-        assert store.flows.get(dfid).status == "CANCELLED"
-        assert [event.event_type for event in store.audit.for_flow(dfid).events] == ["ESCALATION_BUDGET_EXHAUSTED"]
+        assert store.flows.get(flow_id).status == "CANCELLED"
+        assert [event.event_type for event in store.audit.for_flow(flow_id).events] == ["ESCALATION_BUDGET_EXHAUSTED"]
         refused = store.escalations.get(4)
         assert (refused.status, refused.proposal, refused.reason) == ("CANCELLED", {"x": 1}, "one more")
         assert len(store.escalations.pending().escalations) == 3
@@ -93,21 +98,21 @@ class Escalations(OnStore):
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
             clock.advance(10)
-        dfid = running(store)
+        flow_id = running(store)
         clock.advance(3569.999)
         late = running(store)
         with pytest.raises(errors.BudgetExhaustedError):
             store.escalations.request(late, reason="?")
         store.agents.set_status("trader", "ACTIVE")
         clock.advance(0.001)
-        assert store.escalations.request(dfid, reason="?").status == "PENDING"
+        assert store.escalations.request(flow_id, reason="?").status == "PENDING"
         assert store.read(lambda tx: tx.one(_SPENT)) == (4,)
 
     def test_one_agent_does_not_spend_the_budget_of_another(self, store: sync.Holdproof) -> None:
         store.agents.register("other", version="1.0.0")
         for _ in range(3):
             store.escalations.request(running(store), reason="?")
-        theirs = store.flows.start("other").dfid
+        theirs = store.flows.start("other").flow_id
         store.flows.transition(theirs, "RUNNING")
         assert store.escalations.request(theirs, reason="?").status == "PENDING"
         assert store.read(lambda tx: tx.one(_SPENT)) == (3,)
@@ -115,9 +120,9 @@ class Escalations(OnStore):
     def test_a_budget_of_three_grants_three_of_eight_at_once(self, live: sync.Holdproof) -> None:
         flows = [running(live) for _ in range(8)]
 
-        def ask(dfid: str) -> bool:
+        def ask(flow_id: str) -> bool:
             try:
-                live.escalations.request(dfid, reason="?")
+                live.escalations.request(flow_id, reason="?")
             except errors.BudgetExhaustedError:
                 return False
             return True
@@ -126,26 +131,26 @@ class Escalations(OnStore):
             granted = list(pool.map(ask, flows))
         assert sum(granted) == 3
         assert len(live.escalations.pending().escalations) == 3
-        states = [live.flows.get(dfid).status for dfid in flows]
+        states = [live.flows.get(flow_id).status for flow_id in flows]
         assert states == ["WAITING_ESCALATION" if one else "CANCELLED" for one in granted]
         assert live.agents.get("trader").status == "SUSPENDED"
 
     def test_the_kernels_own_questions_cost_nothing(self, store: sync.Holdproof) -> None:
         for _ in range(5):
-            dfid = running(store)
-            asked = store.write(lambda tx: escalations.alert(tx, dfid, reason="unknown step"))  # noqa: B023
-            assert (asked.opened_by, store.flows.get(dfid).status) == ("kernel", "WAITING_ESCALATION")
+            flow_id = running(store)
+            asked = store.write(lambda tx: escalations.alert(tx, flow_id, reason="unknown step"))  # noqa: B023
+            assert (asked.opened_by, store.flows.get(flow_id).status) == ("kernel", "WAITING_ESCALATION")
         assert store.read(lambda tx: tx.one(_SPENT)) == (0,)
 
     @pytest.mark.parametrize(("status", "may"), [("ESCALATION_ONLY", True), ("DEGRADED", True), ("SUSPENDED", False)])
     def test_who_may_ask(self, store: sync.Holdproof, status: str, may: bool) -> None:
-        dfid = running(store)
+        flow_id = running(store)
         store.agents.set_status("trader", status)
         if may:
-            assert store.escalations.request(dfid, reason="?").status == "PENDING"
+            assert store.escalations.request(flow_id, reason="?").status == "PENDING"
             return
         with pytest.raises(errors.AgentInactiveError):
-            store.escalations.request(dfid, reason="?")
+            store.escalations.request(flow_id, reason="?")
         assert store.read(lambda tx: tx.one(_SPENT)) == (0,)
 
     # --- deadlines ------------------------------------------------------------------------------------------------
@@ -157,8 +162,8 @@ class Escalations(OnStore):
     def test_a_deadline_that_passes_takes_its_default_and_says_so(
         self, store: sync.Holdproof, clock: FrozenClock, default: str, status: str, onward: str
     ) -> None:
-        dfid = running(store)
-        asked = store.escalations.request(dfid, reason="?", deadline_s=10, on_deadline=default)
+        flow_id = running(store)
+        asked = store.escalations.request(flow_id, reason="?", deadline_s=10, on_deadline=default)
         clock.advance(9)
         assert store.escalations.expire(asked.id).status == "PENDING"
         clock.advance(1)
@@ -166,7 +171,7 @@ class Escalations(OnStore):
         answer = store.escalations.get(asked.id)
         assert (answer.status, answer.resolved_by) == (status, "deadline")
         assert default in (answer.comment or "")
-        assert store.flows.get(dfid).status == onward
+        assert store.flows.get(flow_id).status == onward
         assert store.write(lambda tx: escalations.sweep(tx)) == 0
 
     def test_a_sweep_answers_as_many_as_it_is_asked_to(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -220,9 +225,9 @@ class Escalations(OnStore):
     # --- what is wrong --------------------------------------------------------------------------------------------
 
     def test_a_flow_that_goes_on_without_its_answer_withdraws_the_question(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        asked = store.escalations.request(dfid, reason="?")
-        store.flows.transition(dfid, "CANCELLED")
+        flow_id = running(store)
+        asked = store.escalations.request(flow_id, reason="?")
+        store.flows.transition(flow_id, "CANCELLED")
         withdrawn = store.escalations.get(asked.id)
         assert (withdrawn.status, withdrawn.resolved_by) == ("CANCELLED", "kernel")
         with pytest.raises(errors.AlreadyResolvedError):
@@ -231,23 +236,23 @@ class Escalations(OnStore):
     def test_only_a_running_flow_asks(self, store: sync.Holdproof) -> None:
         waiting = running(store)
         store.escalations.request(waiting, reason="?")
-        for dfid in (store.flows.start("trader").dfid, waiting):
+        for flow_id in (store.flows.start("trader").flow_id, waiting):
             with pytest.raises(errors.IllegalTransitionError):
-                store.escalations.request(dfid, reason="?")
+                store.escalations.request(flow_id, reason="?")
         assert store.read(lambda tx: tx.one(_SPENT)) == (1,)
 
     def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
+        flow_id = running(store)
         calls: list[Callable[[], object]] = [
-            lambda: store.escalations.request(dfid, reason="?", impact="HUGE"),
-            lambda: store.escalations.request(dfid, reason="?", on_deadline="hope"),
-            lambda: store.escalations.request(dfid, reason="?", deadline="soon"),
-            lambda: store.escalations.request(dfid, reason="?", deadline="2026-01-01T00:00:00Z", deadline_s=1),
+            lambda: store.escalations.request(flow_id, reason="?", impact="HUGE"),
+            lambda: store.escalations.request(flow_id, reason="?", on_deadline="hope"),
+            lambda: store.escalations.request(flow_id, reason="?", deadline="soon"),
+            lambda: store.escalations.request(flow_id, reason="?", deadline="2026-01-01T00:00:00Z", deadline_s=1),
         ]
         for call in calls:
             with pytest.raises(errors.InvalidInputError):
                 call()
-        asked = store.escalations.request(dfid, reason="?")
+        asked = store.escalations.request(flow_id, reason="?")
         for status, decision, proposal in (
             ("PENDING", None, None),
             ("APPROVED", "ABORT", None),

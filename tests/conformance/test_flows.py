@@ -29,42 +29,42 @@ _FORGE = sql("UPDATE decision_flows SET status = 'COMPLETED' WHERE dfid = :dfid"
 class Flows(OnStore):
     def test_a_root_flow_is_its_own_root_and_a_child_has_its_parents(self, store: sync.Holdproof) -> None:
         root = store.flows.start("trader", flow_type="rebalance", priority=3, created_by=("user", "ann"))
-        child = store.flows.start("trader", parent=root.dfid)
-        grandchild = store.flows.start("trader", parent=child.dfid)
-        second = store.flows.start("trader", parent=root.dfid)
-        assert (root.root_dfid, root.dfid_parent) == (root.dfid, None)
-        assert {child.root_dfid, grandchild.root_dfid} == {root.dfid}
-        tree = store.flows.tree(root.dfid)
-        assert [node.flow.dfid for node in tree.children] == [child.dfid, second.dfid]
+        child = store.flows.start("trader", parent=root.flow_id)
+        grandchild = store.flows.start("trader", parent=child.flow_id)
+        second = store.flows.start("trader", parent=root.flow_id)
+        assert (root.root_flow_id, root.parent_flow_id) == (root.flow_id, None)
+        assert {child.root_flow_id, grandchild.root_flow_id} == {root.flow_id}
+        tree = store.flows.tree(root.flow_id)
+        assert [node.flow.flow_id for node in tree.children] == [child.flow_id, second.flow_id]
         assert tree.children[0].children[0].flow == grandchild
         assert (root.created_by_type, root.created_by_id, root.priority) == ("user", "ann", 3)
         with pytest.raises(errors.NotFoundError):
-            store.flows.tree(child.dfid)
+            store.flows.tree(child.flow_id)
 
     def test_only_legal_edges_are_taken_and_an_illegal_one_leaves_no_row(self, store: sync.Holdproof) -> None:
         for before, after in product(sorted(STATUSES), sorted(STATUSES)):
-            dfid = store.flows.start("trader").dfid
+            flow_id = store.flows.start("trader").flow_id
             for step in _PATHS[before]:
-                store.flows.transition(dfid, step)
-            rows = len(store.flows.transitions(dfid))
+                store.flows.transition(flow_id, step)
+            rows = len(store.flows.transitions(flow_id))
             if legal(before, after):
-                assert store.flows.transition(dfid, after).status == after
+                assert store.flows.transition(flow_id, after).status == after
                 rows += 1
             else:
                 with pytest.raises(errors.IllegalTransitionError):
-                    store.flows.transition(dfid, after)
-            assert len(store.flows.transitions(dfid)) == rows
-            assert store.flows.get(dfid).status == (after if legal(before, after) else before)
+                    store.flows.transition(flow_id, after)
+            assert len(store.flows.transitions(flow_id)) == rows
+            assert store.flows.get(flow_id).status == (after if legal(before, after) else before)
 
     def test_a_transition_that_expects_a_status_is_taken_from_there_only(self, store: sync.Holdproof) -> None:
-        dfid = store.flows.start("trader").dfid
-        assert store.flows.transition(dfid, "RUNNING", expected_status="CREATED").status == "RUNNING"
-        asked = store.escalations.request(dfid, reason="?")
+        flow_id = store.flows.start("trader").flow_id
+        assert store.flows.transition(flow_id, "RUNNING", expected_status="CREATED").status == "RUNNING"
+        asked = store.escalations.request(flow_id, reason="?")
         for expected in ("CREATED", "RUNNING"):
             with pytest.raises(errors.IllegalTransitionError, match="it is WAITING_ESCALATION"):
-                store.flows.transition(dfid, "RUNNING", expected_status=expected)
+                store.flows.transition(flow_id, "RUNNING", expected_status=expected)
         with pytest.raises(errors.InvalidInputError):
-            store.flows.transition(dfid, "RUNNING", expected_status="NOWHERE")
+            store.flows.transition(flow_id, "RUNNING", expected_status="NOWHERE")
         assert store.escalations.get(asked.id).status == "PENDING"
 
     def test_the_times_of_a_flow_are_those_of_its_transitions(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -72,21 +72,21 @@ class Flows(OnStore):
         moments = [flow.created_at]
         for status in ("RUNNING", "WAITING_ESCALATION", "RUNNING", "FAILED", "COMPENSATING", "COMPENSATED"):
             clock.advance(1)
-            flow = store.flows.transition(flow.dfid, status, correlation_id="c", causation_id=status)
+            flow = store.flows.transition(flow.flow_id, status, correlation_id="c", causation_id=status)
             moments.append(later(moments[-1], 1))
-            assert flow == store.flows.get(flow.dfid)
+            assert flow == store.flows.get(flow.flow_id)
             assert flow.updated_at == moments[-1]
             assert flow.completed_at == (moments[-1] if status in TERMINAL else None)
         assert (flow.created_at, flow.started_at, flow.completed_at) == (moments[0], moments[1], moments[-1])
-        history = store.flows.transitions(flow.dfid)
+        history = store.flows.transitions(flow.flow_id)
         assert [(one.correlation_id, one.causation_id) for one in history] == [("c", one.to_status) for one in history]
 
     def test_a_status_changed_behind_the_kernels_back_is_found(self, live: sync.Holdproof) -> None:
-        dfid = running(live)
-        live.write(lambda tx: tx.execute(_FORGE, dfid=dfid))
+        flow_id = running(live)
+        live.write(lambda tx: tx.execute(_FORGE, dfid=flow_id))
         findings, _ = live.read(lambda tx: checks.flows(tx))
         assert len(findings) == 1
-        live.write(lambda tx: tx.execute(_UNFORGE, dfid=dfid))
+        live.write(lambda tx: tx.execute(_UNFORGE, dfid=flow_id))
 
     def test_the_database_itself_refuses_a_tree_without_its_root(self, store: sync.Holdproof) -> None:
         def wrong(tx: Tx) -> None:
@@ -104,11 +104,11 @@ class Flows(OnStore):
             clock.advance(1)
             made.append(store.flows.start("trader", flow_type="a" if number % 2 else "b"))
         store.flows.start("other")
-        store.flows.transition(made[0].dfid, "CANCELLED")
+        store.flows.transition(made[0].flow_id, "CANCELLED")
         page = store.flows.list(agent_id="trader", limit=2)
         rest = store.flows.list(agent_id="trader", limit=10, after=page.next or "")
-        assert [flow.dfid for flow in (*page.flows, *rest.flows)] == [flow.dfid for flow in made]
-        assert [flow.dfid for flow in store.flows.list(status="CANCELLED").flows] == [made[0].dfid]
+        assert [flow.flow_id for flow in (*page.flows, *rest.flows)] == [flow.flow_id for flow in made]
+        assert [flow.flow_id for flow in store.flows.list(status="CANCELLED").flows] == [made[0].flow_id]
         assert len(store.flows.list(flow_type="a").flows) == 2
         assert len(store.flows.list(since=made[3].created_at).flows) == 3
         for limit in (0, 1001):
@@ -117,22 +117,22 @@ class Flows(OnStore):
 
     def test_a_flow_of_another_namespace_is_not_seen(self, store: sync.Holdproof) -> None:
         store.agents.register("b", version="1.0.0", ns="other")
-        dfid = store.flows.start("b", ns="other").dfid
+        flow_id = store.flows.start("b", ns="other").flow_id
         with pytest.raises(errors.NotFoundError):
-            store.flows.get(dfid)
+            store.flows.get(flow_id)
         with pytest.raises(errors.NotFoundError):
-            store.flows.transition(dfid, "RUNNING")
+            store.flows.transition(flow_id, "RUNNING")
         with pytest.raises(errors.NotFoundError):
-            store.flows.start("trader", parent=dfid)
+            store.flows.start("trader", parent=flow_id)
         assert store.flows.list().flows == ()
-        assert store.flows.get(dfid, ns="other").ns == "other"
+        assert store.flows.get(flow_id, ns="other").ns == "other"
 
     def test_of_many_that_open_a_flow_of_one_name_all_but_one_are_told_that_it_is_there(
         self, live: sync.Holdproof
     ) -> None:
         def start(number: int) -> str:
             try:
-                return live.flows.start("trader", dfid=f"flow {number // 8}").dfid
+                return live.flows.start("trader", flow_id=f"flow {number // 8}").flow_id
             except errors.AlreadyExistsError:
                 return "there"
 
@@ -141,13 +141,13 @@ class Flows(OnStore):
         assert (found.count("there"), len({*found})) == (70, 11)
 
     def test_what_is_wrong_is_a_typed_error(self, store: sync.Holdproof) -> None:
-        dfid = store.flows.start("trader", dfid="mine").dfid
+        flow_id = store.flows.start("trader", flow_id="mine").flow_id
         for error, call in (
             (errors.NotFoundError, lambda: store.flows.start("nobody")),
             (errors.NotFoundError, lambda: store.flows.start("trader", parent="none")),
             (errors.NotFoundError, lambda: store.flows.get("none")),
-            (errors.AlreadyExistsError, lambda: store.flows.start("trader", dfid="mine")),
-            (errors.InvalidInputError, lambda: store.flows.transition(dfid, "HAPPY")),
+            (errors.AlreadyExistsError, lambda: store.flows.start("trader", flow_id="mine")),
+            (errors.InvalidInputError, lambda: store.flows.transition(flow_id, "HAPPY")),
             (errors.InvalidInputError, lambda: store.flows.list(since="yesterday")),
             (errors.InvalidInputError, lambda: store.flows.list(status="BOGUS")),
         ):
@@ -157,50 +157,50 @@ class Flows(OnStore):
     # --- leases ---------------------------------------------------------------------------------------------------
 
     def test_one_worker_has_a_flow_until_its_lease_runs_out(self, store: sync.Holdproof, clock: FrozenClock) -> None:
-        dfid = running(store)
-        first = store.flows.lease(dfid, "w1", lease_s=10)
+        flow_id = running(store)
+        first = store.flows.lease(flow_id, "w1", lease_s=10)
         with pytest.raises(errors.ConflictError):
-            store.flows.lease(dfid, "w2")
+            store.flows.lease(flow_id, "w2")
         clock.advance(9)
-        store.flows.heartbeat(dfid, first.token, lease_s=10)
+        store.flows.heartbeat(flow_id, first.token, lease_s=10)
         clock.advance(9)
         with pytest.raises(errors.ConflictError):
-            store.flows.lease(dfid, "w2")
+            store.flows.lease(flow_id, "w2")
         clock.advance(2)
-        second = store.flows.lease(dfid, "w2")
+        second = store.flows.lease(flow_id, "w2")
         assert second.token > first.token
         with pytest.raises(errors.LeaseLostError):
-            store.flows.heartbeat(dfid, first.token)
-        assert not store.flows.release(dfid, first.token)
-        assert store.flows.release(dfid, second.token)
+            store.flows.heartbeat(flow_id, first.token)
+        assert not store.flows.release(flow_id, first.token)
+        assert store.flows.release(flow_id, second.token)
 
     def test_recover_names_the_orphans_that_nobody_here_can_run(
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         orphans = [running(store) for _ in range(3)]
-        for dfid in orphans:
-            store.flows.lease(dfid, "dead", lease_s=5)
+        for flow_id in orphans:
+            store.flows.lease(flow_id, "dead", lease_s=5)
         alive, waiting, _unleased = running(store), running(store), running(store)
         store.flows.lease(waiting, "dead", lease_s=5)
         store.flows.transition(waiting, "WAITING_ESCALATION")
         assert store.flows.recover() == Recovered((), ())
         clock.advance(5)
         store.flows.lease(alive, "w0")
-        assert [flow.dfid for flow in store.flows.recover().left] == orphans
-        assert [flow.dfid for flow in store.flows.recover(limit=2).left] == orphans[:2]
+        assert [flow.flow_id for flow in store.flows.recover().left] == orphans
+        assert [flow.flow_id for flow in store.flows.recover(limit=2).left] == orphans[:2]
         assert store.flows.lease(orphans[0], "w1").worker == "w1"
-        assert [flow.dfid for flow in store.flows.recover("w2").left] == orphans[1:]
+        assert [flow.flow_id for flow in store.flows.recover("w2").left] == orphans[1:]
 
     def test_the_end_of_a_flow_ends_its_lease(self, store: sync.Holdproof, clock: FrozenClock) -> None:
-        dfid = running(store)
-        lease = store.flows.lease(dfid, "w1")
-        store.flows.transition(dfid, "FAILED")
+        flow_id = running(store)
+        lease = store.flows.lease(flow_id, "w1")
+        store.flows.transition(flow_id, "FAILED")
         with pytest.raises(errors.LeaseLostError):
-            store.flows.heartbeat(dfid, lease.token)
+            store.flows.heartbeat(flow_id, lease.token)
         with pytest.raises(errors.FlowEndedError):
-            store.flows.lease(dfid, "w1")
-        store.flows.transition(dfid, "COMPENSATING")
-        assert store.flows.lease(dfid, "w2").token > lease.token
+            store.flows.lease(flow_id, "w1")
+        store.flows.transition(flow_id, "COMPENSATING")
+        assert store.flows.lease(flow_id, "w2").token > lease.token
 
 
 _UNFORGE = sql("UPDATE decision_flows SET status = 'RUNNING' WHERE dfid = :dfid")

@@ -99,7 +99,7 @@ def test_a_key_makes_a_post_happen_once(place: Place) -> None:
         assert other.json()["code"] == "idempotency.conflict"
     with place.http(place.near.tokens.create("op2", role="operator").secret) as http:
         theirs = http.post("/v1/flows/start", json={"agent_id": "bot"}, headers=key)
-        assert theirs.json()["dfid"] != first.json()["dfid"]
+        assert theirs.json()["flow_id"] != first.json()["flow_id"]
 
 
 def test_a_version_is_an_etag_and_if_match_expects_it(place: Place) -> None:
@@ -133,11 +133,11 @@ def test_an_auditor_reads_and_changes_nothing(place: Place) -> None:
 
 
 def test_an_agent_has_its_own_flows_only(place: Place) -> None:
-    theirs = place.near.flows.start("other").dfid
+    theirs = place.near.flows.start("other").flow_id
     with connect_sync(place.url, f"bot:{place.agent}") as store:
         with store.flows.run("bot") as flow:
             assert flow.step("one", lambda: 1) == 1
-        assert store.flows.get(str(flow.dfid)).status == "COMPLETED"
+        assert store.flows.get(str(flow.flow_id)).status == "COMPLETED"
         for attempt in (
             lambda: store.flows.get(theirs),
             lambda: store.flows.run("other").__enter__(),

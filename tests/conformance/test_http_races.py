@@ -53,17 +53,17 @@ def outcomes(callers: list[SyncRemote], call: Any) -> tuple[list[Any], list[erro
 
 
 def test_of_those_who_cancel_a_flow_one_does(web: Web, callers: list[SyncRemote]) -> None:
-    dfid = running(web.store)
-    won, lost = outcomes(callers, lambda store, n: store.flows.cancel(dfid, reason=f"by {n}"))
+    flow_id = running(web.store)
+    won, lost = outcomes(callers, lambda store, n: store.flows.cancel(flow_id, reason=f"by {n}"))
     assert [flow.status for flow in won] == ["CANCELLED"]
     assert {type(error) for error in lost} == {errors.IllegalTransitionError}
-    reasons = [each.reason for each in web.store.flows.transitions(dfid) if each.to_status == "CANCELLED"]
+    reasons = [each.reason for each in web.store.flows.transitions(flow_id) if each.to_status == "CANCELLED"]
     assert len(reasons) == 1
 
 
 def test_of_those_who_answer_a_question_one_is_heard(web: Web, callers: list[SyncRemote]) -> None:
-    dfid = running(web.store)
-    asked = web.store.escalations.request(dfid, reason="may I?", budget=100)
+    flow_id = running(web.store)
+    asked = web.store.escalations.request(flow_id, reason="may I?", budget=100)
     answers = ("APPROVED", "REJECTED", "CANCELLED")
     won, lost = outcomes(
         callers, lambda store, n: store.escalations.resolve(asked.id, answers[n % 3], by=f"person {n}")
@@ -74,16 +74,16 @@ def test_of_those_who_answer_a_question_one_is_heard(web: Web, callers: list[Syn
 
 
 def test_an_answer_and_a_cancelling_at_once_leave_one_end(web: Web, callers: list[SyncRemote]) -> None:
-    dfid = running(web.store)
-    asked = web.store.escalations.request(dfid, reason="may I?", budget=100)
+    flow_id = running(web.store)
+    asked = web.store.escalations.request(flow_id, reason="may I?", budget=100)
 
     def either(store: SyncRemote, number: int) -> Any:
         if number % 2:
-            return store.flows.cancel(dfid, reason="no longer needed")
+            return store.flows.cancel(flow_id, reason="no longer needed")
         return store.escalations.resolve(asked.id, "REJECTED", by=f"person {number}")
 
     outcomes(callers, either)
-    ended = [each.to_status for each in web.store.flows.transitions(dfid)]
+    ended = [each.to_status for each in web.store.flows.transitions(flow_id)]
     assert sum(status in {"FAILED", "CANCELLED"} for status in ended) == 1
     assert web.store.escalations.get(asked.id).status != "PENDING"
 

@@ -30,12 +30,12 @@ _TAKE_BACK = sql("UPDATE keyring SET revoked_from = NULL WHERE keyid = :keyid")
 _TAKE_OUT = sql("UPDATE keyring SET revoked_from = 0 WHERE keyid = :keyid")
 
 
-def submit(store: sync.Holdproof, battle_id: str = "b", **more: Any) -> str:
+def submit(store: sync.Holdproof, evaluation_id: str = "b", **more: Any) -> str:
     """A battle; the text of its DBOM."""
-    battle = store.battles.submit({"task": battle_id}, battle_id=battle_id, score=0.5, **more)
+    evaluation = store.evaluations.submit({"task": evaluation_id}, evaluation_id=evaluation_id, score=0.5, **more)
     settled(store)
-    assert battle.dbom is not None
-    return battle.dbom
+    assert evaluation.dbom is not None
+    return evaluation.dbom
 
 
 def _rotated(store: sync.Holdproof) -> tuple[str, str, int]:
@@ -104,7 +104,7 @@ class KeySuite(StoreOnSqlite):
             store.keys.revoke(store.keys.list(role="judge")[0].keyid)
             with pytest.raises(errors.RevokedKeyError):
                 submit(store, "c")
-            assert len(store.battles.list().battles) == 1
+            assert len(store.evaluations.list().evaluations) == 1
             new = store.keys.rotate("judge")
             assert statements.parse(new.statement)[0].action == "admit"
             assert store.dbom.verify(submit(store, "c")).verdict is Verdict.VALID
@@ -376,7 +376,7 @@ class KeySuite(StoreOnSqlite):
     def test_both_faces_speak_of_the_same_keys(self) -> None:
         async def play() -> list[str]:
             async with holdproof.open(self.home, self.url) as store:
-                await store.battles.submit({}, battle_id="b", score=1)
+                await store.evaluations.submit({}, evaluation_id="b", score=1)
                 await store.keys.init_root()
                 await store.keys.rotate("judge")
                 return [key.role for key in await store.keys.list()]

@@ -107,15 +107,15 @@ def test_connections_above_those_that_are_kept_are_closed(stage: Stage, token: s
 def test_a_caller_who_gives_up_leaves_the_connection_to_others(stage: Stage, token: str) -> None:
     async def work() -> None:
         async with connect(stage.url, token, limits=httpx.Limits(max_connections=1)) as store:
-            dfid = (await store.flows.start("bot")).dfid
-            await store.flows.transition(dfid, "RUNNING")
-            asked = await store.escalations.request(dfid, reason="may I?")
+            flow_id = (await store.flows.start("bot")).flow_id
+            await store.flows.transition(flow_id, "RUNNING")
+            asked = await store.escalations.request(flow_id, reason="may I?")
             waiting = asyncio.ensure_future(store.escalations.wait(asked.id))
             await asyncio.sleep(0.05)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            assert (await store.flows.get(dfid)).agent_id == "bot"
+            assert (await store.flows.get(flow_id)).agent_id == "bot"
 
     asyncio.run(work())
 

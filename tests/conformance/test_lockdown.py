@@ -188,7 +188,7 @@ def test_a_lockdown_is_an_escalation_that_only_root_answers(place: tuple[Path, s
     with sync.open(home, url) as store:
         locked = store.lockdown.lock(reason="a stolen laptop")
         [asked] = store.escalations.pending().escalations
-        assert (asked.dfid, asked.agent_id, asked.impact) == (locked.id, alarm.AGENT, "HIGH_IMPACT")
+        assert (asked.flow_id, asked.agent_id, asked.impact) == (locked.id, alarm.AGENT, "HIGH_IMPACT")
         assert asked.reason == "LOCKDOWN: a stolen laptop"
         assert (asked.context["verdict"], asked.context["findings"]) == ("TAMPERED", 1)
         assert store.flows.get(locked.id).status == "WAITING_ESCALATION"

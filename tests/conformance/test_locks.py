@@ -46,11 +46,11 @@ class Locks(OnStore):
             store.locks.try_acquire(running(store), {"r": 0.001}, capacity=0.3)
 
     def test_more_than_there_is_at_all_is_refused_at_once(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
+        flow_id = running(store)
         with pytest.raises(errors.InsufficientCapacityError):
-            store.locks.acquire(dfid, {"a": 1, "b": 11}, capacity=10, timeout_s=60)
+            store.locks.acquire(flow_id, {"a": 1, "b": 11}, capacity=10, timeout_s=60)
         with pytest.raises(errors.InsufficientCapacityError):
-            store.locks.acquire(dfid, {"a": 3}, capacity={"a": 2})
+            store.locks.acquire(flow_id, {"a": 3}, capacity={"a": 2})
         assert store.locks.list() == ()
 
     def test_all_or_nothing(self, store: sync.Holdproof) -> None:
@@ -58,7 +58,7 @@ class Locks(OnStore):
         store.locks.try_acquire(one, {"b": 1})
         with pytest.raises(errors.ContentionTimeoutError):
             store.locks.try_acquire(two, {"a": 1, "b": 1, "c": 1})
-        assert [lock.resource_id for lock in store.locks.list(dfid=two)] == []
+        assert [lock.resource_id for lock in store.locks.list(flow_id=two)] == []
         store.locks.release(one, "b")
         assert [lock.resource_id for lock in store.locks.try_acquire(two, {"c": 1, "a": 1, "b": 1})] == ["a", "b", "c"]
 
@@ -69,7 +69,7 @@ class Locks(OnStore):
         with pytest.raises(errors.ContentionTimeoutError):
             store.locks.try_acquire(one, {"r": 8}, capacity=10)
         store.locks.try_acquire(one, {"r": 7}, capacity=10)
-        assert {lock.dfid: lock.amount for lock in store.locks.list()} == {one: 7.0, two: 3.0}
+        assert {lock.flow_id: lock.amount for lock in store.locks.list()} == {one: 7.0, two: 3.0}
         assert {(lock.capacity, lock.exclusive) for lock in store.locks.list()} == {(10.0, False)}
 
     def test_an_amount_is_reserved_only_while_others_hold_no_more_than_was_seen(self, store: sync.Holdproof) -> None:
@@ -77,10 +77,10 @@ class Locks(OnStore):
         store.write(lambda tx: locks.reserve(tx, one, {"r": 3}, seen={}))
         with pytest.raises(errors.ContentionTimeoutError, match=one):
             store.write(lambda tx: locks.reserve(tx, two, {"r": 1}, seen={"r": 2}))
-        assert {lock.dfid: lock.amount for lock in store.locks.list()} == {one: 3.0}
+        assert {lock.flow_id: lock.amount for lock in store.locks.list()} == {one: 3.0}
         store.write(lambda tx: locks.reserve(tx, two, {"r": 1}, seen={"r": 3}))
         store.write(lambda tx: locks.reserve(tx, one, {"r": 0}, seen={}))
-        assert {lock.dfid: lock.amount for lock in store.locks.list()} == {two: 1.0}
+        assert {lock.flow_id: lock.amount for lock in store.locks.list()} == {two: 1.0}
 
     def test_what_has_expired_is_free(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
@@ -106,9 +106,9 @@ class Locks(OnStore):
         clock.advance(-5)
         with pytest.raises(errors.LockLostError):
             store.locks.extend(one, "r", ttl_s=10)
-        assert [(lock.resource_id, lock.dfid) for lock in store.locks.list()] == [("r", two), ("s", one)]
+        assert [(lock.resource_id, lock.flow_id) for lock in store.locks.list()] == [("r", two), ("s", one)]
         store.locks.try_acquire(two, {"r": 1})
-        assert store.locks.extend(one, "s", ttl_s=10).dfid == one, "nobody took that one"
+        assert store.locks.extend(one, "s", ttl_s=10).flow_id == one, "nobody took that one"
 
     def test_the_sweep_removes_what_has_expired_by_now_and_nothing_else(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -129,7 +129,7 @@ class Locks(OnStore):
         store.locks.try_acquire(one, {"a": 1, "b": 1})
         store.locks.try_acquire(two, {"c": 1})
         assert store.locks.release_all(one) == ("a", "b")
-        assert [(lock.resource_id, lock.dfid) for lock in store.locks.list()] == [("c", two)]
+        assert [(lock.resource_id, lock.flow_id) for lock in store.locks.list()] == [("c", two)]
 
     def test_a_lock_is_extended_only_by_its_holder(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         one, two = running(store), running(store)
@@ -142,10 +142,10 @@ class Locks(OnStore):
     def test_fencing_tokens_grow_and_survive_every_release(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         fences = []
         for _ in range(3):
-            dfid = running(store)
-            fences += [lock.fence for lock in store.locks.try_acquire(dfid, {"r": 1}, ttl_s=1)]
-            fences += [lock.fence for lock in store.locks.try_acquire(dfid, {"r": 1}, ttl_s=1)]
-            store.locks.release_all(dfid)
+            flow_id = running(store)
+            fences += [lock.fence for lock in store.locks.try_acquire(flow_id, {"r": 1}, ttl_s=1)]
+            fences += [lock.fence for lock in store.locks.try_acquire(flow_id, {"r": 1}, ttl_s=1)]
+            store.locks.release_all(flow_id)
             fences += [lock.fence for lock in store.locks.try_acquire(running(store), {"r": 1}, ttl_s=1)]
             clock.advance(2)
         assert fences == sorted(set(fences))
@@ -153,26 +153,26 @@ class Locks(OnStore):
 
     @pytest.mark.parametrize("end", ["COMPLETED", "FAILED", "CANCELLED"])
     def test_the_end_of_a_flow_releases_its_locks(self, store: sync.Holdproof, end: str) -> None:
-        dfid = running(store)
-        store.locks.try_acquire(dfid, {"a": 1, "b": 1})
-        store.flows.transition(dfid, end)
+        flow_id = running(store)
+        store.locks.try_acquire(flow_id, {"a": 1, "b": 1})
+        store.flows.transition(flow_id, end)
         assert store.locks.list() == ()
         with pytest.raises(errors.FlowEndedError):
-            store.locks.try_acquire(dfid, {"a": 1})
+            store.locks.try_acquire(flow_id, {"a": 1})
 
     def test_while_something_is_to_be_undone_locks_stay(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        store.locks.try_acquire(dfid, {"a": 1})
-        store.sagas.mark_dirty(dfid, "pay", {"paid": 1})
-        store.flows.transition(dfid, "FAILED")
+        flow_id = running(store)
+        store.locks.try_acquire(flow_id, {"a": 1})
+        store.sagas.mark_dirty(flow_id, "pay", {"paid": 1})
+        store.flows.transition(flow_id, "FAILED")
         assert len(store.locks.list()) == 1
-        store.sagas.compensate(dfid, "REVERT", lambda _: True)
+        store.sagas.compensate(flow_id, "REVERT", lambda _: True)
         assert store.locks.list() == ()
 
     def test_locks_of_two_namespaces_have_nothing_in_common(self, store: sync.Holdproof) -> None:
         store.agents.register("b", version="1.0.0", ns="other")
-        dfid, theirs = running(store), store.flows.start("b", ns="other").dfid
-        store.locks.try_acquire(dfid, {"r": 1})
+        flow_id, theirs = running(store), store.flows.start("b", ns="other").flow_id
+        store.locks.try_acquire(flow_id, {"r": 1})
         assert store.locks.try_acquire(theirs, {"r": 1}, ns="other")[0].fence == 1
         with pytest.raises(errors.NotFoundError):
             store.locks.try_acquire(theirs, {"r": 1})
@@ -227,13 +227,13 @@ class Locks(OnStore):
             _until(lambda: bool(live.database.topics._waiters))
             live.flows.transition(one, "COMPLETED")
             [lock] = waiting.result(60)
-        assert lock.dfid == two
+        assert lock.flow_id == two
 
     def test_a_waiter_gets_the_lock_when_it_expires(self, live: sync.Holdproof) -> None:
         one, two = running(live), running(live)
         live.locks.acquire(one, {"r": 1}, ttl_s=0.3)
         [lock] = live.locks.acquire(two, {"r": 1}, timeout_s=60)
-        assert lock.dfid == two
+        assert lock.flow_id == two
 
     def test_the_deadline_ends_the_waiting_and_holds_nothing(self, live: sync.Holdproof) -> None:
         one, two = running(live), running(live)
@@ -242,31 +242,31 @@ class Locks(OnStore):
             live.locks.acquire(two, {"a": 1, "b": 1}, timeout_s=0.2)
         with pytest.raises(errors.ContentionTimeoutError):
             live.locks.acquire(two, {"b": 1}, timeout_s=0)
-        assert [lock.dfid for lock in live.locks.list()] == [one]
+        assert [lock.flow_id for lock in live.locks.list()] == [one]
 
     def test_six_racers_for_one_place_one_wins(self, live: sync.Holdproof) -> None:
         for number in range(10):
             flows = [running(live) for _ in range(6)]
-            won = _race([_attempt(live, dfid, {f"r{number}": 1}, 1.0) for dfid in flows])
+            won = _race([_attempt(live, flow_id, {f"r{number}": 1}, 1.0) for flow_id in flows])
             assert won.count(True) == 1
 
     def test_racers_for_several_resources_never_deadlock_or_exceed(self, live: sync.Holdproof) -> None:
         flows = [running(live) for _ in range(8)]
 
-        def work(dfid: str, turn: int) -> None:
+        def work(flow_id: str, turn: int) -> None:
             names = ["a", "b", "c"] if turn % 2 else ["c", "b", "a"]
             for _ in range(3):
-                live.locks.acquire(dfid, dict.fromkeys(names, 5), capacity=10, timeout_s=60)
+                live.locks.acquire(flow_id, dict.fromkeys(names, 5), capacity=10, timeout_s=60)
                 with guard:
-                    held.append(dfid)
+                    held.append(flow_id)
                     assert len(held) <= 2
-                    held.remove(dfid)
-                live.locks.release_all(dfid)
+                    held.remove(flow_id)
+                live.locks.release_all(flow_id)
 
         held: list[str] = []
         guard = threading.Lock()
         with ThreadPoolExecutor(8) as pool:
-            for done in [pool.submit(work, dfid, turn) for turn, dfid in enumerate(flows)]:
+            for done in [pool.submit(work, flow_id, turn) for turn, flow_id in enumerate(flows)]:
                 done.result(120)
         assert live.locks.list() == ()
 
@@ -280,10 +280,10 @@ def _until(seen: Callable[[], bool]) -> None:
     raise AssertionError("it never came")
 
 
-def _attempt(store: sync.Holdproof, dfid: str, resources: dict[str, float], capacity: float) -> Callable[[], bool]:
+def _attempt(store: sync.Holdproof, flow_id: str, resources: dict[str, float], capacity: float) -> Callable[[], bool]:
     def attempt() -> bool:
         try:
-            store.locks.try_acquire(dfid, resources, capacity=capacity)
+            store.locks.try_acquire(flow_id, resources, capacity=capacity)
         except errors.ContentionTimeoutError:
             return False
         return True

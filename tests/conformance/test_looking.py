@@ -15,15 +15,15 @@ def asked(store: sync.Holdproof, agent: str, **given: object) -> int:
     """A question of an agent of its own, so that no budget is in the way."""
     store.agents.register(agent, version="1.0.0")
     flow = store.flows.start(agent)
-    store.flows.transition(flow.dfid, "RUNNING")
-    return store.escalations.request(flow.dfid, reason="?", **given).id  # type: ignore[arg-type]
+    store.flows.transition(flow.flow_id, "RUNNING")
+    return store.escalations.request(flow.flow_id, reason="?", **given).id  # type: ignore[arg-type]
 
 
 def pay_and_cancel(store: sync.Holdproof, undone: list[int]) -> None:
     """A worker whose flow is cancelled from elsewhere after a step that can be undone."""
     with store.flows.run("trader") as flow:
         flow.step("pay", lambda: 7, compensate=undone.append)
-        assert store.flows.cancel(flow.dfid, reason="not needed").status == "COMPENSATING"
+        assert store.flows.cancel(flow.flow_id, reason="not needed").status == "COMPENSATING"
 
 
 class Inbox(OnStore):
@@ -71,8 +71,8 @@ class Inbox(OnStore):
         assert [each.id for each in store.escalations.list().escalations] == [third, second, first]
         assert [each.id for each in store.escalations.list(agent_id="b").escalations] == [second]
         assert [each.id for each in store.escalations.list(status="APPROVED").escalations] == [first]
-        dfid = store.escalations.get(third).dfid
-        assert [each.id for each in store.escalations.list(dfid=dfid).escalations] == [third]
+        flow_id = store.escalations.get(third).flow_id
+        assert [each.id for each in store.escalations.list(flow_id=flow_id).escalations] == [third]
         page = store.escalations.list(limit=2)
         assert (page.next, store.escalations.list(before=page.next).escalations[0].id) == (second, first)
         with pytest.raises(errors.InvalidInputError):
@@ -97,17 +97,19 @@ class Search(OnStore):
         store.agents.register("buyer 100%", version="1.0.0")
         made = []
         for agent, kind in (("trader", "rebalance"), ("buyer 100%", "order_x"), ("trader", "hedge")):
-            made.append(store.flows.start(agent, flow_type=kind).dfid)
+            made.append(store.flows.start(agent, flow_type=kind).flow_id)
             clock.advance(1)
         newest = [*reversed(made)]
-        assert [each.dfid for each in store.flows.search().flows] == newest
-        assert [each.dfid for each in store.flows.search("trade").flows] == [made[2], made[0]]
-        assert [each.dfid for each in store.flows.search(made[1][3:20]).flows if each.dfid == made[1]] == [made[1]]
+        assert [each.flow_id for each in store.flows.search().flows] == newest
+        assert [each.flow_id for each in store.flows.search("trade").flows] == [made[2], made[0]]
+        assert [each.flow_id for each in store.flows.search(made[1][3:20]).flows if each.flow_id == made[1]] == [
+            made[1]
+        ]
         for text in ("100%", "r_x"):  # nothing in a text is a wildcard
-            assert [each.dfid for each in store.flows.search(text).flows] == [made[1]]
+            assert [each.flow_id for each in store.flows.search(text).flows] == [made[1]]
         for text in ("%", "_", "'; DROP TABLE decision_flows; --", "1__%"):
-            assert {each.dfid for each in store.flows.search(text).flows} <= {made[1]}
-        assert [each.dfid for each in store.flows.search(flow_type="hedge").flows] == [made[2]]
+            assert {each.flow_id for each in store.flows.search(text).flows} <= {made[1]}
+        assert [each.flow_id for each in store.flows.search(flow_type="hedge").flows] == [made[2]]
         assert store.flows.search(status="RUNNING").flows == ()
         assert store.flows.search("e", ns="other").flows == ()
         for wrong in ({"status": "LOST"}, {"text": "\0"}, {"text": "x" * 501}, {"before": "yesterday"}, {"limit": 0}):
@@ -118,11 +120,11 @@ class Search(OnStore):
         for number in range(7):
             store.flows.start("trader")
             clock.advance(number % 2)
-        whole = [each.dfid for each in store.flows.search().flows]
+        whole = [each.flow_id for each in store.flows.search().flows]
         met, before = list[str](), ""
         while True:
             page = store.flows.search(before=before, limit=3)
-            met += [each.dfid for each in page.flows]
+            met += [each.flow_id for each in page.flows]
             if page.next is None:
                 break
             before = page.next
@@ -141,40 +143,40 @@ class Search(OnStore):
             store.flows.pace(minutes=0)
 
     def test_every_version_of_a_document_is_known_by_its_leaf(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        assert store.contexts.versions(dfid) == store.state.versions("trader") == ()
+        flow_id = running(store)
+        assert store.contexts.versions(flow_id) == store.state.versions("trader") == ()
         for number in range(3):
-            store.contexts.put(dfid, {"n": number})
+            store.contexts.put(flow_id, {"n": number})
             store.state.put("trader", {"n": number})
-        for found in (store.contexts.versions(dfid), store.state.versions("trader")):
+        for found in (store.contexts.versions(flow_id), store.state.versions("trader")):
             assert [each.ver for each in found] == [3, 2, 1]
             assert len({each.commitment for each in found}) == 3
         assert [each.ver for each in store.state.versions("trader", before=2)] == [1]
         with pytest.raises(errors.NotFoundError):
             store.state.versions("nobody")
 
-    def test_battles_come_newest_first(self, store: sync.Holdproof) -> None:
+    def test_evaluations_come_newest_first(self, store: sync.Holdproof) -> None:
         for name in "abc":
-            store.battles.submit({"x": name}, battle_id=name, score=0.5, intent=[1.0])
-        page = store.battles.recent(limit=2)
-        assert [each.battle_id for each in page.battles] == ["c", "b"]
-        assert [each.battle_id for each in store.battles.recent(before=page.next).battles] == ["a"]
+            store.evaluations.submit({"x": name}, evaluation_id=name, score=0.5, intent=[1.0])
+        page = store.evaluations.recent(limit=2)
+        assert [each.evaluation_id for each in page.evaluations] == ["c", "b"]
+        assert [each.evaluation_id for each in store.evaluations.recent(before=page.next).evaluations] == ["a"]
 
     def test_feedback_comes_newest_first(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        made = [store.feedback.record("trader", dfid, status="GOOD", score=n).id for n in (0.1, 0.2, 0.3)]
+        flow_id = running(store)
+        made = [store.feedback.record("trader", flow_id, status="GOOD", score=n).id for n in (0.1, 0.2, 0.3)]
         found = store.feedback.recent("trader", limit=2)
         assert [each.score for each in found] == [0.3, 0.2]
         assert [each.id for each in store.feedback.recent("trader", before=made[1])] == [made[0]]
         assert store.feedback.recent("nobody") == ()
 
     def test_cancelling_ends_a_flow_and_begins_to_undo_it(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        asked = store.escalations.request(dfid, reason="?").id
-        assert store.flows.cancel(dfid, reason="not needed").status == "CANCELLED"
+        flow_id = running(store)
+        asked = store.escalations.request(flow_id, reason="?").id
+        assert store.flows.cancel(flow_id, reason="not needed").status == "CANCELLED"
         assert store.escalations.get(asked).status == "CANCELLED"
         with pytest.raises(errors.IllegalTransitionError):
-            store.flows.cancel(dfid, reason="again")
+            store.flows.cancel(flow_id, reason="again")
         undone: list[int] = []
         with pytest.raises(errors.FlowEndedError, match="COMPENSATED"):
             pay_and_cancel(store, undone)
@@ -194,17 +196,17 @@ class Search(OnStore):
 
     def test_a_flow_is_proven_to_a_stranger(self, live: sync.Holdproof) -> None:
         store = live
-        dfid = running(store)
-        store.contexts.put(dfid, {"n": 1})
-        store.audit.record(dfid, "looked")
-        number = store.escalations.request(dfid, reason="?", proposal={"buy": 1}).id
+        flow_id = running(store)
+        store.contexts.put(flow_id, {"n": 1})
+        store.audit.record(flow_id, "looked")
+        number = store.escalations.request(flow_id, reason="?", proposal={"buy": 1}).id
         store.escalations.resolve(number, "APPROVED", by="ann")
-        store.flows.transition(dfid, "COMPLETED")
+        store.flows.transition(flow_id, "COMPLETED")
         until = time.monotonic() + 10
         while store.log.pending() and time.monotonic() < until:  # PostgreSQL signs a moment later
             time.sleep(0.02)
-        checked = offline.check(store.bundle.export(dfid, kind="flow"))
-        assert (checked.verdict.word, checked.kind, checked.subject) == ("VALID", "flow", dfid)
+        checked = offline.check(store.bundle.export(flow_id, kind="flow"))
+        assert (checked.verdict.word, checked.kind, checked.subject) == ("VALID", "flow", flow_id)
         with pytest.raises(errors.NotFoundError):
             store.bundle.export("nothing", kind="flow")
 

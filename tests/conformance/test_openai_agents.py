@@ -106,12 +106,12 @@ class OpenaiAgents(OnStore):
         async def work(face: Holdproof, shop: Shop, approvals: Any) -> None:
             asked = await approvals.pause(await shop.stopped(), reason="refunds")
             assert asked.proposal == {"calls": [{"id": i, "tool": t, "arguments": a} for t, a, i in CALLS]}
-            assert (await face.flows.get(asked.dfid)).status == "WAITING_ESCALATION"
+            assert (await face.flows.get(asked.flow_id)).status == "WAITING_ESCALATION"
             assert shop.paid == []
             await face.escalations.resolve(asked.id, "APPROVED", by="grace")
             ended = await approvals.resume(shop.agent, asked.id)
             assert (ended.output, ended.escalation, sorted(shop.paid)) == ("done", None, [5, 30])
-            assert (await face.flows.get(asked.dfid)).status == "COMPLETED"
+            assert (await face.flows.get(asked.flow_id)).status == "COMPLETED"
 
         self.acted(live, work)
 
@@ -184,7 +184,7 @@ class OpenaiAgents(OnStore):
             await face.escalations.resolve(asked.id, "APPROVED", by="grace")
             stopped = await approvals.resume(shop.agent, asked.id)
             again = await face.escalations.get(stopped.escalation)
-            assert (again.dfid, again.proposal["calls"][0]["id"]) == (asked.dfid, "call-3")
+            assert (again.flow_id, again.proposal["calls"][0]["id"]) == (asked.flow_id, "call-3")
             assert (again.reason, again.impact, again.on_deadline) == ("refunds", "LOW_IMPACT", "reject")
             assert again.deadline is not None
             assert again.context["terms"] == asked.context["terms"] == {"deadline_s": 3600, "budget": 7}
@@ -200,8 +200,8 @@ class OpenaiAgents(OnStore):
             with pytest.raises(errors.ConflictError):
                 await approvals.resume(shop.agent, asked.id, timeout_s=0)
             flow = await face.flows.start("shop")
-            await face.flows.transition(flow.dfid, "RUNNING")
-            other = await face.escalations.request(flow.dfid, reason="something else", budget=60)
+            await face.flows.transition(flow.flow_id, "RUNNING")
+            other = await face.escalations.request(flow.flow_id, reason="something else", budget=60)
             await face.escalations.resolve(other.id, "APPROVED", by="grace")
             with pytest.raises(errors.InvalidInputError):
                 await approvals.resume(shop.agent, other.id)

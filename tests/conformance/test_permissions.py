@@ -46,8 +46,8 @@ def open_to_others(folder: Path, *, ours: frozenset[Path] = frozenset()) -> dict
 def lived(store: sync.Holdproof, out: Path) -> None:
     """Everything a store does that leaves a file."""
     store.agents.register("buyer", version="1.0.0")
-    store.battles.submit({"task": "x"}, battle_id="b-1", score=0.5, intent=[0.5])
-    store.battles.submit({"task": "y"}, battle_id="b-2", score=0.5, intent=[0.5], subject="ann")
+    store.evaluations.submit({"task": "x"}, evaluation_id="b-1", score=0.5, intent=[0.5])
+    store.evaluations.submit({"task": "y"}, evaluation_id="b-2", score=0.5, intent=[0.5], subject="ann")
     store.objects.put("fact", type="fact", content="true")
     store.snapshots.create("one")
     store.image.dump()
@@ -131,9 +131,9 @@ def test_what_the_command_line_writes_is_for_the_owner_only(tmp_path: Path) -> N
     given.write_text('{"task": "x"}')
     intent = work / "intent.json"
     intent.write_text("[0.5]")
-    battle = ["battles", "submit", str(given), "--battle-id", "b-1", "--score", "0.5", "--intent", str(intent)]
+    evaluation = ["battles", "submit", str(given), "--battle-id", "b-1", "--score", "0.5", "--intent", str(intent)]
     words: list[list[str]] = [
-        battle,
+        evaluation,
         ["export", "bundle", "b-1", "--out", str(work / "b-1.zip")],
         ["export", "dbom", "b-1", "--out", str(work / "b-1.json")],
         ["export", "flows", str(work / "flows.jsonl")],
@@ -150,7 +150,7 @@ def test_what_the_command_line_writes_is_for_the_owner_only(tmp_path: Path) -> N
     for line in words:
         if "LEAF" in line:
             with sync.open(home) as store:
-                leaf = store.battles.get("b-1").leaf_id
+                leaf = store.evaluations.get("b-1").leaf_id
             line = [leaf if word == "LEAF" else word for word in line]
         done = run.invoke(app, ["--home", home, *line])
         assert done.exit_code == 0, (line, done.output)

@@ -23,10 +23,10 @@ class Records(OnStore):
     # --- audit ----------------------------------------------------------------------------------------------------
 
     def test_events_come_back_in_the_order_they_were_recorded(self, store: sync.Holdproof) -> None:
-        dfid, other = running(store), running(store)
+        flow_id, other = running(store), running(store)
         made = [
             store.audit.record(
-                dfid,
+                flow_id,
                 f"E{number}",
                 severity=severity,
                 step_id="s",
@@ -38,44 +38,44 @@ class Records(OnStore):
             for number, severity in enumerate(("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))
         ]
         store.audit.record(other, "OTHER")
-        page = store.audit.for_flow(dfid, limit=3)
-        rest = store.audit.for_flow(dfid, limit=3, after=page.next or 0)
+        page = store.audit.for_flow(flow_id, limit=3)
+        rest = store.audit.for_flow(flow_id, limit=3, after=page.next or 0)
         assert [*page.events, *rest.events] == made
         assert rest.next is None
         assert made[0].detail == {"n": 0}
 
     def test_events_are_found_by_type_severity_and_time(self, store: sync.Holdproof, clock: FrozenClock) -> None:
-        dfid = running(store)
-        store.audit.record(dfid, "A")
+        flow_id = running(store)
+        store.audit.record(flow_id, "A")
         clock.advance(10)
-        later = store.audit.record(dfid, "A", severity="ERROR")
-        store.audit.record(dfid, "B", severity="ERROR")
+        later = store.audit.record(flow_id, "A", severity="ERROR")
+        store.audit.record(flow_id, "B", severity="ERROR")
         assert len(store.audit.search(event_type="A").events) == 2
         assert len(store.audit.search(severity="ERROR").events) == 2
         assert store.audit.search(event_type="A", since=later.created_at).events == (later,)
         assert len(store.audit.search(limit=2).events) == 2
 
     def test_an_unknown_severity_or_flow_is_an_error(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
+        flow_id = running(store)
         with pytest.raises(errors.InvalidInputError):
-            store.audit.record(dfid, "E", severity="LOUD")
+            store.audit.record(flow_id, "E", severity="LOUD")
         with pytest.raises(errors.InvalidInputError):
             store.audit.search(severity="LOUD")
         with pytest.raises(errors.NotFoundError):
             store.audit.record("none", "E")
         with pytest.raises(errors.NotFoundError):
-            store.audit.record(dfid, "E", ns="other")
+            store.audit.record(flow_id, "E", ns="other")
         with pytest.raises(errors.InvalidInputError):
-            store.audit.record(dfid, "E", detail={"x": object()})
-        assert store.audit.for_flow(dfid).events == ()
+            store.audit.record(flow_id, "E", detail={"x": object()})
+        assert store.audit.for_flow(flow_id).events == ()
 
     # --- ledger ---------------------------------------------------------------------------------------------------
 
     def test_the_first_entry_of_a_flow_wins(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        first = store.ledger.append(dfid, {"buy": 1}, context_ref="c", evidence_hash="h", signature="s")
-        second = store.ledger.append(dfid, {"buy": 2}, context_ref="d", evidence_hash="i")
-        assert first == second == store.ledger.get(dfid)
+        flow_id = running(store)
+        first = store.ledger.append(flow_id, {"buy": 1}, context_ref="c", evidence_hash="h", signature="s")
+        second = store.ledger.append(flow_id, {"buy": 2}, context_ref="d", evidence_hash="i")
+        assert first == second == store.ledger.get(flow_id)
         assert (first.intent, first.agent_id, first.signature) == ({"buy": 1}, "trader", "s")
         assert store.ledger.list().entries == (first,)
         assert store.ledger.list(agent_id="nobody").entries == ()
@@ -88,53 +88,53 @@ class Records(OnStore):
 
     @pytest.mark.parametrize("value", _VALUES, ids=repr)
     def test_a_value_comes_back_as_it_went_in(self, store: sync.Holdproof, value: Any) -> None:
-        dfid = running(store)
-        put = store.contexts.put(dfid, value)
-        assert put == store.contexts.read(dfid)
+        flow_id = running(store)
+        put = store.contexts.put(flow_id, value)
+        assert put == store.contexts.read(flow_id)
         assert put.data == value
         assert store.state.put("trader", value).data == value
         assert store.state.read("trader").data == value
 
     def test_the_snapshot_id_is_a_hash_of_the_canonical_json(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        put = store.contexts.put(dfid, {"b": 1.0, "a": "é"})
+        flow_id = running(store)
+        put = store.contexts.put(flow_id, {"b": 1.0, "a": "é"})
         assert put.snapshot_id == hashlib.sha256('{"a":"é","b":1}'.encode()).hexdigest()[:16]
         assert store.state.put("trader", {"a": "é", "b": 1}).snapshot_id == put.snapshot_id
 
     def test_every_write_is_the_next_version(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        assert [store.contexts.put(dfid, n).version for n in range(3)] == [1, 2, 3]
+        flow_id = running(store)
+        assert [store.contexts.put(flow_id, n).version for n in range(3)] == [1, 2, 3]
         assert [store.state.put("trader", n).version for n in range(3)] == [1, 2, 3]
 
     def test_a_stale_version_is_refused_and_nothing_changes(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        assert store.contexts.update(dfid, "a", expected_version=0).version == 1
-        assert store.contexts.update(dfid, "b", expected_version=1).version == 2
+        flow_id = running(store)
+        assert store.contexts.update(flow_id, "a", expected_version=0).version == 1
+        assert store.contexts.update(flow_id, "b", expected_version=1).version == 2
         assert store.state.update("trader", "a", expected_version=0).version == 1
         for stale in (0, 1, 3):
             with pytest.raises(errors.StaleVersionError):
-                store.contexts.update(dfid, "c", expected_version=stale)
+                store.contexts.update(flow_id, "c", expected_version=stale)
         with pytest.raises(errors.StaleVersionError):
             store.state.update("trader", "c", expected_version=0)
-        assert (store.contexts.read(dfid).data, store.state.read("trader").data) == ("b", "a")
+        assert (store.contexts.read(flow_id).data, store.state.read("trader").data) == ("b", "a")
 
     def test_a_context_that_was_taken_is_not_given_again(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        store.contexts.put(dfid, "secret")
-        assert store.contexts.take(dfid).data == "secret"
+        flow_id = running(store)
+        store.contexts.put(flow_id, "secret")
+        assert store.contexts.take(flow_id).data == "secret"
         for again in (store.contexts.take, store.contexts.read):
             with pytest.raises(errors.ContextTakenError):
-                again(dfid)
-        store.contexts.put(dfid, "next")
-        assert store.contexts.read(dfid).version == 2
+                again(flow_id)
+        store.contexts.put(flow_id, "next")
+        assert store.contexts.read(flow_id).version == 2
 
     def test_what_is_not_there_is_a_typed_error(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
+        flow_id = running(store)
         calls: list[Callable[[], object]] = [
-            lambda: store.contexts.read(dfid),
-            lambda: store.contexts.take(dfid),
+            lambda: store.contexts.read(flow_id),
+            lambda: store.contexts.take(flow_id),
             lambda: store.contexts.put("none", 1),
-            lambda: store.contexts.put(dfid, 1, ns="other"),
+            lambda: store.contexts.put(flow_id, 1, ns="other"),
             lambda: store.state.read("trader"),
             lambda: store.state.put("nobody", 1),
         ]
@@ -142,37 +142,37 @@ class Records(OnStore):
             with pytest.raises(errors.NotFoundError):
                 call()
         with pytest.raises(errors.InvalidInputError):
-            store.contexts.put(dfid, 2**53)
+            store.contexts.put(flow_id, 2**53)
 
     def test_a_json_column_keeps_its_text_byte_for_byte(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
-        [(kept,)] = store.write(lambda tx: tx.all(_RAW_JSON, dfid=dfid, text=_SPACED, now=tx.now))
+        flow_id = running(store)
+        [(kept,)] = store.write(lambda tx: tx.all(_RAW_JSON, dfid=flow_id, text=_SPACED, now=tx.now))
         assert kept == _SPACED
 
     # --- feedback -------------------------------------------------------------------------------------------------
 
     def test_an_agents_trajectory_is_what_was_recorded(self, store: sync.Holdproof, clock: FrozenClock) -> None:
-        dfid = running(store)
-        first = store.feedback.record("trader", dfid, status="Rejected", reason="late", score=2, source="Human")
+        flow_id = running(store)
+        first = store.feedback.record("trader", flow_id, status="Rejected", reason="late", score=2, source="Human")
         clock.advance(5)
-        second = store.feedback.record("trader", dfid, status="Accepted", score=0.5)
-        third = store.feedback.record("trader", dfid, status="Escalate", source="Monitor")
+        second = store.feedback.record("trader", flow_id, status="Accepted", score=0.5)
+        third = store.feedback.record("trader", flow_id, status="Escalate", source="Monitor")
         assert store.feedback.trajectory("trader") == (first, second, third)
         assert store.feedback.trajectory("trader", since=second.created_at) == (second, third)
         assert store.feedback.trajectory("trader", after=second.id) == (third,)
         assert type(first.score) is float
 
     def test_wrong_feedback_is_refused(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
+        flow_id = running(store)
         calls: list[Callable[[], object]] = [
-            lambda: store.feedback.record("trader", dfid, status="Accepted", source="Gossip"),
-            lambda: store.feedback.record("trader", dfid, status="Accepted", score=float("nan")),
-            lambda: store.feedback.record("trader", dfid, status="Accepted", score=True),
+            lambda: store.feedback.record("trader", flow_id, status="Accepted", source="Gossip"),
+            lambda: store.feedback.record("trader", flow_id, status="Accepted", score=float("nan")),
+            lambda: store.feedback.record("trader", flow_id, status="Accepted", score=True),
         ]
         for call in calls:
             with pytest.raises(errors.InvalidInputError):
                 call()
-        for agent, flow in (("nobody", dfid), ("trader", "none")):
+        for agent, flow in (("nobody", flow_id), ("trader", "none")):
             with pytest.raises(errors.NotFoundError):
                 store.feedback.record(agent, flow, status="Accepted")
 

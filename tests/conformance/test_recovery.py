@@ -64,7 +64,7 @@ class Recovery(OnStore):
         with pytest.raises(CrashError):
             ordering(other(store), broker, **options)("a", "b")
         clock.advance(10)
-        return store.flows.list().flows[-1].dfid
+        return store.flows.list().flows[-1].flow_id
 
     # --- calling --------------------------------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ class Recovery(OnStore):
         [flow] = store.flows.list().flows
         assert (flow.flow_type, flow.flow_version, flow.agent_id) == ("rebalance", "2.1", "trader")
         assert (flow.status, flow.priority) == ("COMPLETED", 3)
-        written = store.read(lambda tx: calls.find(tx, flow.dfid))
+        written = store.read(lambda tx: calls.find(tx, flow.flow_id))
         assert written == Called("rebalance", "2.1", '{"args":["a"],"kwargs":{"second":"b"}}')
 
     def test_a_decision_looks_like_its_function_without_the_flow(self, store: sync.Holdproof) -> None:
@@ -85,10 +85,10 @@ class Recovery(OnStore):
     def test_a_flow_can_be_opened_otherwise_for_one_call(self, store: sync.Holdproof) -> None:
         rebalance = ordering(store, Broker())
         store.agents.register("scout", version="1.0.0")
-        rebalance.opening("scout", dfid="mine")("a", "b")
+        rebalance.opening("scout", flow_id="mine")("a", "b")
         rebalance.opening(parent="mine")("a", "b")
         root, child = store.flows.tree("mine").flow, store.flows.tree("mine").children[0].flow
-        assert (root.agent_id, child.agent_id, child.root_dfid) == ("scout", "trader", "mine")
+        assert (root.agent_id, child.agent_id, child.root_flow_id) == ("scout", "trader", "mine")
 
     def test_the_function_gets_its_arguments_as_a_later_worker_will(self, store: sync.Holdproof) -> None:
         @store.decision(flow_type="echo", agent="trader")
@@ -170,14 +170,14 @@ class Recovery(OnStore):
 
     def test_an_unfinished_step_asks_before_it_is_done_again(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         broker = Broker()
-        dfid = self.crashed(store, clock, broker)
+        flow_id = self.crashed(store, clock, broker)
         worker = other(store)
         ordering(worker, broker)
         recovering = Beside(lambda: worker.flows.recover())
         asked = first_question(store)
-        assert (asked.dfid, asked.context["step"], asked.opened_by) == (dfid, "second", "kernel")
-        assert [step.state for step in store.flows.steps(dfid)] == ["DONE", "UNKNOWN"]
-        assert store.flows.get(dfid).status == "WAITING_ESCALATION"
+        assert (asked.flow_id, asked.context["step"], asked.opened_by) == (flow_id, "second", "kernel")
+        assert [step.state for step in store.flows.steps(flow_id)] == ["DONE", "UNKNOWN"]
+        assert store.flows.get(flow_id).status == "WAITING_ESCALATION"
         store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal="b")
         assert [again.flow.status for again in recovering.result().again] == ["COMPLETED"]
         assert broker.done == ["a", "b"]
@@ -186,7 +186,7 @@ class Recovery(OnStore):
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         broker = Broker()
-        dfid = self.crashed(store, clock, broker)
+        flow_id = self.crashed(store, clock, broker)
         ordering(store, broker)
         dying = Holdproof(store.core)
 
@@ -207,7 +207,7 @@ class Recovery(OnStore):
         clock.advance(10)
         assert store.flows.recover() == Recovered((), ())
         store.escalations.resolve(first_question(store).id, "REJECTED", by="ann")
-        assert store.flows.get(dfid).status == "COMPENSATING"
+        assert store.flows.get(flow_id).status == "COMPENSATING"
         [again] = store.flows.recover().again
         assert (again.flow.status, broker.done) == ("COMPENSATED", ["a", "b", "undo a"])
         assert "ReplayedError" in (again.error or "")
@@ -234,16 +234,16 @@ class Recovery(OnStore):
         store.agents.register("scout", version="1.0.0")
         call = calls.called("rebalance", "1.0", ["a", "b"], {})
         begun = {
-            agent: near.run(runs.enter(agent, lease_s=10, called=replace(call, agent_id=agent))).hand.dfid
+            agent: near.run(runs.enter(agent, lease_s=10, called=replace(call, agent_id=agent))).hand.flow_id
             for agent in ("scout", "trader")
         }
         clock.advance(11)
         ordering(store, broker)
         found = store.flows.recover("worker")
-        assert [each.flow.dfid for each in found.again] == [begun["trader"]]
-        assert [flow.dfid for flow in found.left] == [begun["scout"]]
+        assert [each.flow.flow_id for each in found.again] == [begun["trader"]]
+        assert [flow.flow_id for flow in found.left] == [begun["scout"]]
         assert broker.done == ["a", "b"]
-        asked = {orphan.dfid: orphan.asked_by for orphan in store.flows.orphans()}
+        asked = {orphan.flow_id: orphan.asked_by for orphan in store.flows.orphans()}
         assert asked == {begun["scout"]: "scout"}
 
     def test_what_nobody_here_can_run_is_left_and_named(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -252,13 +252,13 @@ class Recovery(OnStore):
         with pytest.raises(CrashError), store.flows.run("trader", flow_type="rebalance", lease_s=10):
             raise CrashError
         clock.advance(10)
-        plain = store.flows.list().flows[-1].dfid
+        plain = store.flows.list().flows[-1].flow_id
         ordering(store, broker)
-        assert [flow.dfid for flow in store.flows.recover().left] == [newer, plain]
+        assert [flow.flow_id for flow in store.flows.recover().left] == [newer, plain]
         assert store.flows.recover(ns="other") == Recovered((), ())
         assert broker.done == ["a", "b"]
         with store.flows.run(resume=plain) as flow:
-            assert flow.dfid == plain
+            assert flow.flow_id == plain
 
     def test_a_function_that_fails_does_not_keep_the_others_waiting(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -282,7 +282,7 @@ class Recovery(OnStore):
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
         broker = Broker()
-        dfid = self.crashed(store, clock, broker)
+        flow_id = self.crashed(store, clock, broker)
 
         @store.decision(flow_type="rebalance", lease_s=10)
         def rebalance(flow: Flow) -> None:
@@ -290,7 +290,7 @@ class Recovery(OnStore):
 
         [again] = store.flows.recover().again
         assert (again.flow.status, broker.done) == ("FAILED", ["a", "b"])
-        assert store.sagas.get(dfid).partial_state["to_undo"] == ["first 1", "second 1"]
+        assert store.sagas.get(flow_id).partial_state["to_undo"] == ["first 1", "second 1"]
 
     def test_eight_threads_run_each_orphan_again_exactly_once(self, live: sync.Holdproof) -> None:
         ran: Counter[str] = Counter()

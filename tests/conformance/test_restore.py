@@ -47,7 +47,7 @@ def place(tmp_path: Path) -> Place:
 
 def names(place: Place) -> list[str]:
     with place.open() as store:
-        return [battle_id for battle_id, _ in everything(store)]
+        return [evaluation_id for evaluation_id, _ in everything(store)]
 
 
 def test_the_store_of_the_backup_takes_the_place_of_the_other_which_is_kept(place: Place, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_store_that_is_open_here_is_not_replaced(place: Place, tmp_path: Path)
     with place.open() as store:
         with pytest.raises(errors.BusyError):
             place.restore(tmp_path / "backup")
-        assert [battle_id for battle_id, _ in everything(store)] == ["first", "second"]
+        assert [evaluation_id for evaluation_id, _ in everything(store)] == ["first", "second"]
     place.restore(tmp_path / "backup")
 
 

@@ -68,16 +68,16 @@ def logged(store: sync.Holdproof) -> int:
 def ended(store: sync.Holdproof, **options: Any) -> str:
     """A flow that left something in every table, with a child, and has ended."""
     with store.flows.run("trader", **options) as flow:
-        store.contexts.put(flow.dfid, {"price": 1})
+        store.contexts.put(flow.flow_id, {"price": 1})
         flow.step("quote", lambda: 7)
-        with store.flows.run("trader", parent=flow.dfid) as child:
+        with store.flows.run("trader", parent=flow.flow_id) as child:
             child.step("look", lambda: 1)
-        asked = store.escalations.request(flow.dfid, reason="?", budget=100)
+        asked = store.escalations.request(flow.flow_id, reason="?", budget=100)
         store.escalations.resolve(asked.id, "APPROVED", by="ann")
-        store.audit.record(flow.dfid, "LOOKED", detail={"text": "x" * 300})
-        store.ledger.append(flow.dfid, {"buy": 1}, context_ref="c", evidence_hash="h")
-        store.feedback.record("trader", flow.dfid, status="Accepted", score=1.0)
-        return flow.dfid
+        store.audit.record(flow.flow_id, "LOOKED", detail={"text": "x" * 300})
+        store.ledger.append(flow.flow_id, {"buy": 1}, context_ref="c", evidence_hash="h")
+        store.feedback.record("trader", flow.flow_id, status="Accepted", score=1.0)
+        return flow.flow_id
 
 
 def _text(handles: Mapping[str, list[str]]) -> str:
@@ -102,10 +102,10 @@ class Retention(OnStore):
         leaves = logged(store)
         done = store.retention.prune("flows", older_than_days=30, who="ann")
         assert (done.count, done.records) == (2, dict(sorted(before.items())))
-        assert [flow.dfid_parent or flow.dfid for flow in store.flows.list().flows] == [young, young]
-        for dfid in old:
+        assert [flow.parent_flow_id or flow.flow_id for flow in store.flows.list().flows] == [young, young]
+        for flow_id in old:
             with pytest.raises(errors.NotFoundError):
-                store.flows.get(dfid)
+                store.flows.get(flow_id)
         assert counted(store) == {table: number // 2 for table, number in before.items()}
         assert verdict(store).sound
         assert logged(store) == leaves + 1, "leaves stay, and one tells of the pruning"
@@ -134,10 +134,10 @@ class Retention(OnStore):
             made.append(ended(store, flow_type="ab"[number % 2]))
             clock.advance(1)
         assert store.retention.prune("flows", keep=2).count == 2
-        left = {flow.dfid for flow in store.flows.list().flows if flow.dfid_parent is None}
+        left = {flow.flow_id for flow in store.flows.list().flows if flow.parent_flow_id is None}
         assert left == set(made[2:])
         assert store.retention.prune("flows", keep=0, flow_type="a").count == 2
-        assert {flow.flow_type for flow in store.flows.list().flows if flow.dfid_parent is None} == {"b"}
+        assert {flow.flow_type for flow in store.flows.list().flows if flow.parent_flow_id is None} == {"b"}
         assert verdict(store).sound
 
     def test_what_goes_is_past_every_limit_that_is_given(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -147,20 +147,20 @@ class Retention(OnStore):
         clock.advance(1 * DAY_S)
         assert store.retention.prune("flows", older_than_days=5, keep=3).count == 0
         assert store.retention.prune("flows", older_than_days=5, keep=1).count == 1
-        assert {flow.dfid for flow in store.flows.list().flows if flow.dfid_parent is None} == set(made[1:])
+        assert {flow.flow_id for flow in store.flows.list().flows if flow.parent_flow_id is None} == set(made[1:])
 
     @pytest.mark.parametrize("why", ["running", "a running child", "dirty", "asked about", "a young child"])
     def test_a_tree_that_somebody_still_needs_stays(self, store: sync.Holdproof, clock: FrozenClock, why: str) -> None:
-        dfid = running(store)
-        child = store.flows.start("trader", parent=dfid).dfid
+        flow_id = running(store)
+        child = store.flows.start("trader", parent=flow_id).flow_id
         if why == "dirty":
-            store.sagas.mark_dirty(dfid, "pay")
+            store.sagas.mark_dirty(flow_id, "pay")
         if why != "running":
-            store.flows.transition(dfid, "FAILED")
+            store.flows.transition(flow_id, "FAILED")
         if why == "asked about":
-            store.sagas.mark_dirty(dfid, "pay")
-            store.sagas.compensate(dfid, "ALERT_HUMAN")
-            store.sagas.clear(dfid, by="ann")
+            store.sagas.mark_dirty(flow_id, "pay")
+            store.sagas.compensate(flow_id, "ALERT_HUMAN")
+            store.sagas.clear(flow_id, by="ann")
         clock.advance(DAY_S)
         if why != "a running child":
             store.flows.transition(child, "CANCELLED")
@@ -182,15 +182,15 @@ class Retention(OnStore):
         assert verdict(store).sound
 
     def test_more_than_one_batch_goes_one_after_the_other(self, store: sync.Holdproof, clock: FrozenClock) -> None:
-        dfid = running(store)
+        flow_id = running(store)
 
         def fill(tx: Tx) -> None:
             for _ in range(1_030):
-                audit.record(tx, dfid, "TICK")
+                audit.record(tx, flow_id, "TICK")
 
         store.write(fill)
         for _ in range(60):
-            store.flows.transition(store.flows.start("trader").dfid, "CANCELLED")
+            store.flows.transition(store.flows.start("trader").flow_id, "CANCELLED")
         clock.advance(1)
         assert store.retention.prune("audit", older_than_days=0).records == {"decision_audit_events": 1_030}
         assert store.retention.prune("flows", older_than_days=0).count == 60
@@ -265,18 +265,18 @@ class Retention(OnStore):
         """Writers race with the pruning: each either finds its flow or does not, and verify holds either way."""
         made = [ended(live) for _ in range(6)]
 
-        def tell(dfid: str) -> int:
+        def tell(flow_id: str) -> int:
             told = 0
             for _ in range(10):
                 try:
-                    live.audit.record(dfid, "LATE")
+                    live.audit.record(flow_id, "LATE")
                     told += 1
                 except (errors.NotFoundError, errors.ConflictError):
                     break
             return told
 
         with ThreadPoolExecutor(7) as pool:
-            writers = [pool.submit(tell, dfid) for dfid in made]
+            writers = [pool.submit(tell, flow_id) for flow_id in made]
             pruner = pool.submit(live.retention.prune, "flows", older_than_days=0)
             assert pruner.result().count == 6
             assert all(writer.result() <= 10 for writer in writers)
@@ -285,10 +285,10 @@ class Retention(OnStore):
 
     def test_the_space_comes_back(self, live: sync.Holdproof) -> None:
         def fill(tx: Tx) -> None:
-            dfid = flows.start(tx, "trader").dfid
+            flow_id = flows.start(tx, "trader").flow_id
             for _ in range(20):
-                audit.record(tx, dfid, "TICK", detail={"text": tx.random(2_500).hex()})
-            flows.transition(tx, dfid, "CANCELLED")
+                audit.record(tx, flow_id, "TICK", detail={"text": tx.random(2_500).hex()})
+            flows.transition(tx, flow_id, "CANCELLED")
 
         for _ in range(60):
             live.write(fill)
@@ -300,12 +300,12 @@ class Retention(OnStore):
         assert live.check().ok
 
     def test_writers_get_on_while_space_is_given_back(self, live: sync.Holdproof) -> None:
-        dfid = running(live)
+        flow_id = running(live)
         for _ in range(30):
-            live.audit.record(dfid, "TICK", detail={"text": "x" * 5_000})
+            live.audit.record(flow_id, "TICK", detail={"text": "x" * 5_000})
         with ThreadPoolExecutor(2) as pool:
             pruner = pool.submit(live.retention.prune, "audit", older_than_days=0)
-            writer = pool.submit(lambda: [live.audit.record(dfid, "TOCK").id for _ in range(50)])
+            writer = pool.submit(lambda: [live.audit.record(flow_id, "TOCK").id for _ in range(50)])
             assert len(set(writer.result())) == 50
             assert pruner.result().count >= 30
         live.retention.compact()
@@ -319,8 +319,8 @@ class TestSqlite(OnSqlite, Retention):
             older.pragma("auto_vacuum", 0)
             older.execute("VACUUM")
             assert older.pragma("auto_vacuum") == 0
-        dfid = running(live)
-        live.audit.record(dfid, "TICK", detail={"text": "x" * 500_000})
+        flow_id = running(live)
+        live.audit.record(flow_id, "TICK", detail={"text": "x" * 500_000})
         done = live.retention.prune("audit", older_than_days=0)
         assert done.bytes_before is not None
         assert done.bytes_after is not None

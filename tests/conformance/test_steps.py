@@ -40,8 +40,11 @@ class Steps(OnStore):
             assert flow.step("place", world.do, "a") == {"did": "a"}
             assert flow.step("place", world.do, "b") == {"did": "b"}
             flow.lock({"portfolio": 1})
-        assert (store.flows.get(flow.dfid).status, store.flows.get(flow.dfid).flow_type) == ("COMPLETED", "rebalance")
-        assert [(step.name, step.n, step.state) for step in store.flows.steps(flow.dfid)] == [
+        assert (store.flows.get(flow.flow_id).status, store.flows.get(flow.flow_id).flow_type) == (
+            "COMPLETED",
+            "rebalance",
+        )
+        assert [(step.name, step.n, step.state) for step in store.flows.steps(flow.flow_id)] == [
             ("place", 1, "DONE"),
             ("place", 2, "DONE"),
         ]
@@ -53,17 +56,17 @@ class Steps(OnStore):
             flow.step("a", world.do, 1)
             flow.step("b", lambda: None)
             raise CrashError
-        assert store.flows.get(flow.dfid).status == "RUNNING"
-        with pytest.raises(errors.ConflictError), store.flows.run(resume=flow.dfid):
+        assert store.flows.get(flow.flow_id).status == "RUNNING"
+        with pytest.raises(errors.ConflictError), store.flows.run(resume=flow.flow_id):
             pass
         clock.advance(10)
-        assert [left.dfid for left in store.flows.recover().left] == [flow.dfid]
-        with store.flows.run(resume=flow.dfid) as again:
+        assert [left.flow_id for left in store.flows.recover().left] == [flow.flow_id]
+        with store.flows.run(resume=flow.flow_id) as again:
             assert again.step("a", world.do, 1) == {"did": 1}
             assert again.step("b", world.do, "never") is None
             assert again.step("c", world.do, 3) == {"did": 3}
         assert world.done == [1, 3]
-        assert store.flows.get(flow.dfid).status == "COMPLETED"
+        assert store.flows.get(flow.flow_id).status == "COMPLETED"
 
     def test_an_exception_undoes_the_steps_in_reverse_order(self, store: sync.Holdproof) -> None:
         world = World()
@@ -74,15 +77,15 @@ class Steps(OnStore):
             flow.step("b", world.do, 3, compensate=world.undo)
             flow.step("c", world.do, 4, error=ZeroDivisionError(), compensate=world.undo)
         assert world.done == [1, 2, 3, 4, ("undid", 3), ("undid", 1)]
-        statuses = [one.to_status for one in store.flows.transitions(flow.dfid)]
+        statuses = [one.to_status for one in store.flows.transitions(flow.flow_id)]
         assert statuses == ["RUNNING", "COMPENSATING", "COMPENSATED"]
         assert store.locks.list() == ()
 
     def test_an_exception_with_nothing_to_undo_fails_the_flow(self, store: sync.Holdproof) -> None:
         with pytest.raises(ZeroDivisionError), store.flows.run("trader") as flow:
             raise ZeroDivisionError
-        assert store.flows.get(flow.dfid).status == "FAILED"
-        assert "ZeroDivisionError" in (store.flows.transitions(flow.dfid)[-1].reason or "")
+        assert store.flows.get(flow.flow_id).status == "FAILED"
+        assert "ZeroDivisionError" in (store.flows.transitions(flow.flow_id)[-1].reason or "")
 
     def test_an_undoing_that_fails_leaves_the_flow_dirty_with_its_locks(self, store: sync.Holdproof) -> None:
         world = World()
@@ -91,11 +94,11 @@ class Steps(OnStore):
             flow.step("a", world.do, 1, compensate=world.undo)
             flow.step("b", world.do, 2, compensate=lambda _: 1 // 0)
             raise ValueError("no")
-        assert store.flows.get(flow.dfid).status == "FAILED"
-        assert store.sagas.get(flow.dfid).partial_state["to_undo"] == ["a 1", "b 1"]
+        assert store.flows.get(flow.flow_id).status == "FAILED"
+        assert store.sagas.get(flow.flow_id).partial_state["to_undo"] == ["a 1", "b 1"]
         assert len(store.locks.list()) == 1
-        store.sagas.compensate(flow.dfid, "REVERT", lambda _: True)
-        assert (store.flows.get(flow.dfid).status, store.locks.list()) == ("COMPENSATED", ())
+        store.sagas.compensate(flow.flow_id, "REVERT", lambda _: True)
+        assert (store.flows.get(flow.flow_id).status, store.locks.list()) == ("COMPENSATED", ())
 
     def test_a_compensation_that_a_crash_ended_goes_on_where_it_was(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -113,7 +116,7 @@ class Steps(OnStore):
                 flow.step("b", world.do, 2, compensate=fragile)
                 flow.step("c", world.do, 3, compensate=world.undo)
                 flow.step("d", world.do, 4, error=ZeroDivisionError())
-            return flow.dfid
+            return flow.flow_id
 
         with pytest.raises(CrashError):
             work(agent_id="trader")
@@ -123,10 +126,10 @@ class Steps(OnStore):
         crashes.append(False)
         asked = _answer_when_asked(store, "APPROVED")
         with pytest.raises(errors.ReplayedError):
-            work(resume=flow.dfid)
+            work(resume=flow.flow_id)
         assert asked() == "undo b"
         assert world.done == [1, 2, 3, 4, ("undid", 3), ("undid", 2), ("undid", 1)]
-        assert store.flows.get(flow.dfid).status == "COMPENSATED"
+        assert store.flows.get(flow.flow_id).status == "COMPENSATED"
 
     @pytest.mark.parametrize(
         ("status", "proposal", "done"),
@@ -135,37 +138,37 @@ class Steps(OnStore):
     def test_a_step_that_was_begun_and_never_finished_asks(
         self, store: sync.Holdproof, clock: FrozenClock, status: str, proposal: Any, done: list[str]
     ) -> None:
-        world, dfid = World(), self.crashed(store, clock)
+        world, flow_id = World(), self.crashed(store, clock)
         world.done.append("x")
         asked = _answer_when_asked(store, status, proposal)
         if status == "APPROVED":
-            with store.flows.run(resume=dfid) as flow:
+            with store.flows.run(resume=flow_id) as flow:
                 result = flow.step("pay", world.do, "x")
             assert result == (proposal or {"did": "x"})
         else:
-            with pytest.raises(errors.ReplayedError), store.flows.run(resume=dfid) as flow:
+            with pytest.raises(errors.ReplayedError), store.flows.run(resume=flow_id) as flow:
                 flow.step("pay", world.do, "x")
         assert asked() == "pay"
         assert world.done == done
-        assert store.flows.get(dfid).status == ("COMPLETED" if status == "APPROVED" else "FAILED")
+        assert store.flows.get(flow_id).status == ("COMPLETED" if status == "APPROVED" else "FAILED")
 
     def crashed(self, store: sync.Holdproof, clock: FrozenClock) -> str:
         """A flow whose worker died inside the step `pay`."""
         with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             flow.step("pay", World().do, "x", error=CrashError())
         clock.advance(10)
-        return flow.dfid
+        return flow.flow_id
 
     def test_an_unfinished_step_runs_again_only_if_that_was_said(
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
-        dfid, world = self.crashed(store, clock), World()
-        with store.flows.run(resume=dfid) as flow:
+        flow_id, world = self.crashed(store, clock), World()
+        with store.flows.run(resume=flow_id) as flow:
             assert flow.step("pay", world.do, "y", on_unknown="retry") == {"did": "y"}
-        dfid = self.crashed(store, clock)
-        with pytest.raises(errors.UnknownOutcomeError), store.flows.run(resume=dfid) as flow:
+        flow_id = self.crashed(store, clock)
+        with pytest.raises(errors.UnknownOutcomeError), store.flows.run(resume=flow_id) as flow:
             flow.step("pay", world.do, "z", on_unknown="fail")
-        assert (world.done, store.flows.get(dfid).status) == (["y"], "FAILED")
+        assert (world.done, store.flows.get(flow_id).status) == (["y"], "FAILED")
 
     @pytest.mark.parametrize("trouble", [None, ValueError("stuck")])
     def test_a_worker_that_lost_the_flow_does_not_say_how_its_undoing_ended(
@@ -179,11 +182,11 @@ class Steps(OnStore):
             effects, effect = effects + 1, self.answered(store, work, effect)
         effect = self.answered(store, work, effect)  # and ended, well or not; what is left is to say so
         clock.advance(11)
-        store.flows.lease(run.hand.dfid, "other")
+        store.flows.lease(run.hand.flow_id, "other")
         assert isinstance(effect, Write)
         with pytest.raises(errors.LeaseLostError):
             store.write(effect.fn)
-        assert store.flows.get(run.hand.dfid).status == "COMPENSATING"
+        assert store.flows.get(run.hand.flow_id).status == "COMPENSATING"
         assert store.sagas.list_dirty() == ()
 
     def answered(self, store: sync.Holdproof, work: Work[Any], effect: Effect) -> Effect:
@@ -200,10 +203,10 @@ class Steps(OnStore):
         with pytest.raises(errors.LeaseLostError), store.flows.run("trader", lease_s=10) as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
             clock.advance(10)
-            store.flows.lease(flow.dfid, "another")
+            store.flows.lease(flow.flow_id, "another")
             flow.step("b", world.do, 2)
         assert world.done == [1]
-        assert store.flows.get(flow.dfid).status == "RUNNING"
+        assert store.flows.get(flow.flow_id).status == "RUNNING"
 
     def test_a_failed_step_fails_again_in_the_same_way(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         world = World()
@@ -212,7 +215,7 @@ class Steps(OnStore):
                 flow.step("a", world.do, 1, error=ZeroDivisionError("x"))
             raise CrashError
         clock.advance(10)
-        with store.flows.run(resume=flow.dfid) as again, pytest.raises(errors.ReplayedError, match="ZeroDivision"):
+        with store.flows.run(resume=flow.flow_id) as again, pytest.raises(errors.ReplayedError, match="ZeroDivision"):
             again.step("a", world.do, 1)
         assert world.done == [1]
 
@@ -224,7 +227,7 @@ class Steps(OnStore):
             flow.ask("over limit", proposal={"buy": 1}, deadline_s=600)
         assert asked() == ""
         assert world.done == [1, ("undid", 1)]
-        assert live.flows.get(flow.dfid).status == "COMPENSATED"
+        assert live.flows.get(flow.flow_id).status == "COMPENSATED"
 
     def test_a_question_is_asked_once_whatever_happens_to_the_worker(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -236,7 +239,7 @@ class Steps(OnStore):
         assert asked() == ""
         clock.advance(10)
         again_asked = _answer_when_asked(store, "APPROVED")
-        with store.flows.run(resume=flow.dfid) as again:
+        with store.flows.run(resume=flow.flow_id) as again:
             assert again.ask("over limit", proposal={"buy": 3}) == first
             assert again.ask("over limit").id > first.id
         assert again_asked() == ""
@@ -260,26 +263,26 @@ class Steps(OnStore):
             return pending[0].id
 
         asked = live.escalations.resolve(asyncio.run(stopped()), "REJECTED", by="ann")
-        assert (live.flows.get(asked.dfid).status, len(live.locks.list())) == ("COMPENSATING", 1)
+        assert (live.flows.get(asked.flow_id).status, len(live.locks.list())) == ("COMPENSATING", 1)
         with pytest.raises(errors.FlowEndedError):
-            asyncio.run(work(resume=asked.dfid))
+            asyncio.run(work(resume=asked.flow_id))
         assert world.done == [1, ("undid", 1)]
-        assert (live.flows.get(asked.dfid).status, live.locks.list()) == ("COMPENSATED", ())
+        assert (live.flows.get(asked.flow_id).status, live.locks.list()) == ("COMPENSATED", ())
 
     def test_a_worker_that_waits_for_a_person_keeps_the_flow(self, live: sync.Holdproof) -> None:
-        def steal(dfid: str) -> None:
+        def steal(flow_id: str) -> None:
             threading.Event().wait(0.9)
-            with pytest.raises(errors.ConflictError), live.flows.run(resume=dfid):
+            with pytest.raises(errors.ConflictError), live.flows.run(resume=flow_id):
                 pass
             [asked] = live.escalations.pending().escalations
             live.escalations.resolve(asked.id, "APPROVED", by="ann")
 
         with live.flows.run("trader", lease_s=0.3) as flow:
-            thief = threading.Thread(target=steal, args=(flow.dfid,))
+            thief = threading.Thread(target=steal, args=(flow.flow_id,))
             thief.start()
             assert flow.ask("may I?").approved
         thief.join()
-        assert live.flows.get(flow.dfid).status == "COMPLETED"
+        assert live.flows.get(flow.flow_id).status == "COMPLETED"
 
     def test_a_flow_that_is_being_undone_is_undone_though_its_block_fails_no_more(
         self, store: sync.Holdproof, clock: FrozenClock
@@ -291,12 +294,12 @@ class Steps(OnStore):
             raise ZeroDivisionError
         clock.advance(10)
         asked = _answer_when_asked(store, "APPROVED")
-        with pytest.raises(errors.FlowEndedError), store.flows.run(resume=flow.dfid) as again:
+        with pytest.raises(errors.FlowEndedError), store.flows.run(resume=flow.flow_id) as again:
             again.step("a", world.do, 1, compensate=world.undo)
             again.step("b", world.do, 2, compensate=world.undo)
         assert asked() == "undo b"
         assert world.done == [1, 2, "?", ("undid", 2), ("undid", 1)]
-        assert store.flows.get(flow.dfid).status == "COMPENSATED"
+        assert store.flows.get(flow.flow_id).status == "COMPENSATED"
 
     def test_nothing_is_undone_out_of_order(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         world = World()
@@ -306,12 +309,12 @@ class Steps(OnStore):
             flow.step("b", world.do, 2, compensate=world.undo)
             raise CrashError
         clock.advance(10)
-        with pytest.raises(errors.CompensationFailedError), store.flows.run(resume=flow.dfid) as again:
+        with pytest.raises(errors.CompensationFailedError), store.flows.run(resume=flow.flow_id) as again:
             again.step("a", world.do, 1, compensate=world.undo)
             raise ZeroDivisionError
         assert world.done == [1, 2]
-        assert store.sagas.get(flow.dfid).partial_state["to_undo"] == ["a 1", "b 1"]
-        assert (store.flows.get(flow.dfid).status, len(store.locks.list())) == ("FAILED", 1)
+        assert store.sagas.get(flow.flow_id).partial_state["to_undo"] == ["a 1", "b 1"]
+        assert (store.flows.get(flow.flow_id).status, len(store.locks.list())) == ("FAILED", 1)
 
     def test_the_same_block_on_the_async_face(self, live: sync.Holdproof) -> None:
         done: list[str] = []
@@ -331,7 +334,7 @@ class Steps(OnStore):
                 await flow.heartbeat()
                 if fail:
                     raise ZeroDivisionError
-            return flow.dfid
+            return flow.flow_id
 
         assert live.flows.get(asyncio.run(work(False))).status == "COMPLETED"
         with pytest.raises(ZeroDivisionError):

@@ -14,7 +14,7 @@ from holdproof import errors, sync
 from holdproof.crypto import keys
 from holdproof.evidence import keys as ring
 from holdproof.evidence import trust
-from holdproof.evidence.evaluations import BATTLES
+from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Report
@@ -179,11 +179,11 @@ def test_nor_does_it_help_to_file_the_newer_leaf_elsewhere(home: Path) -> None:
 
 @pytest.mark.parametrize("index", [-1, 10_000])
 def test_a_row_added_with_a_fitting_leaf_outside_the_log_is_found(home: Path, index: int) -> None:
-    handle, columns = "019a0000-0000-7000-8000-000000000000", ", ".join(BATTLES.columns)
+    handle, columns = "019a0000-0000-7000-8000-000000000000", ", ".join(EVALUATIONS.columns)
     with behind(home) as connection:
-        row = dict(zip(BATTLES.columns, next(connection.execute(f"SELECT {columns} FROM battles")), strict=True))
+        row = dict(zip(EVALUATIONS.columns, next(connection.execute(f"SELECT {columns} FROM battles")), strict=True))
         row |= {"id": 999, "battle_id": "forged", "dbom": None, "legacy": "{}"}
-        digest = BATTLES.commit(bytes(16), row)
+        digest = EVALUATIONS.commit(bytes(16), row)
         leaf = (
             f'{{"h":"{digest}","id":"{handle}","ns":"main","p":"battles/1","t":"legacy_import","ts":"","v":1,"ver":1}}'
         )
@@ -523,8 +523,8 @@ def test_a_dbom_file_beside_a_server_that_was_tampered_with_is_named(
 ) -> None:
     home = tmp_path / "home"
     with sync.open(home, postgres_url) as store:
-        for battle_id in ("b3", "b4"):
-            submit(store, battle_id, 0.03)
+        for evaluation_id in ("b3", "b4"):
+            submit(store, evaluation_id, 0.03)
     path = home / "dboms" / "dbom_b3.json"
     FILES[name](path)
     report = sync.verify(home, postgres_url, lock=False)

@@ -67,7 +67,7 @@ _ROWS = {table: sql(f"SELECT * FROM {table} WHERE ns = :ns ORDER BY {key}") for 
 class World:
     """What the other tenant has, and a flow of our own."""
 
-    dfid: str
+    flow_id: str
     clean: str
     asked: int
     event: int
@@ -89,19 +89,19 @@ def theirs(store: sync.Holdproof, folder: Path) -> World:
     token = there.agents.register("their-agent", version="1.0.0", contract={"is": SECRET}).token
     with there.flows.run("their-agent", flow_type=SECRET) as flow:
         flow.step(SECRET, lambda: SECRET)
-    dfid = there.flows.start("their-agent", flow_type=SECRET).dfid
-    there.flows.transition(dfid, "RUNNING", reason=SECRET)
-    lease = there.flows.lease(dfid, SECRET, lease_s=1000)
-    there.contexts.put(dfid, {"is": SECRET})
+    flow_id = there.flows.start("their-agent", flow_type=SECRET).flow_id
+    there.flows.transition(flow_id, "RUNNING", reason=SECRET)
+    lease = there.flows.lease(flow_id, SECRET, lease_s=1000)
+    there.contexts.put(flow_id, {"is": SECRET})
     there.state.put("their-agent", {"is": SECRET})
-    there.feedback.record("their-agent", dfid, status=SECRET)
-    event = there.audit.record(dfid, SECRET)
-    there.ledger.append(dfid, SECRET, context_ref=SECRET, evidence_hash=SECRET)
-    there.locks.try_acquire(dfid, {"resource": 1})
+    there.feedback.record("their-agent", flow_id, status=SECRET)
+    event = there.audit.record(flow_id, SECRET)
+    there.ledger.append(flow_id, SECRET, context_ref=SECRET, evidence_hash=SECRET)
+    there.locks.try_acquire(flow_id, {"resource": 1})
     there.idempotency.once("key", SECRET, lambda: SECRET)
-    there.retries.reject(dfid, reason=SECRET)
-    there.sagas.mark_dirty(dfid, SECRET, {"is": SECRET})
-    there.battles.submit({"is": SECRET}, battle_id="battle", score=0.5, intent=[1.0], subject="Ada")
+    there.retries.reject(flow_id, reason=SECRET)
+    there.sagas.mark_dirty(flow_id, SECRET, {"is": SECRET})
+    there.evaluations.submit({"is": SECRET}, evaluation_id="battle", score=0.5, intent=[1.0], subject="Ada")
     there.objects.put("their-object", type=SECRET, content=SECRET, meta={"is": SECRET, "vector": [1.0, 0.0]})
     snapshot = there.snapshots.create(SECRET, author=SECRET).cid
     there.threads.put("their-thread", {"is": SECRET}, metadata={"is": SECRET}, facts={"is": SECRET}, run_id="their-run")
@@ -110,16 +110,16 @@ def theirs(store: sync.Holdproof, folder: Path) -> World:
     there.notes.put(["their"], "note", {"is": SECRET}, vectors={"is": [1.0, 0.0]}, ttl_s=1e6)
     there.transcripts.write(_THEIR_CHAT, {"is": SECRET})
     access, link = there.tokens.create(SECRET), there.tokens.link(name=SECRET)
-    clean = there.flows.start("their-agent").dfid
+    clean = there.flows.start("their-agent").flow_id
     there.flows.transition(clean, "RUNNING")
     asked = there.escalations.request(clean, reason=SECRET, proposal={"is": SECRET})
     ours = sync.Holdproof(store.core, OURS)
     ours.agents.register("our-agent", version="1.0.0")
-    own = ours.flows.start("our-agent").dfid
+    own = ours.flows.start("our-agent").flow_id
     ours.flows.transition(own, "RUNNING")
     skill = skill_of(there, folder)
     keys = (access.token.token_id, access.secret, link.secret, link.login.login_id)
-    return World(dfid, clean, asked.id, event.id, token, lease.token, own, skill, snapshot, *keys)
+    return World(flow_id, clean, asked.id, event.id, token, lease.token, own, skill, snapshot, *keys)
 
 
 def skill_of(there: sync.Holdproof, folder: Path) -> str:
@@ -146,14 +146,14 @@ _TAKEN = (errors.AlreadyExistsError,)
 
 # What each verb is asked of the other tenant's things. It fails as if they were not there, or answers without them.
 TRIES: Final[dict[str, list[Try]]] = {
-    "battles.recent": [lambda s, w: s.battles.recent()],
-    "contexts.versions": [lambda s, w: s.contexts.versions(w.dfid)],
+    "evaluations.recent": [lambda s, w: s.evaluations.recent()],
+    "contexts.versions": [lambda s, w: s.contexts.versions(w.flow_id)],
     "escalations.budget": [lambda s, w: s.escalations.budget("their-agent")],
     "escalations.due": [lambda s, w: s.escalations.due()],
-    "escalations.list": [lambda s, w: s.escalations.list(dfid=w.clean), lambda s, w: s.escalations.list()],
+    "escalations.list": [lambda s, w: s.escalations.list(flow_id=w.clean), lambda s, w: s.escalations.list()],
     "escalations.waiting": [lambda s, w: s.escalations.waiting()],
     "feedback.recent": [lambda s, w: s.feedback.recent("their-agent")],
-    "flows.cancel": [lambda s, w: s.flows.cancel(w.dfid, reason="ours")],
+    "flows.cancel": [lambda s, w: s.flows.cancel(w.flow_id, reason="ours")],
     "flows.pace": [lambda s, w: s.flows.pace()],
     "flows.search": [lambda s, w: s.flows.search(), lambda s, w: s.flows.search(SECRET)],
     "image.list": [lambda s, w: s.image.list()],
@@ -178,73 +178,73 @@ TRIES: Final[dict[str, list[Try]]] = {
     "agents.set_status": [lambda s, w: s.agents.set_status("their-agent", "SUSPENDED")],
     "flows.start": [
         lambda s, w: s.flows.start("their-agent"),
-        lambda s, w: s.flows.start("our-agent", parent=w.dfid),
-        lambda s, w: s.flows.start("our-agent", dfid=w.dfid),
+        lambda s, w: s.flows.start("our-agent", parent=w.flow_id),
+        lambda s, w: s.flows.start("our-agent", flow_id=w.flow_id),
     ],
     "flows.run": [lambda s, w: _enter(s, "their-agent"), lambda s, w: _enter(s, None, resume=w.clean)],
-    "flows.transition": [lambda s, w: s.flows.transition(w.dfid, "COMPLETED")],
-    "flows.get": [lambda s, w: s.flows.get(w.dfid)],
-    "flows.tree": [lambda s, w: s.flows.tree(w.dfid)],
+    "flows.transition": [lambda s, w: s.flows.transition(w.flow_id, "COMPLETED")],
+    "flows.get": [lambda s, w: s.flows.get(w.flow_id)],
+    "flows.tree": [lambda s, w: s.flows.tree(w.flow_id)],
     "flows.list": [lambda s, w: s.flows.list(), lambda s, w: s.flows.list(agent_id="their-agent")],
     "flows.export": [lambda s, w: list(s.flows.export())],
-    "flows.transitions": [lambda s, w: s.flows.transitions(w.dfid)],
-    "flows.timeline": [lambda s, w: s.flows.timeline(w.dfid)],
+    "flows.transitions": [lambda s, w: s.flows.transitions(w.flow_id)],
+    "flows.timeline": [lambda s, w: s.flows.timeline(w.flow_id)],
     "flows.orphans": [lambda s, w: s.flows.orphans()],
-    "flows.lease": [lambda s, w: s.flows.lease(w.dfid, "we")],
-    "flows.heartbeat": [lambda s, w: s.flows.heartbeat(w.dfid, w.lease)],
-    "flows.release": [lambda s, w: s.flows.release(w.dfid, w.lease)],
+    "flows.lease": [lambda s, w: s.flows.lease(w.flow_id, "we")],
+    "flows.heartbeat": [lambda s, w: s.flows.heartbeat(w.flow_id, w.lease)],
+    "flows.release": [lambda s, w: s.flows.release(w.flow_id, w.lease)],
     "flows.recover": [lambda s, w: s.flows.recover("we")],
-    "flows.steps": [lambda s, w: s.flows.steps(w.dfid)],
-    "contexts.put": [lambda s, w: s.contexts.put(w.dfid, 1), lambda s, w: s.contexts.put(w.clean, 1)],
+    "flows.steps": [lambda s, w: s.flows.steps(w.flow_id)],
+    "contexts.put": [lambda s, w: s.contexts.put(w.flow_id, 1), lambda s, w: s.contexts.put(w.clean, 1)],
     "contexts.update": [lambda s, w: s.contexts.update(w.clean, 1, expected_version=0)],
-    "contexts.read": [lambda s, w: s.contexts.read(w.dfid)],
-    "contexts.take": [lambda s, w: s.contexts.take(w.dfid)],
+    "contexts.read": [lambda s, w: s.contexts.read(w.flow_id)],
+    "contexts.take": [lambda s, w: s.contexts.take(w.flow_id)],
     "state.put": [lambda s, w: s.state.put("their-agent", 1)],
     "state.update": [lambda s, w: s.state.update("their-agent", 1, expected_version=0)],
     "state.read": [lambda s, w: s.state.read("their-agent")],
     "feedback.record": [
         lambda s, w: s.feedback.record("their-agent", w.own, status="x"),
-        lambda s, w: s.feedback.record("our-agent", w.dfid, status="x"),
+        lambda s, w: s.feedback.record("our-agent", w.flow_id, status="x"),
     ],
     "feedback.trajectory": [lambda s, w: s.feedback.trajectory("their-agent")],
-    "audit.record": [lambda s, w: s.audit.record(w.dfid, "X")],
+    "audit.record": [lambda s, w: s.audit.record(w.flow_id, "X")],
     "audit.get": [lambda s, w: s.audit.get(w.event)],
-    "audit.for_flow": [lambda s, w: s.audit.for_flow(w.dfid)],
+    "audit.for_flow": [lambda s, w: s.audit.for_flow(w.flow_id)],
     "audit.search": [lambda s, w: s.audit.search(), lambda s, w: s.audit.search(event_type=SECRET)],
     "audit.export": [lambda s, w: list(s.audit.export()), lambda s, w: list(s.audit.export(event_type=SECRET))],
     "watch.look": [lambda s, w: s.watch.look()],
     "watch.follow": [lambda s, w: list(s.watch.follow(rounds=1))],
-    "ledger.append": [lambda s, w: s.ledger.append(w.dfid, 1, context_ref="", evidence_hash="")],
-    "ledger.get": [lambda s, w: s.ledger.get(w.dfid)],
+    "ledger.append": [lambda s, w: s.ledger.append(w.flow_id, 1, context_ref="", evidence_hash="")],
+    "ledger.get": [lambda s, w: s.ledger.get(w.flow_id)],
     "ledger.list": [lambda s, w: s.ledger.list()],
     "locks.acquire": [
-        lambda s, w: s.locks.acquire(w.dfid, {"r": 1}),
+        lambda s, w: s.locks.acquire(w.flow_id, {"r": 1}),
         lambda s, w: s.locks.acquire(w.own, {"resource": 1}, timeout_s=0),
     ],
     "locks.try_acquire": [
-        lambda s, w: s.locks.try_acquire(w.dfid, {"r": 1}),
+        lambda s, w: s.locks.try_acquire(w.flow_id, {"r": 1}),
         lambda s, w: s.locks.try_acquire(w.own, {"resource": 1}),
     ],
-    "locks.extend": [lambda s, w: s.locks.extend(w.dfid, "resource", ttl_s=9)],
-    "locks.release": [lambda s, w: s.locks.release(w.dfid, "resource")],
-    "locks.release_all": [lambda s, w: s.locks.release_all(w.dfid)],
-    "locks.list": [lambda s, w: s.locks.list(), lambda s, w: s.locks.list(dfid=w.dfid)],
+    "locks.extend": [lambda s, w: s.locks.extend(w.flow_id, "resource", ttl_s=9)],
+    "locks.release": [lambda s, w: s.locks.release(w.flow_id, "resource")],
+    "locks.release_all": [lambda s, w: s.locks.release_all(w.flow_id)],
+    "locks.list": [lambda s, w: s.locks.list(), lambda s, w: s.locks.list(flow_id=w.flow_id)],
     "idempotency.once": [lambda s, w: s.idempotency.once("key", "another request", lambda: "own")],
     "idempotency.get": [lambda s, w: s.idempotency.get("key")],
     "idempotency.settle": [lambda s, w: s.idempotency.settle("key", 1)],
     "idempotency.forget": [lambda s, w: s.idempotency.forget("key")],
-    "retries.reject": [lambda s, w: s.retries.reject(w.dfid)],
-    "retries.get": [lambda s, w: s.retries.get(w.dfid)],
-    "retries.allowed": [lambda s, w: s.retries.allowed(w.dfid)],
+    "retries.reject": [lambda s, w: s.retries.reject(w.flow_id)],
+    "retries.get": [lambda s, w: s.retries.get(w.flow_id)],
+    "retries.allowed": [lambda s, w: s.retries.allowed(w.flow_id)],
     "sagas.mark_dirty": [lambda s, w: s.sagas.mark_dirty(w.clean, "x")],
-    "sagas.get": [lambda s, w: s.sagas.get(w.dfid)],
+    "sagas.get": [lambda s, w: s.sagas.get(w.flow_id)],
     "sagas.list_dirty": [lambda s, w: s.sagas.list_dirty()],
     "sagas.compensate": [
-        lambda s, w: s.sagas.compensate(w.dfid, "NOOP"),
-        lambda s, w: s.sagas.compensate(w.dfid, "ALERT_HUMAN"),
+        lambda s, w: s.sagas.compensate(w.flow_id, "NOOP"),
+        lambda s, w: s.sagas.compensate(w.flow_id, "ALERT_HUMAN"),
     ],
-    "sagas.clear": [lambda s, w: s.sagas.clear(w.dfid, by="we")],
-    "escalations.request": [lambda s, w: s.escalations.request(w.dfid, reason="x")],
+    "sagas.clear": [lambda s, w: s.sagas.clear(w.flow_id, by="we")],
+    "escalations.request": [lambda s, w: s.escalations.request(w.flow_id, reason="x")],
     "escalations.resolve": [lambda s, w: s.escalations.resolve(w.asked, "APPROVED", by="we")],
     "escalations.expire": [lambda s, w: s.escalations.expire(w.asked)],
     "escalations.get": [lambda s, w: s.escalations.get(w.asked)],
@@ -253,13 +253,13 @@ TRIES: Final[dict[str, list[Try]]] = {
         lambda s, w: s.escalations.pending(agent_id="their-agent"),
     ],
     "escalations.wait": [lambda s, w: s.escalations.wait(w.asked, timeout_s=0)],
-    "battles.list": [lambda s, w: s.battles.list()],
-    "battles.get": [lambda s, w: s.battles.get("battle")],
-    "battles.reveal": [lambda s, w: s.battles.reveal("battle")],
+    "evaluations.list": [lambda s, w: s.evaluations.list()],
+    "evaluations.get": [lambda s, w: s.evaluations.get("battle")],
+    "evaluations.reveal": [lambda s, w: s.evaluations.reveal("battle")],
     "dbom.get": [lambda s, w: s.dbom.get("battle")],
     "dbom.envelope": [lambda s, w: s.dbom.envelope("battle")],
     "dbom.spread": [lambda s, w: s.dbom.spread()],
-    "dbom.check_intent": [lambda s, w: s.dbom.check_intent(lambda text: [1.0], battle_id="battle")],
+    "dbom.check_intent": [lambda s, w: s.dbom.check_intent(lambda text: [1.0], evaluation_id="battle")],
     "erase.subject": [lambda s, w: s.erase.subject("Ada")],
     "imports.list": [lambda s, w: s.imports.list()],
     "retention.prune": [
@@ -347,9 +347,9 @@ _FILES: Final = {
 ELSEWHERE: Final = {
     *_FILES,
     *("archive.push", "archive.restore", "memory.checkpoint_memory", "memory.restore_memory"),
-    *("battles.submit", "dbom.verify", "imports.dir", "imports.green_agent"),
+    *("evaluations.submit", "dbom.verify", "imports.dir", "imports.green_agent"),
 }
-"""Verbs that take a file or make a record of one's own; test_battles.py and test_image.py have their namespaces."""
+"""Verbs that take a file or make a record of one's own; test_evaluations.py and test_image.py have their namespaces."""
 
 
 def _enter(store: sync.Holdproof, agent_id: str | None, **options: Any) -> None:
@@ -423,7 +423,7 @@ class Tenancy(OnStore):
         with pytest.raises(errors.NamespaceError):
             ours.agents.list(ns=THEIRS)
         with pytest.raises(errors.NamespaceError):
-            ours.battles.list(ns=None)  # which is all of them
+            ours.evaluations.list(ns=None)  # which is all of them
         with pytest.raises(errors.NamespaceError):
             _enter(ours, "their-agent", ns=THEIRS)
         assert ours.agents.list(ns=OURS).agents == ()
@@ -436,7 +436,7 @@ class Tenancy(OnStore):
         @ours.decision(flow_type="trade", agent="our-agent")
         def trade(flow: Any) -> str:
             flow.step("buy", lambda: 1)
-            return str(flow.dfid)
+            return str(flow.flow_id)
 
         assert ours.flows.get(trade()).ns == OURS
         with pytest.raises(errors.NamespaceError):
@@ -456,13 +456,13 @@ class Tenancy(OnStore):
             ours.agents.register("our-agent", version="1.0.0")
             with ours.flows.run("our-agent") as flow:
                 assert flow.step("one", lambda: 1) == 1
-            assert ours.flows.get(flow.dfid).ns == OURS
+            assert ours.flows.get(flow.flow_id).ns == OURS
 
         async def there() -> str:
             face = Holdproof(store.core, OURS)
             async with face.flows.run("our-agent") as flow:
                 pass
-            return (await face.flows.get(flow.dfid)).ns
+            return (await face.flows.get(flow.flow_id)).ns
 
         assert asyncio.run(there()) == OURS
 

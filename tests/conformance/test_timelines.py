@@ -19,13 +19,13 @@ def _eventful(store: sync.Holdproof, clock: FrozenClock) -> tuple[str, str]:
         flow.step("quote", lambda: 7)
         clock.advance(1)
         flow.lock({"usd": 5}, capacity=10)
-        child = store.flows.start("trader", parent=flow.dfid, flow_type="check")
+        child = store.flows.start("trader", parent=flow.flow_id, flow_type="check")
         clock.advance(1)
-        asked = store.escalations.request(flow.dfid, reason="over limit", proposal={"buy": 1})
+        asked = store.escalations.request(flow.flow_id, reason="over limit", proposal={"buy": 1})
         clock.advance(1)
         store.escalations.resolve(asked.id, "APPROVED", by="ann", comment="go")
-        store.audit.record(child.dfid, "LOOKED", severity="WARNING")
-        parent = flow.dfid
+        store.audit.record(child.flow_id, "LOOKED", severity="WARNING")
+        parent = flow.flow_id
         assert _told(store.flows.timeline(parent)) == [
             ("opened", "trade 1.0", "by trader"),
             ("transition", "RUNNING", None),
@@ -40,7 +40,7 @@ def _eventful(store: sync.Holdproof, clock: FrozenClock) -> tuple[str, str]:
             ("audit", "LOOKED", "WARNING"),
         ]
         clock.advance(1)
-    return parent, child.dfid
+    return parent, child.flow_id
 
 
 class Timelines(OnStore):
@@ -53,7 +53,7 @@ class Timelines(OnStore):
         assert (told.tree.flow, told.tree.children[0].flow) == (store.flows.get(parent), store.flows.get(child))
         assert told.steps == store.flows.steps(parent)
         assert (told.happened[-1].kind, told.happened[-1].what) == ("transition", "COMPLETED")
-        assert {each.dfid for each in told.happened} == {parent, child}
+        assert {each.flow_id for each in told.happened} == {parent, child}
         assert "lock" not in {each.kind for each in told.happened}
         moments = [each.at for each in told.happened]
         assert moments == sorted(moments)
@@ -61,7 +61,7 @@ class Timelines(OnStore):
     def test_a_timeline_begins_at_any_flow_of_a_tree(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         _, child = _eventful(store, clock)
         told = store.flows.timeline(child)
-        assert (told.tree.flow.dfid, told.tree.children, told.steps) == (child, (), ())
+        assert (told.tree.flow.flow_id, told.tree.children, told.steps) == (child, (), ())
         assert [each.kind for each in told.happened] == ["opened", "audit"]
 
     def test_pages_go_on_where_the_page_before_ended(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -78,26 +78,26 @@ class Timelines(OnStore):
 
     @pytest.mark.parametrize("after", ["x", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z a b c", "1 2 3 4"])
     def test_a_cursor_that_is_none_is_refused(self, store: sync.Holdproof, after: str) -> None:
-        dfid = running(store)
+        flow_id = running(store)
         with pytest.raises(errors.InvalidInputError):
-            store.flows.timeline(dfid, after=after)
+            store.flows.timeline(flow_id, after=after)
         with pytest.raises(errors.NotFoundError):
             store.flows.timeline("nowhere")
 
     def test_orphans_are_seen_without_being_taken_in_hand(self, store: sync.Holdproof, clock: FrozenClock) -> None:
         first, second, ended = running(store), running(store), running(store)
-        for dfid in (second, first, ended):
-            store.flows.lease(dfid, f"worker of {dfid}", lease_s=5)
+        for flow_id in (second, first, ended):
+            store.flows.lease(flow_id, f"worker of {flow_id}", lease_s=5)
             clock.advance(1)
         assert store.flows.orphans() == ()
         store.flows.transition(ended, "COMPLETED")
         clock.advance(5)
         found = store.flows.orphans()
-        assert [(each.dfid, each.worker) for each in found] == [(one, f"worker of {one}") for one in (first, second)]
+        assert [(each.flow_id, each.worker) for each in found] == [(one, f"worker of {one}") for one in (first, second)]
         assert store.flows.orphans(limit=1) == found[:1]
         assert store.flows.orphans() == found
-        for dfid in (first, second):
-            store.flows.lease(dfid, "next")
+        for flow_id in (first, second):
+            store.flows.lease(flow_id, "next")
         assert store.flows.orphans() == ()
 
     def test_one_event_is_got_by_its_id(self, store: sync.Holdproof) -> None:

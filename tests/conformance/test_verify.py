@@ -110,7 +110,7 @@ def test_verification_holds_while_writers_go_on(tmp_path: Path, backend: str, re
             while not done.is_set():
                 submit(store, f"w{number}", 0.5, subject="Ada" if number % 3 else None)
                 if number % 5 == 4:
-                    store.run(erase.record(store.context, "battles", str(store.battles.get(f"w{number - 1}").id)))
+                    store.run(erase.record(store.context, "battles", str(store.evaluations.get(f"w{number - 1}").id)))
                 number += 1
 
         writer = threading.Thread(target=write)
@@ -127,14 +127,14 @@ def test_verification_holds_while_writers_go_on(tmp_path: Path, backend: str, re
 def test_erased_records_are_counted_and_nothing_is_wrong(home: Path) -> None:
     with sync.open(home) as store:
         store.run(erase.subject(store.context, "Ada"))
-        store.run(erase.record(store.context, "battles", str(store.battles.get("b3").id)))
+        store.run(erase.record(store.context, "battles", str(store.evaluations.get("b3").id)))
         report = store.verify.run(full=True)
     assert (report.verdict, report.findings, report.checked["erased"]) == (Verdict.VALID, [], 2)
 
 
 def test_a_deleted_row_is_told_from_an_erased_one(home: Path) -> None:
     with sync.open(home) as store:
-        store.run(erase.record(store.context, "battles", str(store.battles.get("b3").id)))
+        store.run(erase.record(store.context, "battles", str(store.evaluations.get("b3").id)))
     attack(home, "DELETE FROM battles WHERE battle_id = 'b4'")
     report = sync.verify(home, lock=False)
     assert report.verdict is Verdict.TAMPERED
@@ -144,7 +144,7 @@ def test_a_deleted_row_is_told_from_an_erased_one(home: Path) -> None:
 def test_an_erased_row_that_is_put_back_is_found(home: Path, tmp_path: Path) -> None:
     attack(home, f"ATTACH '{tmp_path}/aside.db' AS aside", "CREATE TABLE aside.kept AS SELECT * FROM battles")
     with sync.open(home) as store:
-        store.run(erase.record(store.context, "battles", str(store.battles.get("b3").id)))
+        store.run(erase.record(store.context, "battles", str(store.evaluations.get("b3").id)))
     attack(
         home,
         f"ATTACH '{tmp_path}/aside.db' AS aside",

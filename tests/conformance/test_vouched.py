@@ -40,7 +40,7 @@ def forged(place: Place, tmp_path: Path) -> Path:
 
 def names(place: Place) -> list[str]:
     with place.open() as store:
-        return [battle_id for battle_id, _ in everything(store)]
+        return [evaluation_id for evaluation_id, _ in everything(store)]
 
 
 def admit(home: Path, key: keys.PublicKey) -> None:

@@ -14,8 +14,8 @@ class Watching(OnStore):
         store.flows.transition(done, "COMPLETED")
         seen = store.watch.look()
         assert seen.counts == {"RUNNING": 1, "WAITING_ESCALATION": 1}
-        assert {flow.dfid for flow in seen.flows} == {waiting, busy}
-        assert [flow.dfid for flow in seen.ended] == [done]
+        assert {flow.flow_id for flow in seen.flows} == {waiting, busy}
+        assert [flow.flow_id for flow in seen.ended] == [done]
         assert seen.escalations == (asked,)
         assert (seen.locked, seen.origin) == (None, store.log.head().checkpoint.origin)
 
@@ -37,10 +37,10 @@ class Watching(OnStore):
         assert seen.locked.reason == "an operator saw something"
 
     def test_only_what_has_changed_is_told_and_a_question_wakes_the_watcher(self, store: sync.Holdproof) -> None:
-        dfid = running(store)
+        flow_id = running(store)
         frames = store.watch.follow(every_s=3600)  # by a clock that stands still
         assert next(frames).escalations == ()
-        asked = store.escalations.request(dfid, reason="may I?")
+        asked = store.escalations.request(flow_id, reason="may I?")
         told = next(frames)
         while not told.escalations:  # on a server the log may move on first
             told = next(frames)

@@ -190,7 +190,7 @@ FLOWS: dict[str, Change] = {
     "trust of a stranger": own_trust,
     "said to be another flow": _other_flow,
     "said to be a battle": lambda found: found.update(
-        {"bundle.json": found["bundle.json"].replace(b'"kind":"flow"', b'"kind":"battle"')}
+        {"bundle.json": found["bundle.json"].replace(b'"kind":"flow"', b'"kind":"evaluation"')}
     ),
 }
 """What no holder of a bundle can change."""

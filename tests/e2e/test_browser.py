@@ -49,13 +49,13 @@ class Worker(threading.Thread):
     def __init__(self, web: Web) -> None:
         super().__init__()
         self._store, self.onward = web.store, threading.Event()
-        self.dfid, self.did = "", None
+        self.flow_id, self.did = "", None
 
     def run(self) -> None:
         self._store.agents.register("buyer", version="1.0.0")
         with self._store.flows.run("buyer", flow_type="purchase") as flow:
-            self.dfid = flow.dfid
-            self._store.contexts.put(flow.dfid, {"limit_eur": 25_000})
+            self.flow_id = flow.flow_id
+            self._store.contexts.put(flow.flow_id, {"limit_eur": 25_000})
             answer = flow.ask("Over the limit", proposal={"limit_eur": 42_000, "venue": "XETR"}, impact="HIGH_IMPACT")
             self.onward.wait(60)
             self.did = flow.step("order", lambda: answer.answer)
@@ -87,7 +87,7 @@ def test_an_operators_morning(browser: Any, tmp_path: Path) -> None:
         page.get_by_text("Recorded: APPROVED (MODIFY).").wait_for()
         shot(page, "4-recorded")
 
-        page.goto(f"{web.listening.address}/flows/flow?id={worker.dfid}")
+        page.goto(f"{web.listening.address}/flows/flow?id={worker.flow_id}")
         page.locator("#stream[data-state=live]").wait_for()
         assert page.locator(".panel header .badge", has_text="completed").count() == 0
         worker.onward.set()
@@ -130,7 +130,7 @@ PAGES = {
     "agents": "/agents",
     "agent": "/agents/agent?id=treasury-rebalancer",
     "evidence": "/evidence",
-    "battle": "/evidence/battle?id=eval-1",
+    "battle": "/evidence/evaluation?id=eval-1",
     "memory": "/memory?q=flat",
     "object": "/memory/object?id=market/dax&old=1&new=2",
     "snapshots": "/memory/snapshots",
@@ -213,9 +213,9 @@ def reach(page: Any, wanted: str) -> None:
 
 def asked(web: Web, name: str) -> int:
     web.store.agents.register(name, version="1.0.0")
-    dfid = web.store.flows.start(name, flow_type="order").dfid
-    web.store.flows.transition(dfid, "RUNNING")
-    return web.store.escalations.request(dfid, **question()).id
+    flow_id = web.store.flows.start(name, flow_type="order").flow_id
+    web.store.flows.transition(flow_id, "RUNNING")
+    return web.store.escalations.request(flow_id, **question()).id
 
 
 def test_everything_works_without_a_script(browser: Any, web: Web, scene: Scene) -> None:

@@ -30,7 +30,7 @@ def test_flows_and_events_come_as_lines_to_stdout_or_to_a_file(home: Path) -> No
     with sync.open(home) as store:
         store.agents.register("trader", version="1.0.0")
         with store.flows.run("trader") as flow:
-            store.audit.record(flow.dfid, "SAID", detail={"text": "\N{SNOWMAN}\n"})
+            store.audit.record(flow.flow_id, "SAID", detail={"text": "\N{SNOWMAN}\n"})
     [told] = lines(run("export", "flows").stdout)
     assert told["flow"]["status"] == "COMPLETED"  # type: ignore[index]
     done = run("export", "audit", "audit.jsonl", "--json")
@@ -67,7 +67,7 @@ def test_what_leaves_and_what_comes_in_is_listed_in_one_place() -> None:
 
 def test_every_way_out_writes_a_file_and_no_noun_has_one_of_its_own(home: Path) -> None:
     with sync.open(home) as store:
-        store.battles.submit({"x": 1}, battle_id="b-1", score=0.5, intent=[1.0])
+        store.evaluations.submit({"x": 1}, evaluation_id="b-1", score=0.5, intent=[1.0])
         store.objects.put("a", type="t")
         store.snapshots.create("first")
     for words in (

@@ -34,19 +34,19 @@ def furnish(home: Path) -> tuple[str, int]:
     with sync.open(home) as store:
         store.agents.register("trader", version="1.0.0")
         flow = store.flows.start("trader")
-        store.flows.transition(flow.dfid, "RUNNING")
-        asked = store.escalations.request(flow.dfid, reason="may\nI \x1b[31m?")
-        store.battles.submit({}, battle_id="b-1", score=0.5, intent=[1.0])
-    return flow.dfid, asked.id
+        store.flows.transition(flow.flow_id, "RUNNING")
+        asked = store.escalations.request(flow.flow_id, reason="may\nI \x1b[31m?")
+        store.evaluations.submit({}, evaluation_id="b-1", score=0.5, intent=[1.0])
+    return flow.flow_id, asked.id
 
 
 def test_ids_are_offered_with_a_word_about_each(home: Path) -> None:
-    dfid, asked = furnish(home)
-    assert complete.flows(context(), dfid[:4]) == [(dfid, "WAITING_ESCALATION")]
+    flow_id, asked = furnish(home)
+    assert complete.flows(context(), flow_id[:4]) == [(flow_id, "WAITING_ESCALATION")]
     assert complete.agents(context(), "tr") == [("trader", "ACTIVE")]
     assert complete.agents(context(), "x") == []
     assert complete.escalations(context(), "") == [(str(asked), "may")]
-    assert [name for name, _ in complete.battles(context(), "b%")] == ["b-1"]
+    assert [name for name, _ in complete.evaluations(context(), "b%")] == ["b-1"]
 
 
 def test_a_shell_is_offered_ids_of_the_store_that_the_words_name(home: Path) -> None:

@@ -25,8 +25,8 @@ def home(tmp_path: Path) -> Path:
     with sync.open(tmp_path / "home") as store:
         store.agents.register("trader", version="1.0.0")
         flow = store.flows.start("trader", flow_type="trade")
-        store.flows.transition(flow.dfid, "RUNNING")
-        store.escalations.request(flow.dfid, reason="may I \x1b[31m?")
+        store.flows.transition(flow.flow_id, "RUNNING")
+        store.escalations.request(flow.flow_id, reason="may I \x1b[31m?")
     return tmp_path / "home"
 
 

@@ -91,12 +91,12 @@ def post(client: httpx.Client, path: str, **fields: Any) -> httpx.Response:
 
 def fresh(web: Web, **more: Any) -> tuple[int, str]:
     """A question of an agent of its own, and its flow."""
-    name = f"agent-{web.store.flows.start('treasury-rebalancer').dfid[-12:]}"
+    name = f"agent-{web.store.flows.start('treasury-rebalancer').flow_id[-12:]}"
     web.store.agents.register(name, version="1.0.0")
-    dfid = web.store.flows.start(name, flow_type="fresh").dfid
-    web.store.flows.transition(dfid, "RUNNING")
-    web.store.contexts.put(dfid, {"limit_eur": 25_000})
-    return web.store.escalations.request(dfid, **{**question(), **more}).id, dfid
+    flow_id = web.store.flows.start(name, flow_type="fresh").flow_id
+    web.store.flows.transition(flow_id, "RUNNING")
+    web.store.contexts.put(flow_id, {"limit_eur": 25_000})
+    return web.store.escalations.request(flow_id, **{**question(), **more}).id, flow_id
 
 
 PAGES = {
@@ -111,7 +111,7 @@ PAGES = {
     "/agents": ("treasury-rebalancer", "support-triage", "three wrong refunds"),
     "/agents/agent?id=treasury-rebalancer": ("orders_per_day", "day_volume_eur", "2 of 3 left", "v2", "GOOD"),
     "/evidence": ("eval-2", "VALID", "judge", "ed25519", "Verify now"),
-    "/evidence/battle?id=eval-1": ("hedge-1", "h_delta", "signed by a judge"),
+    "/evidence/evaluation?id=eval-1": ("hedge-1", "h_delta", "signed by a judge"),
     "/memory": ("market/dax", "before the fed", "Where the graph begins"),
     "/memory?q=flat": ("market/eurusd",),
     "/memory/object?id=market/dax": ("18870", "History"),
@@ -167,7 +167,7 @@ def test_an_empty_store_teaches_what_goes_where(operator: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/inbox/999", "/flows/flow?id=x", "/agents/agent?id=x", "/evidence/battle?id=x", "/jobs/99"]
+    "path", ["/inbox/999", "/flows/flow?id=x", "/agents/agent?id=x", "/evidence/evaluation?id=x", "/jobs/99"]
 )
 def test_what_is_not_there_is_a_page_that_says_so(operator: httpx.Client, path: str) -> None:
     assert "Back to the console" in page(operator, path, 404).text
@@ -262,7 +262,7 @@ def test_who_has_some_nouns_only_sees_these(web: Web, scene: Scene) -> None:
 
 
 def test_an_answer_takes_two_steps_and_a_reason(web: Web, operator: httpx.Client) -> None:
-    number, dfid = fresh(web)
+    number, flow_id = fresh(web)
     for fields, words in (
         ({"choice": "approve", "part": "0"}, "say why"),
         ({"choice": "approve", "comment": "fine"}, "tick what you authorise"),
@@ -293,7 +293,7 @@ def test_an_answer_takes_two_steps_and_a_reason(web: Web, operator: httpx.Client
     kept = web.store.escalations.get(number)
     assert (kept.human_decision, kept.answer) == ("MODIFY", {"limit_eur": 30000, "note": "in two orders"})
     assert (kept.resolved_by, kept.comment) == ("operator:Ada", "less")
-    assert web.store.flows.get(dfid).status == "RUNNING"
+    assert web.store.flows.get(flow_id).status == "RUNNING"
     after = page(operator, f"/inbox/{number}")
     assert "Recorded: APPROVED (MODIFY)" in after.text
     assert "Already decided" in after.text
@@ -318,11 +318,11 @@ def test_everything_ticked_as_it_is_is_no_change(web: Web, operator: httpx.Clien
 def test_a_question_is_refused_or_its_flow_cancelled(
     web: Web, operator: httpx.Client, choice: str, status: str, onward: str
 ) -> None:
-    number, dfid = fresh(web)
+    number, flow_id = fresh(web)
     given = {"choice": choice, "comment": "too risky", "seen": "1.0"}
     assert "too risky" in post(operator, f"/inbox/{number}/review", **given).text
     post(operator, f"/inbox/{number}/decide", **given)
-    assert (web.store.escalations.get(number).status, web.store.flows.get(dfid).status) == (status, onward)
+    assert (web.store.escalations.get(number).status, web.store.flows.get(flow_id).status) == (status, onward)
 
 
 def test_the_second_operator_is_told_who_was_first(web: Web, operator: httpx.Client) -> None:
@@ -346,8 +346,8 @@ def test_an_answer_after_the_deadline_is_not_taken(web: Web, operator: httpx.Cli
 
 
 def test_who_saw_another_state_is_shown_the_new_one_first(web: Web, operator: httpx.Client) -> None:
-    number, dfid = fresh(web)
-    web.store.contexts.put(dfid, {"limit_eur": 99})
+    number, flow_id = fresh(web)
+    web.store.contexts.put(flow_id, {"limit_eur": 99})
     given = {"choice": "approve", "part": "0", "comment": "yes", "seen": "1.0"}
     again = post(operator, f"/inbox/{number}/decide", **given)
     assert (again.status_code, "has changed since you looked" in again.text) == (200, True)
@@ -359,18 +359,18 @@ def test_who_saw_another_state_is_shown_the_new_one_first(web: Web, operator: ht
 
 
 def test_a_flow_is_proven_and_cancelled(web: Web, operator: httpx.Client) -> None:
-    number, dfid = fresh(web)
+    number, flow_id = fresh(web)
     del number
-    bundle = operator.get(f"/flows/bundle?id={dfid}")
+    bundle = operator.get(f"/flows/bundle?id={flow_id}")
     assert bundle.headers["content-disposition"].startswith("attachment")
     assert zipfile.is_zipfile(io.BytesIO(bundle.content))
     assert offline.check(bundle.content).verdict.word == "VALID"
-    asked = post(operator, "/flows/cancel", id=dfid)
+    asked = post(operator, "/flows/cancel", id=flow_id)
     assert "Cancel this flow?" in asked.text
-    assert web.store.flows.get(dfid).status == "WAITING_ESCALATION"
-    done = post(operator, "/flows/cancel", id=dfid, reason="not needed", confirmed="yes")
+    assert web.store.flows.get(flow_id).status == "WAITING_ESCALATION"
+    done = post(operator, "/flows/cancel", id=flow_id, reason="not needed", confirmed="yes")
     assert "The flow is CANCELLED now" in page(operator, done.headers["location"]).text
-    assert web.store.flows.transitions(dfid)[-1].reason == "not needed (operator:Ada)"
+    assert web.store.flows.transitions(flow_id)[-1].reason == "not needed (operator:Ada)"
 
 
 def test_an_agent_is_suspended_with_a_reason_and_activated_again(web: Web, operator: httpx.Client) -> None:
@@ -426,13 +426,13 @@ def test_an_image_is_written_and_listed(operator: httpx.Client) -> None:
 
 
 def test_orphans_are_recovered_or_left_by_name(web: Web, operator: httpx.Client) -> None:
-    dfid = web.store.flows.start("treasury-rebalancer", flow_type="lost").dfid
-    web.store.flows.transition(dfid, "RUNNING")
-    web.store.flows.lease(dfid, "gone", lease_s=0.001)
+    flow_id = web.store.flows.start("treasury-rebalancer", flow_type="lost").flow_id
+    web.store.flows.transition(flow_id, "RUNNING")
+    web.store.flows.lease(flow_id, "gone", lease_s=0.001)
     assert "have lost their worker" in post(operator, "/flows/recover").text
     begun = post(operator, "/flows/recover", confirmed="yes")
     assert "no function here runs lost" in ended(operator, begun.headers["location"]).text
-    web.store.flows.transition(dfid, "CANCELLED")
+    web.store.flows.transition(flow_id, "CANCELLED")
 
 
 def test_sweeping_says_what_it_put_away(operator: httpx.Client) -> None:
@@ -445,16 +445,21 @@ def test_sweeping_says_what_it_put_away(operator: httpx.Client) -> None:
 
 def test_nothing_that_somebody_wrote_is_markup(web: Web, operator: httpx.Client) -> None:
     web.store.agents.register(EVIL[:30], version="1.0.0", contract={EVIL: EVIL})
-    dfid = web.store.flows.start(EVIL[:30], flow_type=EVIL).dfid
-    web.store.flows.transition(dfid, "RUNNING")
-    web.store.contexts.put(dfid, {EVIL: EVIL})
-    web.store.audit.record(dfid, EVIL, detail=EVIL)
-    web.store.feedback.record(EVIL[:30], dfid, status=EVIL, reason=EVIL, score=0.1)
+    flow_id = web.store.flows.start(EVIL[:30], flow_type=EVIL).flow_id
+    web.store.flows.transition(flow_id, "RUNNING")
+    web.store.contexts.put(flow_id, {EVIL: EVIL})
+    web.store.audit.record(flow_id, EVIL, detail=EVIL)
+    web.store.feedback.record(EVIL[:30], flow_id, status=EVIL, reason=EVIL, score=0.1)
     web.store.objects.put(f"evil/{EVIL}", type="x", content=EVIL)
-    number = web.store.escalations.request(dfid, reason=EVIL, context={EVIL: EVIL}, proposal={EVIL: EVIL, "a": EVIL}).id
+    number = web.store.escalations.request(
+        flow_id, reason=EVIL, context={EVIL: EVIL}, proposal={EVIL: EVIL, "a": EVIL}
+    ).id
     given = {"choice": "approve", "part": "0", "comment": EVIL}
     shown = [
-        *(operator.get(path, headers=HTML).text for path in ("/inbox", f"/inbox/{number}", f"/flows/flow?id={dfid}")),
+        *(
+            operator.get(path, headers=HTML).text
+            for path in ("/inbox", f"/inbox/{number}", f"/flows/flow?id={flow_id}")
+        ),
         operator.get(f"/agents/agent?id={quote(EVIL[:30])}", headers=HTML).text,
         operator.get(f"/memory/object?id={quote('evil/' + EVIL)}", headers=HTML).text,
         post(operator, f"/inbox/{number}/review", **given).text,
@@ -480,7 +485,7 @@ def test_a_filter_is_only_ever_a_value(operator: httpx.Client, text: str) -> Non
         *(f"/inbox?after={given}", f"/inbox/decided?before={given}", f"/evidence?before={given}"),
         *(f"/memory/object?id={given}", f"/memory/object?id=plan&at={given}", f"/memory/object?id=plan&new={given}"),
         *(f"/memory/diff?old={given}", f"/flows/flow?id={given}", f"/flows/bundle?id={given}", f"/inbox/{given}"),
-        *(f"/evidence/battle?id={given}", f"/telemetry/trace?id={given}", f"/memory/snapshots?after={given}"),
+        *(f"/evidence/evaluation?id={given}", f"/telemetry/trace?id={given}", f"/memory/snapshots?after={given}"),
     ):
         answer = operator.get(path, headers=HTML)
         assert answer.status_code < 500, (path, answer.text)

@@ -42,7 +42,7 @@ def test_the_facts_are_those_the_store_has(played: dict[str, Any]) -> None:
     assert facts(played, "tampered")["verdict"] == "TAMPERED"
     assert facts(played, "proven")["verdict"] == "VALID"
     with sync.open(played["home"]) as store:
-        assert store.flows.get(facts(played, "killed")["dfid"]).status == "COMPLETED"
+        assert store.flows.get(facts(played, "killed")["flow_id"]).status == "COMPLETED"
         assert store.escalations.get(facts(played, "asking")["escalation"]).resolved_by == "ann"
         assert store.verify.run(full=True).verdict.sound
 

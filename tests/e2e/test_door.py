@@ -37,9 +37,9 @@ def agent(web: Web, name: str = "trader") -> str:
 
 
 def flow(web: Web, name: str = "trader") -> str:
-    dfid = web.store.flows.start(name).dfid
-    web.store.flows.transition(dfid, "RUNNING")
-    return dfid
+    flow_id = web.store.flows.start(name).flow_id
+    web.store.flows.transition(flow_id, "RUNNING")
+    return flow_id
 
 
 def refused(web: Web, code: str, path: str) -> None:
@@ -103,7 +103,7 @@ def test_an_auditor_reads_and_changes_nothing(web: Web) -> None:
         ("/v1/agents/set_status", {"agent_id": "trader", "status": "RETIRED"}),
         ("/v1/tokens/create", {"name": "more"}),
         ("/v1/verify/run", {}),
-        ("/v1/battles/reveal", {"battle_id": "b"}),
+        ("/v1/evaluations/reveal", {"evaluation_id": "b"}),
     ):
         problem(client.post(path, json=body), 403, "access.forbidden")
         refused(web, "access.forbidden", path)
@@ -168,9 +168,9 @@ def test_an_agent_does_nothing_to_what_is_another_s(web: Web, noun: str, verb: s
 def test_an_agent_decides_on_its_own_flows(web: Web) -> None:
     client = web.client(agent(web))
     made = client.post("/v1/flows/start", json={"agent_id": "trader"}).json()
-    moved = client.post("/v1/flows/transition", json={"dfid": made["dfid"], "to": "RUNNING"})
+    moved = client.post("/v1/flows/transition", json={"flow_id": made["flow_id"], "to": "RUNNING"})
     assert moved.json()["status"] == "RUNNING", moved.text
-    asked = client.post("/v1/escalations/request", json={"dfid": made["dfid"], "reason": "?"}).json()
+    asked = client.post("/v1/escalations/request", json={"flow_id": made["flow_id"], "reason": "?"}).json()
     assert client.get("/v1/escalations/get", params={"id": asked["id"]}).status_code == 200
     answer = {"id": asked["id"], "status": "APPROVED", "by": "trader"}
     problem(client.post("/v1/escalations/resolve", json=answer), 403, "access.forbidden")
@@ -179,12 +179,16 @@ def test_an_agent_decides_on_its_own_flows(web: Web) -> None:
 
 @pytest.mark.parametrize("more", [{"budget": 99}, {"on_deadline": "approve", "deadline_s": 0.01}])
 def test_an_agent_does_not_help_itself_to_an_approval(web: Web, more: dict[str, Any]) -> None:
-    client, dfid = web.client(agent(web)), flow(web)
-    problem(client.post("/v1/escalations/request", json={"dfid": dfid, "reason": "?", **more}), 403, "access.forbidden")
-    block = client.post("/v1/flows/run", json={"resume": dfid}).json()["block"]
+    client, flow_id = web.client(agent(web)), flow(web)
+    problem(
+        client.post("/v1/escalations/request", json={"flow_id": flow_id, "reason": "?", **more}),
+        403,
+        "access.forbidden",
+    )
+    block = client.post("/v1/flows/run", json={"resume": flow_id}).json()["block"]
     answer = client.post(f"/v1/blocks/{block}/ask", json={"reason": "?", **more})
     problem(answer, 403, "access.forbidden")
-    assert web.store.flows.get(dfid).status == "RUNNING"
+    assert web.store.flows.get(flow_id).status == "RUNNING"
 
 
 # --- browsers ----------------------------------------------------------------------------------------------------
@@ -391,8 +395,8 @@ def test_what_is_not_there_is_a_problem_too(web: Web) -> None:
     answer = web.client().delete("/healthz")
     problem(answer, 405, "request.method")
     assert "GET" in answer.headers["allow"]
-    told = problem(web.client(secret(web)).get("/v1/flows/get", params={"dfid": "x"}), 404, "not_found")
-    assert told["fields"] == {"dfid": "x"}
+    told = problem(web.client(secret(web)).get("/v1/flows/get", params={"flow_id": "x"}), 404, "not_found")
+    assert told["fields"] == {"flow_id": "x"}
     problem(web.client(secret(web)).get("/v1/flows/list", params={"limit": "many"}), 422, "input.invalid")
 
 

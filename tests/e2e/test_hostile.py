@@ -48,9 +48,9 @@ def agent(web: Web, *nouns: str, name: str = "bot") -> httpx.Client:
 
 def waiting(web: Web, client: httpx.Client) -> tuple[str, int]:
     """A flow of the agent, and its question."""
-    dfid = client.post("/v1/flows/start", json={"agent_id": "bot"}).json()["dfid"]
-    client.post("/v1/flows/transition", json={"dfid": dfid, "to": "RUNNING"})
-    return dfid, web.store.escalations.request(dfid, reason="a million", budget=10**6).id
+    flow_id = client.post("/v1/flows/start", json={"agent_id": "bot"}).json()["flow_id"]
+    client.post("/v1/flows/transition", json={"flow_id": flow_id, "to": "RUNNING"})
+    return flow_id, web.store.escalations.request(flow_id, reason="a million", budget=10**6).id
 
 
 # --- blocks ------------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_of_too_many_blocks_their_owner_loses_one_and_what_it_held_is_let_go(
     assert web.store.relational.execute("INSERT INTO things VALUES (4)") == 1, "the writer is free"
     assert web.store.relational.fetch_all("SELECT a FROM things WHERE a = 3") == []
     assert other.post(f"/v1/blocks/{kept['block']}/leave", json={}).is_success
-    assert web.store.flows.get(opened[0]["dfid"]).status == "RUNNING", "it is resumed, not failed"
+    assert web.store.flows.get(opened[0]["flow_id"]).status == "RUNNING", "it is resumed, not failed"
 
 
 def test_what_a_block_is_given_is_read_by_its_type(web: Web) -> None:
@@ -97,7 +97,7 @@ def test_what_a_block_is_given_is_read_by_its_type(web: Web) -> None:
     for verb, given in (
         ("lock", {}),
         ("lock", {"resources": 7}),
-        ("lock", {"resources": {}, "dfid": "another"}),
+        ("lock", {"resources": {}, "flow_id": "another"}),
         ("step", {}),
         ("step", {"name": "x", "on_unknown": "perhaps"}),
         ("heartbeat", {"x": 1}),
@@ -120,20 +120,20 @@ def test_an_agent_has_no_function_of_another_run_with_its_own_arguments(web: Web
 
     @web.store.decision(flow_type="wire-money", agent="trader", lease_s=10)
     def wire_money(flow: Any, amount: int) -> None:
-        ran.append((flow.dfid, amount))
+        ran.append((flow.flow_id, amount))
 
     call = {"name": "wire-money", "version": "1.0", "arguments": '{"args": [1000000], "kwargs": {}}'}
     about = {"flow_type": "wire-money", "flow_version": "1.0", "lease_s": 0.001, "called": call}
-    mine = agent(web).post("/v1/flows/run", json={"agent_id": "bot", **about}).json()["dfid"]
+    mine = agent(web).post("/v1/flows/run", json={"agent_id": "bot", **about}).json()["flow_id"]
     theirs = {**call, "agent_id": None}
-    forged = agent(web).post("/v1/flows/run", json={"agent_id": "bot", **about, "called": theirs}).json()["dfid"]
-    own = agent(web, name="trader").post("/v1/flows/run", json={"agent_id": "trader", **about}).json()["dfid"]
+    forged = agent(web).post("/v1/flows/run", json={"agent_id": "bot", **about, "called": theirs}).json()["flow_id"]
+    own = agent(web, name="trader").post("/v1/flows/run", json={"agent_id": "trader", **about}).json()["flow_id"]
     assert {each.agent_id for each in web.store.read(lambda tx: [calls.find(tx, mine), calls.find(tx, forged)])} == {  # type: ignore[union-attr]
         "bot"
     }
     found = web.store.flows.recover("worker")
     assert ran == [(own, 1000000)]
-    assert {mine, forged} <= {each.dfid for each in found.left}
+    assert {mine, forged} <= {each.flow_id for each in found.left}
 
 
 # --- links -------------------------------------------------------------------------------------------------------
@@ -223,29 +223,31 @@ def test_a_key_counts_where_an_answer_comes_line_by_line(web: Web) -> None:
 
 def test_an_agent_does_not_go_on_without_the_answer_to_its_question(web: Web) -> None:
     client = agent(web)
-    dfid, asked = waiting(web, client)
+    flow_id, asked = waiting(web, client)
     for to in ("RUNNING", "COMPLETED"):
-        problem(client.post("/v1/flows/transition", json={"dfid": dfid, "to": to}), 403, "access.forbidden")
+        problem(client.post("/v1/flows/transition", json={"flow_id": flow_id, "to": to}), 403, "access.forbidden")
     assert web.store.escalations.get(asked).status == "PENDING"
-    assert client.post("/v1/flows/transition", json={"dfid": dfid, "to": "CANCELLED"}).is_success
-    dfid, asked = waiting(web, client)
-    assert caller(web).post("/v1/flows/transition", json={"dfid": dfid, "to": "RUNNING"}).is_success, "a person may"
+    assert client.post("/v1/flows/transition", json={"flow_id": flow_id, "to": "CANCELLED"}).is_success
+    flow_id, asked = waiting(web, client)
+    assert caller(web).post("/v1/flows/transition", json={"flow_id": flow_id, "to": "RUNNING"}).is_success, (
+        "a person may"
+    )
 
 
 def test_an_agent_does_not_slip_past_its_question_while_it_is_asked(web: Web) -> None:
     for _ in range(5):
-        dfid = web.store.flows.start("bot").dfid
-        web.store.flows.transition(dfid, "RUNNING")
+        flow_id = web.store.flows.start("bot").flow_id
+        web.store.flows.transition(flow_id, "RUNNING")
         clients = [agent(web) for _ in range(6)]
 
-        def act(number: int, dfid: str = dfid, clients: list[httpx.Client] = clients) -> str:
+        def act(number: int, flow_id: str = flow_id, clients: list[httpx.Client] = clients) -> str:
             if number == 0:
-                return web.store.escalations.request(dfid, reason="?", budget=10**6).status
-            answer = clients[number].post("/v1/flows/transition", json={"dfid": dfid, "to": "RUNNING"})
+                return web.store.escalations.request(flow_id, reason="?", budget=10**6).status
+            answer = clients[number].post("/v1/flows/transition", json={"flow_id": flow_id, "to": "RUNNING"})
             return str(answer.is_success)
 
         assert together(6, act) == {"PENDING": 1, "False": 5}
-        assert web.store.flows.get(dfid).status == "WAITING_ESCALATION"
+        assert web.store.flows.get(flow_id).status == "WAITING_ESCALATION"
 
 
 def test_what_is_done_carries_the_name_of_who_did_it(web: Web) -> None:
@@ -314,8 +316,8 @@ def test_nobody_looks_at_the_server_s_disk_through_skills(web: Web) -> None:
 
 def test_what_cannot_be_reckoned_with_or_read_is_refused_and_no_defect(web: Web) -> None:
     client = agent(web)
-    dfid = web.store.flows.start("bot").dfid
-    huge = f'{{"dfid": "{dfid}", "resources": {{"a": {"1" * 400}}}}}'
+    flow_id = web.store.flows.start("bot").flow_id
+    huge = f'{{"flow_id": "{flow_id}", "resources": {{"a": {"1" * 400}}}}}'
     problem(client.post("/v1/locks/try_acquire", content=huge), 422, "input.invalid")
 
 
@@ -378,12 +380,12 @@ def tool(client: httpx.Client, name: str, **given: Any) -> httpx.Response:
 
 
 def test_nobody_uses_tools_without_a_token(web: Web) -> None:
-    problem(tool(web.client(), "flows_get", dfid="x"), 401, "access.unauthenticated")
+    problem(tool(web.client(), "flows_get", flow_id="x"), 401, "access.unauthenticated")
 
 
 def test_a_tool_that_is_refused_is_written_down(web: Web) -> None:
-    dfid = web.store.flows.start("trader").dfid
-    answer = tool(agent(web), "flows_get", dfid=dfid).json()["result"]
+    flow_id = web.store.flows.start("trader").flow_id
+    answer = tool(agent(web), "flows_get", flow_id=flow_id).json()["result"]
     assert answer["isError"]
     assert answer["structuredContent"]["code"] == "access.forbidden"
     assert ("agent:bot", "/mcp/") in {(each.caller, each.path) for each in web.denied()}
@@ -396,7 +398,7 @@ def test_a_tool_signs_with_the_caller_s_name_and_tells_no_words_of_the_inside(
         raise RuntimeError("secret words")
 
     monkeypatch.setattr("holdproof.server.mcp.loaded", fail)
-    answer = tool(agent(web), "flows_get", dfid="x")
+    answer = tool(agent(web), "flows_get", flow_id="x")
     assert answer.json()["result"]["structuredContent"]["code"] == "internal"
     assert "secret words" not in answer.text
     assert "secret words" in caplog.text
@@ -405,4 +407,4 @@ def test_a_tool_signs_with_the_caller_s_name_and_tells_no_words_of_the_inside(
 def test_a_call_is_written_as_it_was_asked_for(web: Web) -> None:
     call = {"name": "n", "version": "1", "arguments": '{"args": [], "kwargs": {}}'}
     made = caller(web).post("/v1/flows/run", json={"agent_id": "bot", "called": call}).json()
-    assert web.store.read(lambda tx: calls.find(tx, made["dfid"])) == Called("n", "1", call["arguments"])
+    assert web.store.read(lambda tx: calls.find(tx, made["flow_id"])) == Called("n", "1", call["arguments"])

@@ -49,12 +49,12 @@ def test_a_model_decides_remembers_asks_and_proves(tmp_path: Path) -> None:
         assert tools["flows_start"].input_schema["required"] == ["agent_id"]
         assert "tx" not in json.dumps([tool.input_schema for tool in tools.values()])
         flow = _value(await session.call_tool("flows_start", {"agent_id": "bot"}))
-        running = {"dfid": flow["dfid"], "to": "RUNNING"}
+        running = {"flow_id": flow["flow_id"], "to": "RUNNING"}
         assert _value(await session.call_tool("flows_transition", running))["status"] == "RUNNING"
         _value(await session.call_tool("objects_put", {"id": "note", "type": "note", "content": "tides"}))
         [found] = _value(await session.call_tool("objects_search", {"text": "tides"}))
         assert found["id"] == "note"
-        asked = {"dfid": flow["dfid"], "reason": "buy?", "proposal": {"n": 1}}
+        asked = {"flow_id": flow["flow_id"], "reason": "buy?", "proposal": {"n": 1}}
         question = _value(await session.call_tool("escalations_request", asked))
         waited = await session.call_tool("escalations_wait", {"id": question["id"], "timeout_s": 0.01})
         assert _value(waited)["status"] == "PENDING"
@@ -67,12 +67,12 @@ def test_a_model_decides_remembers_asks_and_proves(tmp_path: Path) -> None:
 
 def test_what_fails_tells_a_model_what_to_do(tmp_path: Path) -> None:
     async def work(session: Any) -> None:
-        missing = await session.call_tool("flows_get", {"dfid": "nothing"})
+        missing = await session.call_tool("flows_get", {"flow_id": "nothing"})
         assert missing.is_error
         assert json.loads(missing.content[0].text)["code"] == "not_found"
-        wrong = await session.call_tool("flows_get", {"dfid": 7, "ns": "main"})
+        wrong = await session.call_tool("flows_get", {"flow_id": 7, "ns": "main"})
         assert wrong.is_error
-        assert "dfid" in wrong.content[0].text
+        assert "flow_id" in wrong.content[0].text
         unknown = await session.call_tool("keys_rotate", {"role": "judge"})
         assert unknown.is_error
         assert "there is no tool" in unknown.content[0].text
@@ -95,12 +95,12 @@ def test_an_agent_works_on_its_own_flows_only(tmp_path: Path) -> None:
     with sync.open(tmp_path) as store:
         store.agents.register("bot", version="1.0")
         store.agents.register("other", version="1.0")
-        theirs = store.flows.start("other").dfid
+        theirs = store.flows.start("other").flow_id
 
     async def work(session: Any) -> None:
         mine = _value(await session.call_tool("flows_start", {"agent_id": "bot"}))
         assert mine["agent_id"] == "bot"
-        for tool, given in (("flows_get", {"dfid": theirs}), ("flows_start", {"agent_id": "other"})):
+        for tool, given in (("flows_get", {"flow_id": theirs}), ("flows_start", {"agent_id": "other"})):
             refused = await session.call_tool(tool, given)
             assert refused.is_error
             assert "not one of agent bot" in refused.content[0].text

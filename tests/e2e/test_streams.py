@@ -78,11 +78,11 @@ def operator(web: Web, **about: Any) -> httpx.Client:
 
 def test_a_question_is_told_as_it_is_asked_and_as_it_is_answered(web: Web) -> None:
     with following(operator(web, role="auditor")) as events:
-        dfid = web.store.flows.start("trader").dfid
-        web.store.flows.transition(dfid, "RUNNING")
+        flow_id = web.store.flows.start("trader").flow_id
+        web.store.flows.transition(flow_id, "RUNNING")
         kind, told = events.next()
-        assert (kind, told["dfid"], told["to_status"]) == ("flow", dfid, "RUNNING")
-        asked = web.store.escalations.request(dfid, reason="sell?", impact="HIGH_IMPACT", proposal={"secret": 1})
+        assert (kind, told["flow_id"], told["to_status"]) == ("flow", flow_id, "RUNNING")
+        asked = web.store.escalations.request(flow_id, reason="sell?", impact="HIGH_IMPACT", proposal={"secret": 1})
         found = dict(events.next() for _ in range(2))
         assert (found["escalation"]["id"], found["escalation"]["impact"]) == (asked.id, "HIGH_IMPACT")
         assert found["flow"]["to_status"] == "WAITING_ESCALATION"
@@ -95,14 +95,14 @@ def test_a_question_is_told_as_it_is_asked_and_as_it_is_answered(web: Web) -> No
 def test_a_stream_goes_on_where_it_broke_off(web: Web) -> None:
     client = operator(web)
     with following(client) as events:
-        dfid = web.store.flows.start("trader").dfid
-        web.store.flows.transition(dfid, "RUNNING")
+        flow_id = web.store.flows.start("trader").flow_id
+        web.store.flows.transition(flow_id, "RUNNING")
         events.next()
         place = events.settled()
-    web.store.flows.transition(dfid, "COMPLETED")
+    web.store.flows.transition(flow_id, "COMPLETED")
     with following(client, **{"Last-Event-ID": place}) as events:
         kind, told = events.next()
-        assert (kind, told["to_status"], told["dfid"]) == ("flow", "COMPLETED", dfid)
+        assert (kind, told["to_status"], told["flow_id"]) == ("flow", "COMPLETED", flow_id)
     problem(client.get("/v1/events", headers={"Last-Event-ID": "nonsense"}), 422, "input.invalid")
 
 
@@ -111,8 +111,8 @@ def test_a_stream_ends_with_its_token_however_much_there_is_to_tell(web: Web) ->
     with following(web.client(made.secret)) as events:
         web.store.tokens.revoke(made.token.token_id)
         for _ in range(500):  # an event is there before every beat
-            dfid = web.store.flows.start("trader").dfid
-            web.store.flows.transition(dfid, "RUNNING")
+            flow_id = web.store.flows.start("trader").flow_id
+            web.store.flows.transition(flow_id, "RUNNING")
             try:
                 events.next()
             except EOFError:
@@ -124,9 +124,9 @@ def test_an_agent_hears_of_its_own_flows_only(web: Web) -> None:
     token = web.store.agents.register("trader", version="1.0.0").token
     with following(web.client(f"trader:{token}")) as events:
         for name in ("other", "trader"):
-            dfid = web.store.flows.start(name).dfid
-            web.store.flows.transition(dfid, "RUNNING")
-        assert events.next()[1]["dfid"] == dfid
+            flow_id = web.store.flows.start(name).flow_id
+            web.store.flows.transition(flow_id, "RUNNING")
+        assert events.next()[1]["flow_id"] == flow_id
 
 
 def test_a_token_hears_of_its_namespace_and_its_nouns_only(web: Web) -> None:
@@ -135,11 +135,11 @@ def test_a_token_hears_of_its_namespace_and_its_nouns_only(web: Web) -> None:
     problem(operator(web, nouns=["log"]).get("/v1/events"), 403, "access.forbidden")
     problem(web.client().get("/v1/events"), 401, "access.unauthenticated")
     with following(operator(web, ns="far")) as events:
-        near = web.store.flows.start("trader").dfid
+        near = web.store.flows.start("trader").flow_id
         web.store.flows.transition(near, "RUNNING")
-        away = web.store.flows.start("far", ns="far").dfid
+        away = web.store.flows.start("far", ns="far").flow_id
         web.store.flows.transition(away, "RUNNING", ns="far")
-        assert events.next()[1]["dfid"] == away
+        assert events.next()[1]["flow_id"] == away
 
 
 def test_a_stream_shows_that_it_lives_and_ends_with_its_token(web: Web) -> None:

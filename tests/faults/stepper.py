@@ -47,10 +47,10 @@ def worker(world: str, die: str) -> Work:
     return work
 
 
-def block(store: sync.Holdproof, dfid: str, work: Work, fail: str) -> None:
+def block(store: sync.Holdproof, flow_id: str, work: Work, fail: str) -> None:
     while True:
         try:
-            with store.flows.run(resume=dfid, lease_s=LEASE_S) as flow:
+            with store.flows.run(resume=flow_id, lease_s=LEASE_S) as flow:
                 work(flow, fail)
             return
         except (ZeroDivisionError, errors.FlowEndedError):
@@ -59,14 +59,14 @@ def block(store: sync.Holdproof, dfid: str, work: Work, fail: str) -> None:
             time.sleep(0.05)
 
 
-def decision(store: sync.Holdproof, dfid: str, work: Work, fail: str) -> None:
+def decision(store: sync.Holdproof, flow_id: str, work: Work, fail: str) -> None:
     order = store.decision(flow_type="order", agent="trader", lease_s=LEASE_S)(work)
     try:
-        order.opening(dfid=dfid)(fail)
+        order.opening(flow_id=flow_id)(fail)
     except (ZeroDivisionError, errors.LeaseLostError):
         pass
     except errors.AlreadyExistsError:  # another worker began it
-        while not store.flows.get(dfid).ended:
+        while not store.flows.get(flow_id).ended:
             store.flows.recover()
             time.sleep(0.05)
 
@@ -74,10 +74,10 @@ def decision(store: sync.Holdproof, dfid: str, work: Work, fail: str) -> None:
 HOW = {"block": block, "decision": decision}
 
 
-def main(how: str, home: str, url: str, dfid: str, world: str, fail: str, die: str) -> None:
+def main(how: str, home: str, url: str, flow_id: str, world: str, fail: str, die: str) -> None:
     with sync.open(home, url or None) as store:
         print("open", flush=True)
-        HOW[how](store, dfid, worker(world, die), fail)
+        HOW[how](store, flow_id, worker(world, die), fail)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,13 @@ async def _submit(home: str, url: str | None, name: str) -> None:
             while True:
                 turn += 1
                 # Half of them again and again for one battle, so that files are renamed while the end comes.
-                battle_id = "again" if number % 2 else f"{name}-{number}-{turn}"
-                battle = await store.battles.submit({"by": name, "turn": turn}, battle_id=battle_id, score=turn)
-                os.write(1, f"{battle.id}\n".encode())  # unbuffered: said only after it is durable, and said at once
+                evaluation_id = "again" if number % 2 else f"{name}-{number}-{turn}"
+                evaluation = await store.evaluations.submit(
+                    {"by": name, "turn": turn}, evaluation_id=evaluation_id, score=turn
+                )
+                os.write(
+                    1, f"{evaluation.id}\n".encode()
+                )  # unbuffered: said only after it is durable, and said at once
 
         await asyncio.gather(*(caller(number) for number in range(6)))
 

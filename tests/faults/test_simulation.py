@@ -117,7 +117,7 @@ class _UndoneError(Exception):
 def test_a_rule_that_is_broken_behind_the_back_is_reported(rule: str, played: tuple[Scene, Rules]) -> None:
     statement, told = _BROKEN[rule]
     scene, rules = played
-    done = [dfid for (dfid, _, _), (state, _) in rules.steps.items() if state == "DONE"]
+    done = [flow_id for (flow_id, _, _), (state, _) in rules.steps.items() if state == "DONE"]
     own = replace(rules, status=dict(rules.status), steps=dict(rules.steps), fences=rules.fences.copy())
 
     def meddle(tx: Tx) -> None:

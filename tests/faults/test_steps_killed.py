@@ -29,7 +29,7 @@ class Killed(OnStore):
         with self.open() as store:
             store.agents.register("trader", version="1.0.0")
             if how == "block":
-                store.flows.start("trader", dfid=DFID)
+                store.flows.start("trader", flow_id=DFID)
             for _ in range(KILLS):
                 self.attend(store, world, [self.worker(how, world, fail)], chance.uniform(0.0, 0.25))
             self.attend(store, world, [self.worker(how, world, fail)], 120)

@@ -30,8 +30,8 @@ KILLS = int(os.environ.get("HOLDPROOF_KILLS", "100"))
 def everything(store: sync.Holdproof) -> Iterator[Evaluation]:
     after: int | None = 0
     while after is not None:
-        page = store.battles.list(after=after, limit=500)
-        yield from page.battles
+        page = store.evaluations.list(after=after, limit=500)
+        yield from page.evaluations
         after = page.next
 
 
@@ -40,7 +40,7 @@ def inspect(home: Path, url: str, acknowledged: set[int]) -> None:
     with sync.open(home, url or None) as store:
         rows = list(everything(store))
         assert acknowledged <= {row.id for row in rows}, "an acknowledged submit is lost"
-        names = dict.fromkeys(row.battle_id for row in rows)
+        names = dict.fromkeys(row.evaluation_id for row in rows)
         due = store.read(lambda tx: {each.name: each.text for b in names for each in dbom_files.due(tx, "main", b)})
         assert len(due) == len(rows)
         assert not list((home / "dboms" / ".tmp").glob("*"))
@@ -123,10 +123,10 @@ def test_a_file_whose_name_could_not_be_made_durable_is_written_anew(
         real(folder)
 
     with sync.open(tmp_path) as store:
-        store.battles.submit({"n": 1}, battle_id="b", score=1)
+        store.evaluations.submit({"n": 1}, evaluation_id="b", score=1)
         monkeypatch.setattr(folders, "sync", sync_folder)
         with suppress(UnavailableError):
-            store.battles.submit({"n": 2}, battle_id="b", score=2)
+            store.evaluations.submit({"n": 2}, evaluation_id="b", score=2)
         assert len([*(tmp_path / "dboms").glob("dbom_*.json")]) == left
         monkeypatch.undo()
     inspect(tmp_path, "", {1, 2})

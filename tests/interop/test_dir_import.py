@@ -154,7 +154,7 @@ def test_everything_is_taken_over_and_goes_on_under_the_adapter(store: sync.Hold
     assert (event["details"], event["created_at"]) == ({"k": "v"}, "2026-01-02T03:04:05.000000Z")
     assert [each["signature"] for each in stores.decision_ledger.all_entries_chronological()] == ["sig"]
     assert [each.score for each in store.feedback.trajectory("a")] == [0.5]
-    assert store.flows.tree("d").children[0].flow.dfid == "child"
+    assert store.flows.tree("d").children[0].flow.flow_id == "child"
     stores.lifecycle.record_transition("d", "EXECUTING", "CLOSED")
     assert store.flows.get("d").status == "COMPLETED"
 
@@ -245,7 +245,7 @@ def test_children_come_after_their_parents_and_rings_are_kept(home: sync.Holdpro
         **{("decision_flows", dfid): "TAKEN" for dfid in "123"},
         **{("decision_flows", dfid): "KEPT" for dfid in ("x", "y", "orphan")},
     }
-    assert [home.flows.get(dfid).root_dfid for dfid in "123"] == ["1", "1", "1"]
+    assert [home.flows.get(dfid).root_flow_id for dfid in "123"] == ["1", "1", "1"]
     [first] = [record for record in home.imports.list(verdict="KEPT").records if record.source_id == "orphan"]
     assert (first.note, first.beside["dfid_parent"]) == ("its parent is not here", "nowhere")
 
@@ -264,7 +264,7 @@ def test_transitions_of_a_flow_that_has_gone_on_here_are_kept(home: sync.Holdpro
 
 def test_nothing_here_is_written_over(store: sync.Holdproof, tmp_path: Path) -> None:
     store.agents.register("a", version="1.0.0", contract={"ours": True})
-    store.flows.start("a", dfid="d")
+    store.flows.start("a", flow_id="d")
     store.contexts.put("d", {"ours": True})
     found = store.imports.dir(make(tmp_path / "dir.db", whole()))
     kept = {row.table for row in found.rows if row.verdict == "KEPT"}
@@ -330,14 +330,14 @@ def test_locks_of_ended_flows_and_of_nothing_are_kept(home: sync.Holdproof, tmp_
     rows["resource_locks"].append({"resource_id": "eur", "dfid": "child", "amount": 0.0, "acquired_at": THEN})
     rows["resource_locks"].append({"resource_id": "gbp", "dfid": "child", "amount": 1.0, "acquired_at": THEN})
     home.agents.register("ours", version="1.0.0")
-    mine = home.flows.start("ours").dfid
+    mine = home.flows.start("ours").flow_id
     home.locks.try_acquire(mine, {"gbp": 1})
     found = home.imports.dir(make(tmp_path / "dir.db", rows))
     notes = {row.source_id: row.note for row in found.rows if row.table == "resource_locks"}
     assert notes["usd"] == "its flow has ended, and holds nothing"
     assert notes["eur"] == "it holds nothing"
     assert mine in notes["gbp"]
-    assert [lock.dfid for lock in home.locks.list()] == [mine]
+    assert [lock.flow_id for lock in home.locks.list()] == [mine]
 
 
 def test_names_in_another_namespace_are_not_taken(home: sync.Holdproof, tmp_path: Path) -> None:

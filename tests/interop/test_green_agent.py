@@ -91,11 +91,14 @@ def test_every_row_of_every_database_has_a_verdict_and_none_is_dropped(store: sy
         rows = [dict(zip(columns, row, strict=True)) for row in cursor]
     found = store.imports.green_agent(source, dboms=dboms)
     assert (found.verdicts, len(found.rows)) == (REAL[name], len(rows))
-    stored = store.battles.list(limit=1000).battles
+    stored = store.evaluations.list(limit=1000).evaluations
     assert len(stored) == len(rows)
     for original, battle in zip(rows, stored, strict=True):
         beside = battle.facts["row"]
-        assert {name: beside[name] if name in beside else getattr(battle, name) for name in columns} == original
+        assert {
+            name: beside[name] if name in beside else getattr(battle, {"battle_id": "evaluation_id"}.get(name, name))
+            for name in columns
+        } == original
 
 
 def test_all_hundred_of_tier_one_are_verified_and_every_signature_is_unsigned(store: sync.Holdproof) -> None:
@@ -119,7 +122,7 @@ def test_imported_rows_without_a_dbom_are_unsigned_and_never_valid_or_tampered(
 ) -> None:
     source = make(tmp_path / "battles.db", CURRENT, add("with", '{"run": 1}'), add("without", '{"run": 2}'))
     write_dbom(tmp_path / "given", "with", '{"run": 1}')
-    store.battles.submit({}, battle_id="ours", score=1)
+    store.evaluations.submit({}, evaluation_id="ours", score=1)
     store.imports.green_agent(source, dboms=tmp_path / "given")
     if settle:
         settled(store)
@@ -146,10 +149,10 @@ def test_dbom_files_are_taken_over_byte_for_byte(tmp_path: Path) -> None:
 def test_a_second_import_changes_nothing(store: sync.Holdproof) -> None:
     source, dboms = fixture("green-agent/battles_75rows_22dup.db"), fixture("green-agent/dboms")
     assert store.imports.green_agent(source, dboms=dboms).done == {"imported": 75}
-    before = store.battles.list(limit=1000)
+    before = store.evaluations.list(limit=1000)
     again = store.imports.green_agent(source, dboms=dboms)
     assert (again.done, again.verdicts) == ({"known": 75}, REAL["battles_75rows_22dup.db"])
-    assert store.battles.list(limit=1000) == before
+    assert store.evaluations.list(limit=1000) == before
 
 
 def test_dboms_that_come_later_complete_their_rows(store: sync.Holdproof) -> None:
@@ -166,7 +169,7 @@ def test_a_dry_run_says_everything_and_writes_nothing(store: sync.Holdproof) -> 
         fixture("green-agent/battles_tier1_100rows.db"), dboms=fixture("green-agent/dboms"), dry_run=True
     )
     assert (found.verdicts, found.done) == ({"VERIFIED": 100}, {})
-    assert store.battles.list().battles == []
+    assert store.evaluations.list().evaluations == []
 
 
 def test_progress_is_told_to_the_end(store: sync.Holdproof) -> None:
@@ -209,10 +212,10 @@ def test_duplicates_overwritten_dboms_and_empty_hashes_are_told_apart(store: syn
         "DBOM_SUPERSEDED",
     ]
     assert [Path(path).name for path in found.dboms_unmatched] == ["dbom_broken.json", "dbom_nobody.json"]
-    lost = store.battles.get("lost")
+    lost = store.evaluations.get("lost")
     [stray] = lost.facts["dboms"]
     assert (lost.dbom, bytes.fromhex(stray["hex"])) == (None, (dboms / "dbom_lost.json").read_bytes())
-    assert store.battles.get("twice").dbom == (dboms / "dbom_twice.json").read_text()
+    assert store.evaluations.get("twice").dbom == (dboms / "dbom_twice.json").read_text()
 
 
 @pytest.mark.parametrize(
@@ -233,11 +236,11 @@ def test_older_schemas_keep_what_has_no_column_here(store: sync.Holdproof, tmp_p
     make(source, (f"INSERT INTO battles VALUES ({','.join('?' * len(given))})", tuple(given)))
     found = store.imports.green_agent(source)
     assert (found.schema, verdicts(found)) == ("old", ["SCHEMA_OLD"])
-    facts = store.battles.get("b").facts["row"]
+    facts = store.evaluations.get("b").facts["row"]
     for name in set(columns) & {"id", "task_title"}:
         assert facts[name] == values[name]
     if "score TEXT" in schema:
-        assert (facts["score"], store.battles.get("b").score) == ("0.75", None)
+        assert (facts["score"], store.evaluations.get("b").score) == ("0.75", None)
 
 
 def test_hostile_values_are_kept_and_leave_the_folder_alone(store: sync.Holdproof, tmp_path: Path) -> None:
@@ -254,7 +257,7 @@ def test_hostile_values_are_kept_and_leave_the_folder_alone(store: sync.Holdproo
     write_dbom(dboms, "../../outside", raw, name="dbom_outside.json")
     found = store.imports.green_agent(source, dboms=dboms)
     assert verdicts(found) == ["VERIFIED", "DBOM_MISSING", "UNLINKED", "UNLINKED"]
-    rows = store.battles.list().battles
+    rows = store.evaluations.list().evaluations
     assert rows[1].facts["row"]["battle_id"] == "nul\0inside"
     assert rows[2].facts["row"]["raw_result"] == {"hex": "ff00"}
     assert rows[3].facts["row"]["score"] == {"float": "inf"}
@@ -267,7 +270,7 @@ def test_an_imported_dbom_never_displaces_a_signed_one(tmp_path: Path) -> None:
     source = make(tmp_path / "battles.db", CURRENT, add("b", raw))
     old = write_dbom(tmp_path / "dboms", "b", raw)
     with sync.open(tmp_path / "home") as store:
-        signed = store.battles.submit({}, battle_id="b", score=1)
+        signed = store.evaluations.submit({}, evaluation_id="b", score=1)
         store.imports.green_agent(source, dboms=tmp_path / "dboms")
         folder = tmp_path / "home" / "dboms"
         assert (folder / "dbom_b.json").read_text() == signed.dbom
@@ -316,13 +319,13 @@ def test_a_dbom_that_cannot_be_read_or_is_far_too_large_stops_nobody(store: sync
     (folder / "dbom_gone.json").symlink_to(tmp_path / "nowhere")
     (folder / "dbom_huge.json").write_bytes(b" " * (5 << 20))
     found = store.imports.green_agent(source, dboms=folder)
-    assert {row.battle_id: (row.verdict, "No such file" in row.note) for row in found.rows} == {
+    assert {row.evaluation_id: (row.verdict, "No such file" in row.note) for row in found.rows} == {
         "gone": ("DBOM_MISSING", True),
         "huge": ("UNLINKED", False),
         "alone": ("DBOM_MISSING", False),
     }
     assert (found.done, found.dboms_unmatched) == ({"imported": 3}, [])
-    kept = {name: json.loads(store.battles.get(name).legacy or "{}")["dboms"] for name in ("gone", "huge")}
+    kept = {name: json.loads(store.evaluations.get(name).legacy or "{}")["dboms"] for name in ("gone", "huge")}
     assert kept["gone"] == [{"file": "dbom_gone.json", "trouble": "No such file or directory"}]
     assert [len(each["hex"]) for each in kept["huge"]] == [10 << 20]
     settled(store)

@@ -42,7 +42,7 @@ def test_openssl_accepts_our_dbom_and_refuses_a_tampered_twin(tmp_path: Path, al
     assert verdict(tmp_path, key.public, signed, options)
     for changed in (
         replace(FIELDS, score_cis=0.876),
-        replace(FIELDS, battle_id="battle-2"),
+        replace(FIELDS, evaluation_id="battle-2"),
         replace(FIELDS, v_intent=FIELDS.v_intent[::-1]),
     ):
         assert not verdict(tmp_path, key.public, replace(signed, fields=changed), options)

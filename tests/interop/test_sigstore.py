@@ -60,7 +60,7 @@ def test_a_stored_dbom_and_the_envelope_of_its_bundle_are_accepted(
 ) -> None:
     url = request.getfixturevalue("postgres_url") if server else None
     with sync.open(tmp_path / "home", url) as store:
-        store.battles.submit({"task": "t"}, battle_id="b-1", score=0.875, intent=[0.25, -1.5])
+        store.evaluations.submit({"task": "t"}, evaluation_id="b-1", score=0.875, intent=[0.25, -1.5])
         exported = json.loads(store.dbom.envelope("b-1", format="sigstore"))
         envelope = store.dbom.envelope("b-1")
         [judge] = [keys.load_public_pem(key.public.encode()) for key in store.keys.list(role="judge")]

@@ -75,9 +75,14 @@ def test_nobody_closes_a_store_or_knows_a_role_that_is_none() -> None:
 @pytest.mark.parametrize(
     ("noun", "verb", "given", "wanted"),
     [
-        ("flows", "get", {"dfid": "d"}, (Claim("flow", "d"),)),
+        ("flows", "get", {"flow_id": "d"}, (Claim("flow", "d"),)),
         ("flows", "start", {"agent_id": "trader"}, (Claim("agent", "trader"),)),
-        ("flows", "start", {"agent_id": "a", "parent": "p", "dfid": "new"}, (Claim("agent", "a"), Claim("flow", "p"))),
+        (
+            "flows",
+            "start",
+            {"agent_id": "a", "parent": "p", "flow_id": "new"},
+            (Claim("agent", "a"), Claim("flow", "p")),
+        ),
         ("flows", "list", {}, (Claim("agent", None),)),
         ("flows", "tree", {"root": "r"}, (Claim("flow", "r"),)),
         ("escalations", "wait", {"id": 3}, (Claim("escalation", 3),)),
@@ -93,9 +98,9 @@ def test_an_agent_claims_what_its_call_names(
 
 @pytest.mark.parametrize("given", [{"budget": 1000}, {"window_s": 0.1}, {"on_deadline": "approve", "deadline_s": 0.1}])
 def test_an_agent_neither_sets_its_budget_nor_is_approved_by_waiting(given: dict[str, Any]) -> None:
-    call = {"dfid": "d", "reason": "?", **given}
+    call = {"flow_id": "d", "reason": "?", **given}
     with pytest.raises(ForbiddenError):
         claims(AGENT, "escalations", "request", call, reads=False)
     assert claims(OPERATOR, "escalations", "request", call, reads=False) == ()
-    fine = {"dfid": "d", "reason": "?", "on_deadline": "cancel", "deadline_s": 5}
+    fine = {"flow_id": "d", "reason": "?", "on_deadline": "cancel", "deadline_s": 5}
     assert claims(AGENT, "escalations", "request", fine, reads=False) == (Claim("flow", "d"),)

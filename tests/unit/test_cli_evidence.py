@@ -37,8 +37,8 @@ def parsed(*words: str, **more: Any) -> Any:
     return json.loads(run(*words, "--json", **more).stdout)
 
 
-def submit(battle_id: str = "b-1", *more: str) -> Any:
-    words = ("battles", "submit", "result.json", "--battle-id", battle_id, "--score", "0.5")
+def submit(evaluation_id: str = "b-1", *more: str) -> Any:
+    words = ("evaluations", "submit", "result.json", "--evaluation-id", evaluation_id, "--score", "0.5")
     return parsed(*words, "--intent", "vector.json", *more)
 
 
@@ -49,10 +49,10 @@ def judge() -> str:
 
 def test_a_battle_is_submitted_listed_shown_and_verified(home: Path) -> None:
     made = submit("b-1", "--breakdown", "fine")
-    assert [each["battle_id"] for each in parsed("battles", "list")["battles"]] == ["b-1"]
-    assert parsed("battles", "list", "--since", "2999-01-01")["battles"] == []
-    run("battles", "list", "--since", "nonsense", code=2)
-    assert parsed("battles", "show", "b-1") == made
+    assert [each["evaluation_id"] for each in parsed("evaluations", "list")["evaluations"]] == ["b-1"]
+    assert parsed("evaluations", "list", "--since", "2999-01-01")["evaluations"] == []
+    run("evaluations", "list", "--since", "nonsense", code=2)
+    assert parsed("evaluations", "show", "b-1") == made
     file = str(home / "dboms" / "dbom_b-1.json")
     assert parsed("dbom", "show", "b-1") == json.loads(Path(file).read_text())
     assert parsed("dbom", "verify", file)["verdict"] == "VALID"
@@ -60,17 +60,17 @@ def test_a_battle_is_submitted_listed_shown_and_verified(home: Path) -> None:
 
 
 def test_the_result_may_come_from_stdin() -> None:
-    words = ("battles", "submit", "-", "--battle-id", "b", "--score", "1")
+    words = ("evaluations", "submit", "-", "--evaluation-id", "b", "--score", "1")
     assert parsed(*words, input='{"a": 1}')["raw_result"] == '{"a": 1}'
 
 
 @pytest.mark.parametrize(("text", "code"), [("not json", 2), ('{"x": NaN}', 2)])
 def test_a_bad_result_ends_with_the_code_of_its_error(tmp_path: Path, text: str, code: int) -> None:
     (tmp_path / "result.json").write_text(text)
-    done = parsed("battles", "submit", "result.json", "--battle-id", "b", "--score", "1", code=code)
+    done = parsed("evaluations", "submit", "result.json", "--evaluation-id", "b", "--score", "1", code=code)
     assert done["error"]["code"] in ("format.invalid", "input.invalid")
-    run("battles", "submit", "nowhere.json", "--battle-id", "b", "--score", "1", code=3)
-    run("battles", "submit", "result.json", "--battle-id", "b", "--score", "nan", code=2)
+    run("evaluations", "submit", "nowhere.json", "--evaluation-id", "b", "--score", "1", code=3)
+    run("evaluations", "submit", "result.json", "--evaluation-id", "b", "--score", "nan", code=2)
 
 
 def test_a_tampered_dbom_ends_with_20_and_repair_mends_it(home: Path) -> None:

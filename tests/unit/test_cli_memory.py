@@ -50,7 +50,11 @@ def test_what_cannot_be_put_is_refused(words: tuple[str, ...]) -> None:
 
 
 def test_a_file_that_is_not_there_is_not_found_by_any_command() -> None:
-    for words in ("objects put a --type t --file none", "battles submit none --battle-id b --score 1", "verify none"):
+    for words in (
+        "objects put a --type t --file none",
+        "evaluations submit none --evaluation-id b --score 1",
+        "verify none",
+    ):
         assert "none: no such file" in run(*words.split(), code=3).stderr
 
 

@@ -26,9 +26,9 @@ def store(home: Path) -> Iterator[sync.Holdproof]:
 
 
 def running(store: sync.Holdproof, **options: Any) -> str:
-    dfid = store.flows.start("trader", **options).dfid
-    store.flows.transition(dfid, "RUNNING")
-    return dfid
+    flow_id = store.flows.start("trader", **options).flow_id
+    store.flows.transition(flow_id, "RUNNING")
+    return flow_id
 
 
 def test_an_agent_is_registered_shown_and_suspended(tmp_path: Path) -> None:
@@ -57,21 +57,21 @@ def test_what_the_kernel_refuses_has_its_exit_code() -> None:
 def test_flows_are_listed_by_filter_and_page_by_page(store: sync.Holdproof) -> None:
     first, second = running(store, flow_type="trade"), running(store, flow_type="check")
     store.flows.transition(second, "COMPLETED")
-    assert [flow["dfid"] for flow in parsed("flows", "list", "--type", "trade")["flows"]] == [first]
-    assert [flow["dfid"] for flow in parsed("flows", "list", "--status", "COMPLETED")["flows"]] == [second]
+    assert [flow["flow_id"] for flow in parsed("flows", "list", "--type", "trade")["flows"]] == [first]
+    assert [flow["flow_id"] for flow in parsed("flows", "list", "--status", "COMPLETED")["flows"]] == [second]
     assert parsed("flows", "list", "--agent", "nobody")["flows"] == []
     assert parsed("flows", "list", "--since", "2999-01-01T00:00:00Z")["flows"] == []
     page = parsed("flows", "list", "--limit", "1")
-    assert (page["flows"][0]["dfid"], page["next"]) == (first, first)
+    assert (page["flows"][0]["flow_id"], page["next"]) == (first, first)
     assert run("flows", "list", "--limit", "1").stdout.endswith(f"more: --after {first}\n")
-    assert parsed("flows", "list", "--after", page["next"])["flows"][0]["dfid"] == second
+    assert parsed("flows", "list", "--after", page["next"])["flows"][0]["flow_id"] == second
     run("flows", "list", "--since", "yesterday", code=2)
 
 
 def test_what_a_list_says_of_its_next_page_leads_there(store: sync.Holdproof) -> None:
-    for n, dfid in enumerate((running(store), running(store))):
-        store.sagas.mark_dirty(dfid, "pay")
-        store.escalations.request(dfid, reason="may I?")
+    for n, flow_id in enumerate((running(store), running(store))):
+        store.sagas.mark_dirty(flow_id, "pay")
+        store.escalations.request(flow_id, reason="may I?")
         store.state.put("trader", {"n": n})
         store.objects.put("a b", type="note", content=str(n))
     words = ("flows search", "escalations history", "sagas list", "state versions trader")
@@ -86,19 +86,19 @@ def _told(store: sync.Holdproof) -> str:
     """A flow with a step, a child with two, and a question."""
     with store.flows.run("trader", flow_type="trade") as flow:
         flow.step("quote", lambda: 7)
-        with store.flows.run("trader", parent=flow.dfid, flow_type="check") as child:
+        with store.flows.run("trader", parent=flow.flow_id, flow_type="check") as child:
             child.step("look", lambda: 1)
             child.step("look", lambda: 2)
-        asked = store.escalations.request(flow.dfid, reason="over limit")
+        asked = store.escalations.request(flow.flow_id, reason="over limit")
         store.escalations.resolve(asked.id, "APPROVED", by="ann", comment="[bold]fine[/bold]\x1b[2J")
-        return flow.dfid
+        return flow.flow_id
 
 
 def test_a_flow_is_shown_as_a_tree_with_its_steps_and_a_timeline(store: sync.Holdproof) -> None:
-    dfid = _told(store)
-    tree, _, happened = run("flows", "show", dfid).stdout.partition("\n\n")
+    flow_id = _told(store)
+    tree, _, happened = run("flows", "show", flow_id).stdout.partition("\n\n")
     lines = tree.splitlines()
-    assert lines[0].startswith(f"{dfid}  COMPLETED  trade 1.0 by trader  ")
+    assert lines[0].startswith(f"{flow_id}  COMPLETED  trade 1.0 by trader  ")
     assert lines[1].startswith("├─ quote  DONE  ")
     assert "  COMPLETED  check 1.0 by trader" in lines[2]
     assert lines[3].startswith("   ├─ look  DONE  ")
@@ -111,20 +111,20 @@ def test_a_flow_is_shown_as_a_tree_with_its_steps_and_a_timeline(store: sync.Hol
 
 
 def test_a_timeline_goes_on_where_the_page_before_ended(store: sync.Holdproof) -> None:
-    dfid = _told(store)
-    whole = parsed("flows", "show", dfid)
-    page = parsed("flows", "show", dfid, "--limit", "5")
-    rest = parsed("flows", "show", dfid, "--after", page["next"])
+    flow_id = _told(store)
+    whole = parsed("flows", "show", flow_id)
+    page = parsed("flows", "show", flow_id, "--limit", "5")
+    rest = parsed("flows", "show", flow_id, "--after", page["next"])
     assert page["happened"] + rest["happened"] == whole["happened"]
-    assert f"more: --after '{page['next']}'" in run("flows", "show", dfid, "--limit", "5").stdout
+    assert f"more: --after '{page['next']}'" in run("flows", "show", flow_id, "--limit", "5").stdout
 
 
 def test_trees_are_drawn_in_ascii_where_the_terminal_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     flow: dict[str, Any] = {"status": "RUNNING", "flow_type": "t", "flow_version": "1", "agent_id": "a"}
     flow |= {"started_at": None, "completed_at": None}
 
-    def node(dfid: str, *below: Any) -> dict[str, Any]:
-        return {"flow": {**flow, "dfid": dfid}, "children": below}
+    def node(flow_id: str, *below: Any) -> dict[str, Any]:
+        return {"flow": {**flow, "flow_id": flow_id}, "children": below}
 
     tree = node("root", node("left", node("leaf")), node("right"))
     monkeypatch.setattr(draw, "_unicode", lambda: False)
@@ -133,13 +133,13 @@ def test_trees_are_drawn_in_ascii_where_the_terminal_has_no_more(monkeypatch: py
 
 
 def test_steps_and_orphans_are_listed(store: sync.Holdproof) -> None:
-    dfid = _told(store)
-    assert [(step["name"], step["result"]) for step in parsed("flows", "steps", dfid)["steps"]] == [("quote", 7)]
-    assert "quote" in run("flows", "steps", dfid).stdout
+    flow_id = _told(store)
+    assert [(step["name"], step["result"]) for step in parsed("flows", "steps", flow_id)["steps"]] == [("quote", 7)]
+    assert "quote" in run("flows", "steps", flow_id).stdout
     lost = running(store)
     store.flows.lease(lost, "gone", lease_s=0.001)
     [orphan] = parsed("flows", "orphans")["orphans"]
-    assert (orphan["dfid"], orphan["worker"]) == (lost, "gone")
+    assert (orphan["flow_id"], orphan["worker"]) == (lost, "gone")
     assert lost in run("flows", "orphans").stdout
 
 
@@ -167,30 +167,30 @@ def test_what_a_dead_worker_left_is_run_again_by_its_function(store: sync.Holdpr
     assert {orphan["name"] for orphan in parsed("flows", "orphans")["orphans"]} == {"trade", None}
     done = parsed("flows", "recover", "--register", "my_agents:register", "--worker", "cron")
     assert [again["flow"]["status"] for again in done["again"]] == ["COMPLETED"]
-    assert [left["dfid"] for left in done["left"]] == [plain]
+    assert [left["flow_id"] for left in done["left"]] == [plain]
     for wrong in ("my_agents", "my_agents:none", "no_such_module:register", "my_agents:not_a_function"):
         run("flows", "recover", "--register", wrong, code=2)
 
 
 def test_a_flow_is_moved_by_hand_along_legal_edges_only(store: sync.Holdproof) -> None:
-    dfid = running(store)
-    assert parsed("flows", "transition", dfid, "CANCELLED", "--reason", "stuck")["status"] == "CANCELLED"
-    assert store.flows.transitions(dfid)[-1].reason == "stuck"
-    assert parsed("flows", "transition", dfid, "RUNNING", code=4)["error"]["code"] == "flow.illegal_transition"
+    flow_id = running(store)
+    assert parsed("flows", "transition", flow_id, "CANCELLED", "--reason", "stuck")["status"] == "CANCELLED"
+    assert store.flows.transitions(flow_id)[-1].reason == "stuck"
+    assert parsed("flows", "transition", flow_id, "RUNNING", code=4)["error"]["code"] == "flow.illegal_transition"
 
 
 def test_locks_are_listed_and_released(store: sync.Holdproof) -> None:
-    dfid = running(store)
-    store.locks.try_acquire(dfid, {"usd": 3, "eur": 1}, capacity=10)
-    assert [lock["resource_id"] for lock in parsed("locks", "list", "--dfid", dfid)["locks"]] == ["eur", "usd"]
+    flow_id = running(store)
+    store.locks.try_acquire(flow_id, {"usd": 3, "eur": 1}, capacity=10)
+    assert [lock["resource_id"] for lock in parsed("locks", "list", "--dfid", flow_id)["locks"]] == ["eur", "usd"]
     assert "usd" not in run("locks", "list", "--resource", "eur").stdout
-    assert parsed("locks", "release", dfid, "usd") == {"released": True}
-    assert parsed("locks", "release", dfid, "usd", code=3) == {"released": False}
+    assert parsed("locks", "release", flow_id, "usd") == {"released": True}
+    assert parsed("locks", "release", flow_id, "usd", code=3) == {"released": False}
 
 
 def test_a_question_is_listed_shown_and_answered_once(store: sync.Holdproof) -> None:
-    dfid = running(store)
-    asked = store.escalations.request(dfid, reason="over limit", proposal={"buy": 9}, impact="HIGH_IMPACT")
+    flow_id = running(store)
+    asked = store.escalations.request(flow_id, reason="over limit", proposal={"buy": 9}, impact="HIGH_IMPACT")
     assert "over limit" in run("escalations", "list", "--agent", "trader").stdout
     assert [each["id"] for each in parsed("escalations", "list")["escalations"]] == [asked.id]
     assert parsed("escalations", "show", str(asked.id))["proposal"] == {"buy": 9}
@@ -206,10 +206,10 @@ def test_a_question_is_listed_shown_and_answered_once(store: sync.Holdproof) -> 
     ("answer", "status", "onward"), [("reject", "REJECTED", "FAILED"), ("cancel", "CANCELLED", "CANCELLED")]
 )
 def test_an_answer_moves_its_flow_on(store: sync.Holdproof, answer: str, status: str, onward: str) -> None:
-    dfid = running(store)
-    asked = store.escalations.request(dfid, reason="?")
+    flow_id = running(store)
+    asked = store.escalations.request(flow_id, reason="?")
     assert parsed("escalations", "resolve", str(asked.id), answer, "--by", "ann")["status"] == status
-    assert store.flows.get(dfid).status == onward
+    assert store.flows.get(flow_id).status == onward
 
 
 def test_another_proposal_is_approved_only(store: sync.Holdproof, tmp_path: Path) -> None:
@@ -221,10 +221,10 @@ def test_another_proposal_is_approved_only(store: sync.Holdproof, tmp_path: Path
 
 
 def test_events_are_listed_searched_and_shown(store: sync.Holdproof) -> None:
-    dfid, other = running(store), running(store)
-    first = store.audit.record(dfid, "LOOKED", detail={"a": 1})
+    flow_id, other = running(store), running(store)
+    first = store.audit.record(flow_id, "LOOKED", detail={"a": 1})
     second = store.audit.record(other, "FAILED", severity="ERROR")
-    assert [event["id"] for event in parsed("audit", "list", dfid)["events"]] == [first.id]
+    assert [event["id"] for event in parsed("audit", "list", flow_id)["events"]] == [first.id]
     assert [event["id"] for event in parsed("audit", "search", "--severity", "ERROR")["events"]] == [second.id]
     assert [event["id"] for event in parsed("audit", "search", "--type", "LOOKED")["events"]] == [first.id]
     assert parsed("audit", "search", "--limit", "1")["next"] == first.id
@@ -234,13 +234,13 @@ def test_events_are_listed_searched_and_shown(store: sync.Holdproof) -> None:
 
 
 def test_dirty_flows_are_listed_shown_and_cleared(store: sync.Holdproof) -> None:
-    dfid = running(store)
-    store.sagas.mark_dirty(dfid, "pay", {"order": 1})
-    assert [each["dfid"] for each in parsed("sagas", "list")["dirty"]] == [dfid]
-    assert parsed("sagas", "show", dfid)["partial_state"] == {"order": 1}
+    flow_id = running(store)
+    store.sagas.mark_dirty(flow_id, "pay", {"order": 1})
+    assert [each["flow_id"] for each in parsed("sagas", "list")["dirty"]] == [flow_id]
+    assert parsed("sagas", "show", flow_id)["partial_state"] == {"order": 1}
     assert "pay" in run("sagas", "list").stdout
-    assert parsed("sagas", "clear", dfid, "--by", "ann") == {"cleared": True}
-    assert parsed("sagas", "clear", dfid, "--by", "ann", code=3) == {"cleared": False}
+    assert parsed("sagas", "clear", flow_id, "--by", "ann") == {"cleared": True}
+    assert parsed("sagas", "clear", flow_id, "--by", "ann", code=3) == {"cleared": False}
 
 
 def test_a_sweep_says_what_it_put_away(store: sync.Holdproof) -> None:
@@ -249,13 +249,13 @@ def test_a_sweep_says_what_it_put_away(store: sync.Holdproof) -> None:
 
 
 def test_what_has_had_its_time_is_counted_then_removed(store: sync.Holdproof) -> None:
-    dfid = _told(store)
+    flow_id = _told(store)
     words = ("retention", "prune", "flows", "--older-than-days", "0", "--who", "ann")
     assert parsed(*words, "--dry-run")["count"] == 1
-    assert store.flows.get(dfid).ended
+    assert store.flows.get(flow_id).ended
     done = parsed(*words)
     assert (done["count"], done["records"]["decision_flows"]) == (1, 2)
-    run("flows", "show", dfid, code=3)
+    run("flows", "show", flow_id, code=3)
     [told] = parsed("retention", "list")["prunings"]
     assert (told["what"], told["who"], told["count"]) == ("flows", "ann", 1)
     assert "ann" in run("retention", "list").stdout
@@ -266,13 +266,13 @@ def test_what_has_had_its_time_is_counted_then_removed(store: sync.Holdproof) ->
 
 
 def test_no_command_looks_into_another_namespace(store: sync.Holdproof) -> None:
-    dfid = running(store)
-    store.audit.record(dfid, "LOOKED")
-    store.locks.try_acquire(dfid, {"usd": 1})
+    flow_id = running(store)
+    store.audit.record(flow_id, "LOOKED")
+    store.locks.try_acquire(flow_id, {"usd": 1})
     for noun, listed in (("agents", "agents"), ("flows", "flows"), ("locks", "locks"), ("sagas", "dirty")):
         assert parsed(noun, "list", "--ns", "other")[listed] == []
     assert parsed("audit", "search", "--ns", "other")["events"] == []
-    run("flows", "show", dfid, "--ns", "other", code=3)
+    run("flows", "show", flow_id, "--ns", "other", code=3)
     run("agents", "show", "trader", "--ns", "other", code=3)
 
 
@@ -312,7 +312,7 @@ _CODES = {
 
 
 def test_json_and_people_are_told_the_same(store: sync.Holdproof) -> None:
-    dfid = _told(store)
-    plain = json.dumps(parsed("flows", "show", dfid))
-    for row in run("flows", "show", dfid).stdout.partition("\n\n")[2].splitlines()[1:]:
+    flow_id = _told(store)
+    plain = json.dumps(parsed("flows", "show", flow_id))
+    for row in run("flows", "show", flow_id).stdout.partition("\n\n")[2].splitlines()[1:]:
         assert row.split()[0] in plain

@@ -48,7 +48,7 @@ def test_an_exchange_that_dies_while_an_opening_waits_is_finished_first(
 
     monkeypatch.setattr(swap, "Presence", left_in_the_middle)
     with sync.open(tmp_path) as store:
-        assert [battle.battle_id for battle in store.battles.list().battles] == ["mine"]
+        assert [evaluation.evaluation_id for evaluation in store.evaluations.list().evaluations] == ["mine"]
     assert not swap.under_way(paths)
 
 

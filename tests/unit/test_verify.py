@@ -51,7 +51,7 @@ def test_a_row_that_matches_its_leaf_is_nothing_to_speak_of() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"h": "0" * 64}, {"id": "j"}, {"ver": 2}, {"p": "keyring/9"}, {"p": "battles/1"}, {"t": "dbom"}, {"h": None}],
+    [{"h": "0" * 64}, {"id": "j"}, {"ver": 2}, {"p": "keyring/9"}, {"p": "evaluations/1"}, {"t": "dbom"}, {"h": None}],
 )
 def test_a_leaf_that_says_something_else_is_tampering(change: dict[str, Any]) -> None:
     assert verdict(leaf(**change)) is Verdict.TAMPERED

@@ -22,22 +22,22 @@ from proof.mutate import JSON_MARKS
 _CALLS: Final[Sequence[tuple[str, dict[str, Any]]]] = (
     ("agents/register", {"agent_id": "a", "version": "1.0.0", "contract": {"may": ["x"]}, "priority": 1}),
     ("flows/start", {"agent_id": "trader", "flow_type": "t", "priority": 2, "created_by": ["person", "ann"]}),
-    ("flows/transition", {"dfid": "flow", "to": "RUNNING", "reason": "x"}),
+    ("flows/transition", {"flow_id": "flow", "to": "RUNNING", "reason": "x"}),
     ("flows/list", {"status": "RUNNING", "since": "2026-01-01T00:00:00Z", "after": "", "limit": 10}),
     ("flows/search", {"text": "x", "limit": 3}),
-    ("flows/timeline", {"dfid": "flow", "after": "2026-01-01T00:00:00.000000Z 3 1 1"}),
-    ("flows/lease", {"dfid": "flow", "worker": "w", "lease_s": 5.5}),
-    ("contexts/put", {"dfid": "flow", "data": {"a": [1, 2.5, None]}}),
+    ("flows/timeline", {"flow_id": "flow", "after": "2026-01-01T00:00:00.000000Z 3 1 1"}),
+    ("flows/lease", {"flow_id": "flow", "worker": "w", "lease_s": 5.5}),
+    ("contexts/put", {"flow_id": "flow", "data": {"a": [1, 2.5, None]}}),
     ("state/update", {"agent_id": "trader", "data": {"a": 1}, "expected_version": 1}),
-    ("feedback/record", {"agent_id": "trader", "dfid": "flow", "status": "OK", "score": 0.5, "source": "Human"}),
-    ("audit/record", {"dfid": "flow", "event_type": "E", "severity": "INFO", "detail": {"x": 1}}),
+    ("feedback/record", {"agent_id": "trader", "flow_id": "flow", "status": "OK", "score": 0.5, "source": "Human"}),
+    ("audit/record", {"flow_id": "flow", "event_type": "E", "severity": "INFO", "detail": {"x": 1}}),
     ("audit/search", {"severity": "INFO", "since": "2026-01-01T00:00:00Z", "after": 0}),
-    ("ledger/append", {"dfid": "flow", "intent": {"buy": 1}, "context_ref": "c", "evidence_hash": "e"}),
-    ("locks/try_acquire", {"dfid": "flow", "resources": {"r": 1.5}, "capacity": {"r": 10}, "ttl_s": 60}),
+    ("ledger/append", {"flow_id": "flow", "intent": {"buy": 1}, "context_ref": "c", "evidence_hash": "e"}),
+    ("locks/try_acquire", {"flow_id": "flow", "resources": {"r": 1.5}, "capacity": {"r": 10}, "ttl_s": 60}),
     ("idempotency/settle", {"key": "k", "result": {"x": 1}, "ttl_s": 5}),
-    ("retries/reject", {"dfid": "flow", "max_retries": 3, "policy": "LINEAR", "base_s": 0.5}),
-    ("sagas/mark_dirty", {"dfid": "flow", "step": "s", "partial_state": {"x": 1}}),
-    ("escalations/request", {"dfid": "flow", "reason": "r", "proposal": {"x": 1}, "deadline_s": 60, "budget": 1000}),
+    ("retries/reject", {"flow_id": "flow", "max_retries": 3, "policy": "LINEAR", "base_s": 0.5}),
+    ("sagas/mark_dirty", {"flow_id": "flow", "step": "s", "partial_state": {"x": 1}}),
+    ("escalations/request", {"flow_id": "flow", "reason": "r", "proposal": {"x": 1}, "deadline_s": 60, "budget": 1000}),
     ("escalations/resolve", {"id": 1, "status": "APPROVED", "by": "ann", "proposal": {"x": 2}}),
     ("escalations/due", {"after": "2026-01-01T00:00:00.000000Z HIGH_IMPACT 1", "limit": 3}),
     ("objects/put", {"id": "o", "type": "note", "content": "text", "attributes": {"a": [1.5]}, "children": ["p"]}),
@@ -63,7 +63,7 @@ class _Served:
         folder = tempfile.mkdtemp(prefix="holdproof-fuzz-")
         self.store = await holdproof.open(Path(folder) / "home")
         await self.store.agents.register("trader", version="1.0.0")
-        await self.store.flows.start("trader", dfid="flow")
+        await self.store.flows.start("trader", flow_id="flow")
         self.token = (await self.store.tokens.create("fuzz")).secret
         self.app = create_app(self.store, Settings(rate_s=0, denied_cost=0), parts=serve.parts(console=False))
 
@@ -133,7 +133,7 @@ def _http_seeds() -> Sequence[bytes]:
 def _store() -> sync.Holdproof:
     store = sync.open(url=MEMORY)
     store.agents.register("trader", version="1.0.0")
-    store.flows.start("trader", dfid="flow")
+    store.flows.start("trader", flow_id="flow")
     store.flows.transition("flow", "RUNNING")
     store.escalations.request("flow", reason="r", deadline_s=60)
     store.objects.put("o", type="note", content="x")

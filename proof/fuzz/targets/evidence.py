@@ -101,7 +101,7 @@ def _dbom(data: bytes) -> None:
 def _store() -> tuple[bytes, bytes, bytes]:
     """A bundle, the manifest of an image and that of a backup, as a real store makes them."""
     with tempfile.TemporaryDirectory() as folder, sync.open(Path(folder) / "home") as store:
-        store.run(evaluations.submit(store.context, {"task": "b"}, battle_id="b", score=0.5, intent=[0.5, 1.0]))
+        store.run(evaluations.submit(store.context, {"task": "b"}, evaluation_id="b", score=0.5, intent=[0.5, 1.0]))
         store.objects.put("a", type="note", content="text")
         store.snapshots.create("first")
         bundle = store.bundle.export("b")

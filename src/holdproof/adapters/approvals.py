@@ -72,7 +72,7 @@ class Pauses:
     def __init__(self, place: SharedStore, framework: str, agent_id: str) -> None:
         self.place, self._framework, self._agent_id = place, framework, agent_id
 
-    async def ask(self, state: str, calls: Sequence[ToolCall], terms: Terms, dfid: str | None = None) -> Escalation:
+    async def ask(self, state: str, calls: Sequence[ToolCall], terms: Terms, flow_id: str | None = None) -> Escalation:
         """Keep the state of a run and ask about its calls, as one; with `dfid` in the flow of an earlier question."""
         if not calls:
             raise InvalidInputError("the run waits for nobody: there is no call to ask about")
@@ -82,7 +82,7 @@ class Pauses:
         within: dict[str, Any] = {"ns": self.place.ns or "main"}
 
         def write(tx: Tx) -> Escalation | Refused:
-            flow = self._flow(tx, within["ns"]) if dfid is None else dfid
+            flow = self._flow(tx, within["ns"]) if flow_id is None else flow_id
             return escalations.request(
                 tx,
                 flow,
@@ -102,8 +102,8 @@ class Pauses:
     def _flow(self, tx: Tx, ns: str) -> str:
         autocreate.agent(tx, self._agent_id, ns=ns)
         flow = flows.start(tx, self._agent_id, flow_type=self._framework, ns=ns)
-        flows.transition(tx, flow.dfid, "RUNNING", ns=ns)
-        return flow.dfid
+        flows.transition(tx, flow.flow_id, "RUNNING", ns=ns)
+        return flow.flow_id
 
     async def answered(self, id: int, *, timeout_s: float | None = None) -> tuple[Escalation, str]:
         """Wait for the answer to a question; with it the state of the run."""
@@ -128,7 +128,7 @@ class Pauses:
             ran.append(done)
             if done.escalation is None and asked.approved:
                 await store.flows.transition(
-                    asked.dfid, "COMPLETED", causation_id=f"escalation:{asked.id}", **self.place.within()
+                    asked.flow_id, "COMPLETED", causation_id=f"escalation:{asked.id}", **self.place.within()
                 )
             return {"output": done.output, "escalation": done.escalation}
 

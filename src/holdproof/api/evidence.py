@@ -63,7 +63,7 @@ class Retention(Resource[Executor]):
     list = Reads(retention.list)
 
 
-class Battles(Resource[Executor]):
+class Evaluations(Resource[Executor]):
     """Evaluations, each with its signed DBOM."""
 
     submit = RunsWith(evaluations.submit)
@@ -127,7 +127,7 @@ class EvidenceResources(Generic[Executor]):
     """The nouns of evidence and upkeep, shown by a face."""
 
     def __init__(self, face: Executor) -> None:
-        self.battles = Battles(face)
+        self.evaluations = Evaluations(face)
         self.dbom = Dbom(face)
         self.keys = Keys(face)
         self.log = Log(face)

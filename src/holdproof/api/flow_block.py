@@ -33,9 +33,9 @@ class OpenFlow(Resource[Executor]):
         """A flow in hand stays in its own namespace: its verbs need not be held to one."""
 
     @property
-    def dfid(self) -> str:
+    def flow_id(self) -> str:
         """The flow's id."""
-        return self._run.hand.dfid
+        return self._run.hand.flow_id
 
 
 class FlowBlock(Resource[Executor]):

@@ -320,15 +320,23 @@ class _Map(Shape):
 
 
 class _Fields(Shape):
-    """A frozen value, by its fields."""
+    """A frozen value, by its fields; `arguments` are those of a generic one, in the order of its type variables."""
 
-    def __init__(self, kind: type) -> None:
+    def __init__(self, kind: type, arguments: tuple[Any, ...] = ()) -> None:
         self._kind = kind
+        self._arguments = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
 
     @cached_property
     def _shapes(self) -> dict[str, Shape]:
         hints = get_type_hints(self._kind)
-        return {each.name: shape(hints[each.name]) for each in fields(self._kind)}
+        return {each.name: shape(self._concrete(hints[each.name])) for each in fields(self._kind)}
+
+    def _concrete(self, hint: Any) -> Any:
+        """Return a field's type with the type variables of a generic value replaced by its arguments."""
+        variables = getattr(hint, "__parameters__", ())
+        if isinstance(hint, TypeVar):
+            return self._arguments.get(hint, Any)
+        return hint[tuple(self._arguments.get(each, Any) for each in variables)] if variables else hint
 
     def load(self, given: Any, at: str) -> Any:
         """See Shape."""
@@ -347,7 +355,7 @@ class _Fields(Shape):
 
     def schema(self, named: Named) -> Schema:
         """See Shape."""
-        name = self._kind.__qualname__
+        name = self._kind.__qualname__ + "".join(getattr(each, "__name__", "Any") for each in self._arguments.values())
         if name not in named:
             named[name] = {}  # a type may hold itself
             named[name] = {
@@ -427,6 +435,8 @@ def shape(kind: Any) -> Shape:
     origin, parts = get_origin(kind), get_args(kind)
     if (make := _MADE.get(origin)) is not None:
         return make(parts)
+    if isinstance(origin, type) and is_dataclass(origin):  # a generic value such as Page[Flow]
+        return _Fields(origin, parts)
     if not isinstance(kind, type):
         return _ANY
     if issubclass(kind, Enum):

@@ -23,7 +23,6 @@ from holdproof.cli import (
     archive,
     audit,
     backup,
-    battles,
     blobs,
     call,
     copy,
@@ -34,6 +33,7 @@ from holdproof.cli import (
     documents,
     erase,
     escalations,
+    evaluations,
     exports,
     feedback,
     flows,
@@ -190,7 +190,7 @@ app.add_typer(transcripts.app, name="transcripts")
 app.add_typer(db.app, name="db")
 app.add_typer(log.app, name="log")
 app.add_typer(witness.app, name="witness")
-app.add_typer(battles.app, name="battles")
+app.add_typer(evaluations.app, name="evaluations")
 app.add_typer(dbom.app, name="dbom")
 app.add_typer(keys.app, name="keys")
 app.add_typer(imports.app, name="import")

@@ -15,14 +15,14 @@ app = typer.Typer(
 )
 app.callback()(options)
 
-_DRAWN = draw.rows("events", "id", "created_at", "severity", "event_type", "dfid", "step_id", "state")
+_DRAWN = draw.rows("events", "id", "created_at", "severity", "event_type", "flow_id", "step_id", "state")
 
 
 @command(app, example="holdproof audit list 0198a7c2-9c1e-7a3b-8d4e-5f6071829304", draw=_DRAWN)
-def list(call: Call, dfid: FlowId, after: AfterNumber = 0, limit: Limit = 100, ns: Namespace = "main") -> AuditPage:
+def list(call: Call, flow_id: FlowId, after: AfterNumber = 0, limit: Limit = 100, ns: Namespace = "main") -> AuditPage:
     """List the events of one flow, oldest first, a page at a time."""
     with call.open() as store:
-        return store.audit.for_flow(dfid, after=after, limit=limit, ns=ns)
+        return store.audit.for_flow(flow_id, after=after, limit=limit, ns=ns)
 
 
 @command(app, example="holdproof audit search --severity ERROR --since 2026-01-01T00:00:00Z", draw=_DRAWN)

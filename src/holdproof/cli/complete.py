@@ -59,4 +59,4 @@ def _given(ctx: Any, name: str) -> str | None:
 flows = _offering(_FLOWS)
 agents = _offering(_AGENTS)
 escalations = _offering(_ESCALATIONS)
-battles = _offering(_BATTLES)
+evaluations = _offering(_BATTLES)

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from holdproof.cli.battles import BattleId, RowId
 from holdproof.cli.call import Call, Namespace, command, find_function, options
+from holdproof.cli.evaluations import EvaluationId, RowId
 from holdproof.cli.storage import filed
 from holdproof.model.evaluations import Bom, DbomChecked, Repaired
 from holdproof.model.spread import Spread
@@ -22,10 +22,10 @@ app.callback()(options)
 
 
 @command(app, example="holdproof dbom show b-1 --json")
-def show(call: Call, battle_id: BattleId, row: RowId = None, ns: Namespace = "main") -> Bom:
-    """Show the DBOM of a battle: its seven fields."""
+def show(call: Call, evaluation_id: EvaluationId, row: RowId = None, ns: Namespace = "main") -> Bom:
+    """Show the DBOM of an evaluation: its seven fields."""
     with call.open() as store:
-        return store.dbom.get(battle_id, id=row, ns=ns)
+        return store.dbom.get(evaluation_id, id=row, ns=ns)
 
 
 @command(app, example="holdproof dbom verify dboms/dbom_b-1.json", exit_code=lambda outcome: outcome.verdict.exit_code)
@@ -39,7 +39,7 @@ def verify(
 
 def export(
     call: Call,
-    battle_id: BattleId,
+    evaluation_id: EvaluationId,
     out: Annotated[Path | None, typer.Option("--out", help="Where to write the envelope; stdout without it.")] = None,
     *,
     format: Annotated[
@@ -50,7 +50,7 @@ def export(
 ) -> Any:
     """Export a DBOM as a DSSE envelope (an in-toto attestation) or a Sigstore bundle; needs no private key."""
     with call.open() as store:
-        return written(store.dbom.envelope(battle_id, id=row, ns=ns, format=format), out)
+        return written(store.dbom.envelope(evaluation_id, id=row, ns=ns, format=format), out)
 
 
 @command(app, example="holdproof dbom repair --full")
@@ -66,9 +66,9 @@ def repair(
 def spread(
     call: Call,
     threshold: Annotated[
-        float, typer.Option("--threshold", help="The cosine that makes two battles neighbours.")
+        float, typer.Option("--threshold", help="The cosine that makes two evaluations neighbours.")
     ] = 0.9,
-    limit: Annotated[int, typer.Option("--limit", help="Only the newest so many battles.")] = 2000,
+    limit: Annotated[int, typer.Option("--limit", help="Only the newest so many evaluations.")] = 2000,
     ns: Namespace = "main",
 ) -> Spread:
     """Show how the intent vectors spread: pairwise cosine, clusters, outliers, a plot."""
@@ -84,14 +84,14 @@ def spread(
 def check_intent(
     call: Call,
     embedder: Annotated[str, typer.Option("--embedder", metavar="MODULE:FUNCTION", help="From a text to its vector.")],
-    battle_id: Annotated[str | None, typer.Option("--battle-id", help="Only this battle.")] = None,
+    evaluation_id: Annotated[str | None, typer.Option("--evaluation-id", help="Only this evaluation.")] = None,
     at_least: Annotated[float, typer.Option("--at-least", help="The cosine that still counts as the same.")] = 0.999,
     ns: Namespace = "main",
 ) -> IntentCheck:
     """Embed the stored tasks again and compare with the recorded vectors; exits with 20 if any drifted."""
     function: Embedder = find_function(embedder)
     with call.open() as store:
-        return store.dbom.check_intent(function, battle_id=battle_id, ns=ns, at_least=at_least)
+        return store.dbom.check_intent(function, evaluation_id=evaluation_id, ns=ns, at_least=at_least)
 
 
 def written(text: str, out: Path | None) -> Any:

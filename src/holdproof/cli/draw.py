@@ -46,7 +46,7 @@ def timeline(value: Facts) -> Text:
     _branch(drawn, value["tree"], value["steps"], "", "")
     drawn.append("\n")
     lines = [
-        [cell(each["at"]), short[each["dfid"]], each["kind"], cell(each["what"]), cell(each["note"] or "")]
+        [cell(each["at"]), short[each["flow_id"]], each["kind"], cell(each["what"]), cell(each["note"] or "")]
         for each in value["happened"]
     ]
     drawn.append(_aligned(["AT", "FLOW", "", "WHAT", ""], lines))
@@ -88,10 +88,10 @@ def _branch(drawn: Text, tree: Facts, steps: Sequence[Facts], first: str, rest: 
     """One flow, its steps and the flows below it; `first` and `rest` stand before its own line and all others."""
     tee, corner, bar, gap = guides()
     flow = tree["flow"]
-    drawn.append(first).append(cell(flow["dfid"]), style="bold").append("  ").append(_styled(flow["status"]))
+    drawn.append(first).append(cell(flow["flow_id"]), style="bold").append("  ").append(_styled(flow["status"]))
     drawn.append(f"  {cell(flow['flow_type'])} {cell(flow['flow_version'])} by {cell(flow['agent_id'])}")
     drawn.append(f"{_took(flow['started_at'], flow['completed_at'])}\n", style="dim")
-    own = [step for step in steps if step["dfid"] == flow["dfid"]]
+    own = [step for step in steps if step["flow_id"] == flow["flow_id"]]
     for at, below in enumerate((*own, *tree["children"]), 1):
         last = at == len(own) + len(tree["children"])
         head, tail = rest + (corner if last else tee), rest + (gap if last else bar)
@@ -122,15 +122,15 @@ def _took(start: str | None, end: str | None) -> str:
 
 
 def _ids(tree: Facts) -> Iterable[str]:
-    yield tree["flow"]["dfid"]
+    yield tree["flow"]["flow_id"]
     for child in tree["children"]:
         yield from _ids(child)
 
 
-def _shortened(dfids: Sequence[str]) -> dict[str, str]:
+def _shortened(flow_ids: Sequence[str]) -> dict[str, str]:
     """The ends of ids, where these tell them apart."""
-    ends = {cell(dfid)[-_SHORT:] for dfid in dfids}
-    return {dfid: cell(dfid)[-_SHORT:] if len(ends) == len(dfids) else cell(dfid) for dfid in dfids}
+    ends = {cell(flow_id)[-_SHORT:] for flow_id in flow_ids}
+    return {flow_id: cell(flow_id)[-_SHORT:] if len(ends) == len(flow_ids) else cell(flow_id) for flow_id in flow_ids}
 
 
 def _aligned(heads: list[str], lines: Sequence[Sequence[str]]) -> Text:

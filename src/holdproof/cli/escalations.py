@@ -36,7 +36,7 @@ _RESOLUTIONS = {Answer.approve: "APPROVED", Answer.reject: "REJECTED", Answer.ca
 @command(
     app,
     example="holdproof escalations list --agent trader",
-    draw=draw.rows("escalations", "id", "impact", "agent_id", "dfid", "created_at", "deadline", "reason"),
+    draw=draw.rows("escalations", "id", "impact", "agent_id", "flow_id", "created_at", "deadline", "reason"),
 )
 def list(
     call: Call,
@@ -54,7 +54,7 @@ def list(
     app,
     example="holdproof escalations history --agent trader",
     draw=draw.rows(
-        *("escalations", "id", "status", "impact", "agent_id", "dfid", "created_at", "resolved_at", "reason"),
+        *("escalations", "id", "status", "impact", "agent_id", "flow_id", "created_at", "resolved_at", "reason"),
         more="--before",
     ),
 )
@@ -64,7 +64,7 @@ def history(
     status: Annotated[str | None, typer.Option("--status", help="Only questions with this status.")] = None,
     settled: Annotated[bool, typer.Option("--settled", help="Only those that were answered.")] = False,
     agent: Annotated[str | None, typer.Option("--agent", help="Only questions of this agent.")] = None,
-    dfid: Annotated[str | None, typer.Option("--dfid", help="Only questions of this flow.")] = None,
+    flow_id: Annotated[str | None, typer.Option("--dfid", help="Only questions of this flow.")] = None,
     before: BeforeNumber = None,
     limit: Limit = 100,
     ns: Namespace = "main",
@@ -72,7 +72,7 @@ def history(
     """List questions and their answers, newest first, a page at a time."""
     with call.open() as store:
         return store.escalations.list(
-            status=status, settled=settled, agent_id=agent, dfid=dfid, before=before, limit=limit, ns=ns
+            status=status, settled=settled, agent_id=agent, flow_id=flow_id, before=before, limit=limit, ns=ns
         )
 
 

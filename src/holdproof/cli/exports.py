@@ -18,22 +18,22 @@ from holdproof.runtime.logged_rows import BEGINNING
 
 app = typer.Typer(
     help="Write what a store holds for other people and other programs.",
-    epilog="Example: holdproof export bundle battle-1 --out battle-1.zip",
+    epilog="Example: holdproof export bundle evaluation-1 --out evaluation-1.zip",
     no_args_is_help=True,
 )
 app.callback()(options)
 
-command(app, name="dbom", example="holdproof export dbom battle-1 --format sigstore --out b.json")(dbom.export)
+command(app, name="dbom", example="holdproof export dbom evaluation-1 --format sigstore --out b.json")(dbom.export)
 command(app, name="car", example="holdproof export car memory.car --snapshot head")(archive.export)
 command(app, name="vectors", example="holdproof export vectors vectors.jsonl")(vectors.export)
 
 
-@command(app, example="holdproof export bundle battle-1 --out battle-1.zip")
+@command(app, example="holdproof export bundle evaluation-1 --out evaluation-1.zip")
 def bundle(
     call: Call,
-    subject: Annotated[str, typer.Argument(help="The battle_id, or the id of a flow.")],
+    subject: Annotated[str, typer.Argument(help="The evaluation_id, or the id of a flow.")],
     out: Annotated[Path, typer.Option("--out", help="Where to write the zip.")],
-    kind: Annotated[str, typer.Option("--kind", help="battle or flow.")] = "battle",
+    kind: Annotated[str, typer.Option("--kind", help="evaluation or flow.")] = "evaluation",
 ) -> dict[str, object]:
     """Write one zip that anybody can check: `holdproof verify FILE`, or openssl and the page of Python inside."""
     with call.open() as store:

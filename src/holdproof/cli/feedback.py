@@ -16,7 +16,7 @@ app = typer.Typer(
 )
 app.callback()(options)
 
-_COLUMNS = ("feedback", "id", "created_at", "status", "score", "source", "dfid", "reason")
+_COLUMNS = ("feedback", "id", "created_at", "status", "score", "source", "flow_id", "reason")
 
 
 @command(app, example="holdproof feedback recent trader --limit 20", draw=draw.rows(*_COLUMNS, more="--before"))

@@ -23,7 +23,7 @@ FlowId = Annotated[str, typer.Argument(metavar="DFID", help="The flow's id.", au
 @command(
     app,
     example="holdproof flows list --status RUNNING --agent trader --since 2026-01-01T00:00:00Z",
-    draw=draw.rows("flows", "dfid", "status", "flow_type", "agent_id", "created_at", "updated_at"),
+    draw=draw.rows("flows", "flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
 )
 def list(
     call: Call,
@@ -52,7 +52,7 @@ def list(
 @command(
     app,
     example="holdproof flows search trade --status FAILED",
-    draw=draw.rows("flows", "dfid", "status", "flow_type", "agent_id", "created_at", "updated_at", more="--before"),
+    draw=draw.rows("flows", "flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at", more="--before"),
 )
 def search(
     call: Call,
@@ -73,10 +73,10 @@ def search(
 
 
 @command(app, example="holdproof flows show 0198a7c2-9c1e-7a3b-8d4e-5f6071829304", draw=draw.timeline)
-def show(call: Call, dfid: FlowId, after: After = "", limit: Limit = 200, ns: Namespace = "main") -> Timeline:
+def show(call: Call, flow_id: FlowId, after: After = "", limit: Limit = 200, ns: Namespace = "main") -> Timeline:
     """Show a flow as a tree with its steps, and all that happened in it and below, in order."""
     with call.open() as store:
-        return store.flows.timeline(dfid, after=after, limit=limit, ns=ns)
+        return store.flows.timeline(flow_id, after=after, limit=limit, ns=ns)
 
 
 @command(
@@ -84,16 +84,16 @@ def show(call: Call, dfid: FlowId, after: After = "", limit: Limit = 200, ns: Na
     example="holdproof flows steps 0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --json",
     draw=draw.rows("steps", "name", "n", "state", "started_at", "finished_at", "compensates", "error"),
 )
-def steps(call: Call, dfid: FlowId, ns: Namespace = "main") -> dict[str, Any]:
+def steps(call: Call, flow_id: FlowId, ns: Namespace = "main") -> dict[str, Any]:
     """List the steps of a flow with their results, in the order they were begun."""
     with call.open() as store:
-        return {"steps": [step.to_dict() for step in store.flows.steps(dfid, ns=ns)]}
+        return {"steps": [step.to_dict() for step in store.flows.steps(flow_id, ns=ns)]}
 
 
 @command(
     app,
     example="holdproof flows orphans",
-    draw=draw.rows("orphans", "dfid", "worker", "expires_at", "name", "version"),
+    draw=draw.rows("orphans", "flow_id", "worker", "expires_at", "name", "version"),
 )
 def orphans(call: Call, limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
     """List flows whose worker is gone, oldest first, with the function that can run them again."""
@@ -121,23 +121,23 @@ def recover(
 @command(app, example="holdproof flows cancel 0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --reason 'no longer needed'")
 def cancel(
     call: Call,
-    dfid: FlowId,
+    flow_id: FlowId,
     reason: Annotated[str, typer.Option("--reason", help="Why; kept with the transition.")],
     ns: Namespace = "main",
 ) -> Flow:
     """Cancel a flow; one with steps to undo goes on to that."""
     with call.open() as store:
-        return store.flows.cancel(dfid, reason=reason, ns=ns)
+        return store.flows.cancel(flow_id, reason=reason, ns=ns)
 
 
 @command(app, example="holdproof flows transition 0198a7c2-9c1e-7a3b-8d4e-5f6071829304 CANCELLED --reason stuck")
 def transition(
     call: Call,
-    dfid: FlowId,
+    flow_id: FlowId,
     to: Annotated[str, typer.Argument(metavar="STATUS", help="Where the flow goes, along a legal edge.")],
     reason: Annotated[str | None, typer.Option("--reason", help="Why; kept with the transition.")] = None,
     ns: Namespace = "main",
 ) -> Flow:
     """Move a flow by hand, as to CANCELLED; its worker finds out at its next step."""
     with call.open() as store:
-        return store.flows.transition(dfid, to, reason=reason, ns=ns)
+        return store.flows.transition(flow_id, to, reason=reason, ns=ns)

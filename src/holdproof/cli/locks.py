@@ -18,17 +18,17 @@ app.callback()(options)
 @command(
     app,
     example="holdproof locks list --resource portfolio:BTC",
-    draw=draw.rows("locks", "resource_id", "dfid", "amount", "capacity", "fence", "acquired_at", "expires_at"),
+    draw=draw.rows("locks", "resource_id", "flow_id", "amount", "capacity", "fence", "acquired_at", "expires_at"),
 )
 def list(
     call: Call,
     resource: Annotated[str | None, typer.Option("--resource", help="Only this resource.")] = None,
-    dfid: Annotated[str | None, typer.Option("--dfid", help="Only what this flow holds.")] = None,
+    flow_id: Annotated[str | None, typer.Option("--dfid", help="Only what this flow holds.")] = None,
     ns: Namespace = "main",
 ) -> dict[str, Any]:
     """List what is held now; without a capacity it is held alone."""
     with call.open() as store:
-        return {"locks": [lock.to_dict() for lock in store.locks.list(resource=resource, dfid=dfid, ns=ns)]}
+        return {"locks": [lock.to_dict() for lock in store.locks.list(resource=resource, flow_id=flow_id, ns=ns)]}
 
 
 @command(
@@ -38,10 +38,10 @@ def list(
 )
 def release(
     call: Call,
-    dfid: FlowId,
+    flow_id: FlowId,
     resource: Annotated[str, typer.Argument(help="The resource.")],
     ns: Namespace = "main",
 ) -> dict[str, bool]:
     """Take a resource from a flow; whoever holds it next has a greater fencing token. Exits with 3 if it was free."""
     with call.open() as store:
-        return {"released": store.locks.release(dfid, resource, ns=ns)}
+        return {"released": store.locks.release(flow_id, resource, ns=ns)}

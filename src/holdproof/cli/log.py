@@ -32,7 +32,7 @@ def head(call: Call) -> dict[str, Any]:
 def prove(
     call: Call,
     leaf_id: Annotated[
-        str, typer.Argument(help="The handle of a record's leaf: its whole `leaf_id`, as in `battles show`.")
+        str, typer.Argument(help="The handle of a record's leaf: its whole `leaf_id`, as in `evaluations show`.")
     ],
     ver: Annotated[int | None, typer.Option("--ver", help="That version of the record; the newest without it.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write a .tlog-proof file.")] = None,

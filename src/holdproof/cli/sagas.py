@@ -19,19 +19,19 @@ app.callback()(options)
 @command(
     app,
     example="holdproof sagas list",
-    draw=draw.rows("dirty", "dfid", "failed_step", "created_at", "partial_state"),
+    draw=draw.rows("dirty", "flow_id", "failed_step", "created_at", "partial_state"),
 )
 def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
     """List flows with something to undo, by id; they keep their locks."""
     with call.open() as store:
-        return page("dirty", store.sagas.list_dirty(after=after, limit=limit, ns=ns), limit, "dfid")
+        return page("dirty", store.sagas.list_dirty(after=after, limit=limit, ns=ns), limit, "flow_id")
 
 
 @command(app, example="holdproof sagas show 0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
-def show(call: Call, dfid: FlowId, ns: Namespace = "main") -> Dirty:
+def show(call: Call, flow_id: FlowId, ns: Namespace = "main") -> Dirty:
     """Show what a flow had done when it failed."""
     with call.open() as store:
-        return store.sagas.get(dfid, ns=ns)
+        return store.sagas.get(flow_id, ns=ns)
 
 
 @command(
@@ -41,10 +41,10 @@ def show(call: Call, dfid: FlowId, ns: Namespace = "main") -> Dirty:
 )
 def clear(
     call: Call,
-    dfid: FlowId,
+    flow_id: FlowId,
     by: Annotated[str, typer.Option("--by", help="Who undid it by hand; kept in the audit.")],
     ns: Namespace = "main",
 ) -> dict[str, bool]:
     """Say that nothing is left to undo; an ended flow lets its locks go. Exits with 3 if it was not dirty."""
     with call.open() as store:
-        return {"cleared": store.sagas.clear(dfid, by=by, ns=ns)}
+        return {"cleared": store.sagas.clear(flow_id, by=by, ns=ns)}

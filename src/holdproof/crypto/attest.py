@@ -55,11 +55,11 @@ def make_statement(fields: Fields, alg: Alg, keyid: str) -> Statement:
     """The in-toto Statement that a judge's signature on these fields covers."""
     check(fields)
     return Statement(
-        (Subject({"sha256": fields.h_delta}, fields.battle_id),),
+        (Subject({"sha256": fields.h_delta}, fields.evaluation_id),),
         PREDICATE_TYPE,
         {
             "dbom_version": fields.dbom_version,
-            "battle_id": fields.battle_id,
+            "battle_id": fields.evaluation_id,
             "h_delta": fields.h_delta,
             "score_cis": float(fields.score_cis),
             "timestamp": fields.timestamp,
@@ -115,9 +115,9 @@ def parse_sigma(text: str) -> Sigma | LegacySigma:
     return Sigma(alg, found[2], b64.decode_url(found[3]))
 
 
-def legacy_sigma(battle_id: str, h_delta: str) -> str:
+def legacy_sigma(evaluation_id: str, h_delta: str) -> str:
     """What an older Green Agent wrote for these fields."""
-    return f"{_LEGACY}{battle_id}_{h_delta[:8]}"
+    return f"{_LEGACY}{evaluation_id}_{h_delta[:8]}"
 
 
 def _real(dbom: Dbom) -> Sigma:

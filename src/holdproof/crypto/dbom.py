@@ -26,7 +26,7 @@ _UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9
 class Fields:
     """The six fields that are signed."""
 
-    battle_id: str
+    evaluation_id: str
     h_delta: str
     v_intent: tuple[float, ...]
     score_cis: float
@@ -74,7 +74,7 @@ def _dumps(value: dict[str, object], dbom: Dbom) -> str:
     try:
         return json.dumps(value, indent=2, allow_nan=False)
     except (ValueError, TypeError) as error:
-        raise InvalidInputError(f"DBOM: {error}", battle_id=dbom.fields.battle_id) from error
+        raise InvalidInputError(f"DBOM: {error}", evaluation_id=dbom.fields.evaluation_id) from error
 
 
 def parse(data: bytes) -> Dbom:

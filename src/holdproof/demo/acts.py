@@ -23,10 +23,10 @@ def deciding(scene: Scene) -> None:
         store.agents.register(name, version="1.0.0", contract={"limit": _LIMIT})
     with store.flows.run("buyer", flow_type="restock") as flow:
         [lock] = flow.lock({"budget:office": 1})
-        scene.say(act, f"buyer holds budget:office, fence {lock.fence}", dfid=flow.dfid, fence=lock.fence)
+        scene.say(act, f"buyer holds budget:office, fence {lock.fence}", flow_id=flow.flow_id, fence=lock.fence)
         other = store.flows.start("scout", flow_type="restock")
         try:
-            store.locks.acquire(other.dfid, {"budget:office": 1}, timeout_s=0)
+            store.locks.acquire(other.flow_id, {"budget:office": 1}, timeout_s=0)
         except errors.ContentionTimeoutError as error:
             scene.say(act, f"scout is told to wait: {error.message}", code=error.code)
         calls: list[str] = []
@@ -35,12 +35,12 @@ def deciding(scene: Scene) -> None:
             calls.append("paper")
             return "order 17"
 
-        key = f"order {flow.dfid}"
+        key = f"order {flow.flow_id}"
         answers = [store.idempotency.once(key, {"item": "paper"}, place) for _ in range(2)]
         text = f"the order was sent {len(answers)} times and placed {len(calls)} time: {answers[0]}"
         scene.say(act, text, answers=answers, placed=len(calls))
-    store.flows.transition(other.dfid, "CANCELLED")
-    scene.facts["flow"] = flow.dfid
+    store.flows.transition(other.flow_id, "CANCELLED")
+    scene.facts["flow"] = flow.flow_id
 
 
 def asking(scene: Scene) -> None:
@@ -52,13 +52,13 @@ def asking(scene: Scene) -> None:
         lambda: next((each for each in store.escalations.pending().escalations if each.id not in known), None)
     )
     scene.say(act, f"buyer asks: {asked.reason}, it wants {asked.proposal['amount']}", escalation=asked.id)
-    waiting = store.flows.get(asked.dfid)
-    scene.say(act, f"its flow waits for an answer: {waiting.status}", dfid=asked.dfid)
+    waiting = store.flows.get(asked.flow_id)
+    scene.say(act, f"its flow waits for an answer: {waiting.status}", flow_id=asked.flow_id)
     less = {"item": "chairs", "amount": 400}
     store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal=less, comment="four hundred is enough")
     done = deciding.result()
     scene.say(act, f"ann approves {less['amount']} instead; the flow goes on and orders {done['amount']}", order=done)
-    scene.facts["asked"] = asked.dfid
+    scene.facts["asked"] = asked.flow_id
 
 
 def killed(scene: Scene) -> None:
@@ -81,10 +81,10 @@ def killed(scene: Scene) -> None:
     scene.say(
         act,
         f"another worker took its flow up and ended it: {ended.status}; the carrier has the parcel {times} time",
-        dfid=ended.dfid,
+        flow_id=ended.flow_id,
         booked=times,
     )
-    scene.facts["killed"] = ended.dfid
+    scene.facts["killed"] = ended.flow_id
 
 
 def _recovered(scene: Scene) -> Flow | None:
@@ -97,16 +97,20 @@ def judged(scene: Scene) -> None:
     """An evaluation is signed, and stands in the log."""
     act, store = "judged", scene.store
     name = f"demo-{scene.facts['killed'][-8:]}"
-    battle = store.battles.submit(
+    evaluation = store.evaluations.submit(
         {"task": "ship a parcel", "verdict": "shipped once, in spite of a dead worker"},
-        battle_id=name,
+        evaluation_id=name,
         score=0.95,
         intent=[0.1, 0.9, 0.4],
     )
     head = store.log.head().checkpoint
-    scene.say(act, f"the evaluation {battle.battle_id} is signed (score {battle.score})", dbom_hash=battle.dbom_hash)
+    scene.say(
+        act,
+        f"the evaluation {evaluation.evaluation_id} is signed (score {evaluation.score})",
+        dbom_hash=evaluation.dbom_hash,
+    )
     scene.say(act, f"it stands in the log of {head.size} entries, root {head.root.hex()[:16]}…", size=head.size)
-    scene.facts["battle"] = battle.battle_id
+    scene.facts["evaluation"] = evaluation.evaluation_id
 
 
 def remembered(scene: Scene) -> None:
@@ -128,7 +132,7 @@ def tampered(scene: Scene) -> None:
     if store.database.dialect != "sqlite" or store.core.context.marks is None:
         scene.say(act, "this store is no file, so nobody edits one here")
         return
-    home = forgery.forge(store, scene.folder, scene.facts["battle"])
+    home = forgery.forge(store, scene.folder, scene.facts["evaluation"])
     scene.say(act, "somebody with the database file sets the score to 1.0, checksums and all", home=str(home))
     found = forgery.look(home)
     scene.say(act, f"verify: {found.verdict}: {found.what}", verdict=found.verdict, finding=found.what)
@@ -143,8 +147,8 @@ def proven(scene: Scene) -> None:
     report = store.verify.run(full=True)
     checked = sum(report.checked.values())
     scene.say(act, f"verify: {report.verdict.word}, {checked} things checked", verdict=report.verdict.word)
-    file = scene.folder / f"{scene.facts['battle']}.zip"
-    disk.deliver(file, [store.bundle.export(scene.facts["battle"])])
+    file = scene.folder / f"{scene.facts['evaluation']}.zip"
+    disk.deliver(file, [store.bundle.export(scene.facts["evaluation"])])
     scene.say(act, f"the evaluation with all that proves it: {file}", bundle=str(file))
     scene.facts["bundle"] = str(file)
 

@@ -22,16 +22,16 @@ class Found(NamedTuple):
     refused: str
 
 
-def forge(store: sync.Holdproof, folder: Path, battle_id: str) -> Path:
+def forge(store: sync.Holdproof, folder: Path, evaluation_id: str) -> Path:
     """A copy of a living store, with its keys, in which one score was raised past Holdproof."""
-    home, paths = folder / f"forged-{battle_id}", store.core.paths
+    home, paths = folder / f"forged-{evaluation_id}", store.core.paths
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(mode=0o700)
     snapshot.copy(paths.kernel_db, home / "kernel.db", begun=lambda: None, progress=lambda *_: None)
     for name, place in (("config", paths.config), ("state", paths.state), ("dboms", paths.dboms)):
         shutil.copytree(place, home / name)
     with snapshot.edit(home / "kernel.db") as tx:
-        tx.execute(_IMPROVE, battle_id=battle_id, expect=1)
+        tx.execute(_IMPROVE, battle_id=evaluation_id, expect=1)
     return home
 
 

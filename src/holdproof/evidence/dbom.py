@@ -21,7 +21,7 @@ from holdproof.db import Call, Read, Tx, Work, ask, sql
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
 from holdproof.evidence import evaluations, keys, log
 from holdproof.evidence.dbom_files import MAIN
-from holdproof.evidence.evaluations import BATTLES
+from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.model.evaluations import Bom, DbomChecked, Evaluation, Repaired
 from holdproof.model.keys import Key
 from holdproof.model.verdicts import Verdict
@@ -33,24 +33,26 @@ Given = bytes | str | Path | Mapping[str, Any]
 """A DBOM: its text, its bytes, its fields, or (a Path) its file."""
 
 
-def get(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> Bom:
+def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Bom:
     """The newest DBOM of a battle, or the one of that row, as its exact text."""
-    battle = evaluations.get(tx, battle_id, id=id, ns=ns)
-    if battle.dbom is None:
-        raise NotFoundError(f"battle {battle_id!r} was imported without a DBOM", battle_id=battle_id, id=battle.id)
-    return Bom(battle.id, battle.battle_id, battle.dbom)
+    evaluation = evaluations.get(tx, evaluation_id, id=id, ns=ns)
+    if evaluation.dbom is None:
+        raise NotFoundError(
+            f"battle {evaluation_id!r} was imported without a DBOM", evaluation_id=evaluation_id, id=evaluation.id
+        )
+    return Bom(evaluation.id, evaluation.evaluation_id, evaluation.dbom)
 
 
 _FORMATS: Final = {"dsse": dsse.encode, "sigstore": sigstore.encode}
 
 
 def envelope(
-    tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN, format: Literal["dsse", "sigstore"] = "dsse"
+    tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN, format: Literal["dsse", "sigstore"] = "dsse"
 ) -> str:
     """The DSSE envelope of a signed DBOM (an in-toto attestation), or a Sigstore bundle of it; needs no private key."""
     if format not in _FORMATS:
         raise InvalidInputError(f"no format {format!r}; there are {', '.join(_FORMATS)}", format=format)
-    signed = attest.to_envelope(dbom.parse(get(tx, battle_id, id=id, ns=ns).text.encode()))
+    signed = attest.to_envelope(dbom.parse(get(tx, evaluation_id, id=id, ns=ns).text.encode()))
     return _FORMATS[format](signed).decode()
 
 
@@ -99,8 +101,10 @@ _ROWS = sql("SELECT id FROM battles WHERE ns = :ns AND battle_id = :battle_id AN
 
 def check(tx: Tx, found: Dbom, *, ns: str = MAIN) -> DbomChecked:
     """The verdict on a parsed DBOM."""
-    battle_id = found.fields.battle_id
-    rows = [evaluations.get(tx, battle_id, id=row[0], ns=ns) for row in tx.all(_ROWS, ns=ns, battle_id=battle_id)]
+    evaluation_id = found.fields.evaluation_id
+    rows = [
+        evaluations.get(tx, evaluation_id, id=row[0], ns=ns) for row in tx.all(_ROWS, ns=ns, battle_id=evaluation_id)
+    ]
     row = next((each for each in rows if _parsed(each) == found), None)
     try:
         sigma = attest.parse_sigma(found.sigma_judge)
@@ -184,8 +188,8 @@ def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None
     leaf: Any = canonical.loads(proof.extra)
     salt = tx.one(_SALT, id=row.id)
     assert salt is not None, "the row was just read"
-    content = {column: getattr(row, column) for column in BATTLES.columns}
-    if leaf["t"] != kind or leaf["h"] != BATTLES.commit(bytes(salt[0] or b""), content):
+    content = {column: getattr(row, column) for column in EVALUATIONS.columns}
+    if leaf["t"] != kind or leaf["h"] != EVALUATIONS.commit(bytes(salt[0] or b""), content):
         return Verdict.TAMPERED, "the row is not the one its leaf commits to", proof.index
     head = proof.head.checkpoint
     able = log.verifiers(tx, size=head.size, origin=head.origin)
@@ -200,4 +204,4 @@ def _say(  # noqa: PLR0917
     verdict: Verdict, why: str, found: Dbom, row: Evaluation | None, signer: str = "", index: int | None = None
 ) -> DbomChecked:
     fields = found.fields
-    return DbomChecked(verdict, why, fields.battle_id, fields.h_delta, signer, row.id if row else None, index)
+    return DbomChecked(verdict, why, fields.evaluation_id, fields.h_delta, signer, row.id if row else None, index)

@@ -78,9 +78,9 @@ def check_name(text: object, what: str) -> str:
     return str(text)
 
 
-def name_of(battle_id: str, row_id: int | None = None) -> str:
+def name_of(evaluation_id: str, row_id: int | None = None) -> str:
     """The file name of a battle's newest DBOM, or of an earlier one by its row."""
-    return f"dbom_{battle_id}.json" if row_id is None else f"dbom_{battle_id}.{row_id}.json"
+    return f"dbom_{evaluation_id}.json" if row_id is None else f"dbom_{evaluation_id}.{row_id}.json"
 
 
 def folder_of(dboms: Path, ns: str) -> Path:
@@ -94,8 +94,8 @@ def owners(dboms: Path, path: Path) -> list[tuple[str, str]]:
         return []
     ns = MAIN if path.parent == dboms else path.parent.name
     stem = path.name.removeprefix("dbom_").removesuffix(".json")
-    battle_id, _, number = stem.rpartition(".")
-    return [(ns, stem), (ns, battle_id)] if number.isdigit() and battle_id else [(ns, stem)]
+    evaluation_id, _, number = stem.rpartition(".")
+    return [(ns, stem), (ns, evaluation_id)] if number.isdigit() and evaluation_id else [(ns, stem)]
 
 
 _IS_SIGNED: Final = ("instr(dbom, '\"dsse:') > 0", "strpos(dbom, '\"dsse:') > 0")
@@ -126,36 +126,36 @@ class _Newest(NamedTuple):
     signed: int
 
 
-def _newest(tx: Tx, ns: str, battle_id: str) -> _Newest | None:
+def _newest(tx: Tx, ns: str, evaluation_id: str) -> _Newest | None:
     """The newest signed DBOM of a battle, or the newest if none is; None also where its id is no file name."""
-    if not is_name(battle_id) or not is_name(ns):
+    if not is_name(evaluation_id) or not is_name(ns):
         return None
-    row = tx.one(_NEWEST_SIGNED, ns=ns, battle_id=battle_id) or tx.one(_NEWEST, ns=ns, battle_id=battle_id)
+    row = tx.one(_NEWEST_SIGNED, ns=ns, battle_id=evaluation_id) or tx.one(_NEWEST, ns=ns, battle_id=evaluation_id)
     return None if row is None else _Newest(*row)
 
 
-def due(tx: Tx, ns: str, battle_id: str) -> list[Due]:
+def due(tx: Tx, ns: str, evaluation_id: str) -> list[Due]:
     """Every file a battle shall have, the one with the plain name first; none where its id is no file name."""
-    newest = _newest(tx, ns, battle_id)
+    newest = _newest(tx, ns, evaluation_id)
     if newest is None:
         return []
-    rows = tx.all(_OF_BATTLE, ns=ns, battle_id=battle_id)
-    earlier = [Due(name_of(battle_id, row[0]), row[1]) for row in rows if row[0] != newest.id]
-    return [Due(name_of(battle_id), newest.text), *earlier]
+    rows = tx.all(_OF_BATTLE, ns=ns, battle_id=evaluation_id)
+    earlier = [Due(name_of(evaluation_id, row[0]), row[1]) for row in rows if row[0] != newest.id]
+    return [Due(name_of(evaluation_id), newest.text), *earlier]
 
 
 def is_due(tx: Tx, dboms: Path, path: Path) -> bool:
     """Whether a row speaks of this file."""
-    return any(_speaks_of(tx, ns, battle_id, path.name) for ns, battle_id in owners(dboms, path))
+    return any(_speaks_of(tx, ns, evaluation_id, path.name) for ns, evaluation_id in owners(dboms, path))
 
 
-def _speaks_of(tx: Tx, ns: str, battle_id: str, name: str) -> bool:
-    newest, number = _newest(tx, ns, battle_id), name.removesuffix(".json").rpartition(".")[2]
-    if newest is None or name == name_of(battle_id):
+def _speaks_of(tx: Tx, ns: str, evaluation_id: str, name: str) -> bool:
+    newest, number = _newest(tx, ns, evaluation_id), name.removesuffix(".json").rpartition(".")[2]
+    if newest is None or name == name_of(evaluation_id):
         return newest is not None
-    if not _ROW_ID.fullmatch(number) or int(number) == newest.id or name != name_of(battle_id, int(number)):
+    if not _ROW_ID.fullmatch(number) or int(number) == newest.id or name != name_of(evaluation_id, int(number)):
         return False
-    return tx.one(_TEXT, ns=ns, battle_id=battle_id, id=int(number)) is not None
+    return tx.one(_TEXT, ns=ns, battle_id=evaluation_id, id=int(number)) is not None
 
 
 class DbomFolder:
@@ -164,37 +164,37 @@ class DbomFolder:
     def __init__(self, database: Database, dboms: Path, locks: Path) -> None:
         self.dboms, self._database, self._locks = dboms, database, locks
 
-    def publish(self, ns: str, battle_id: str, row_id: int | None = None) -> Path | None:
+    def publish(self, ns: str, evaluation_id: str, row_id: int | None = None) -> Path | None:
         """Write what is missing or out of date of a battle's files; where its newest lies.
 
         With the row that was added just now only the last ones are looked at. It is named because on a server it may
         become visible after rows with larger ids.
         """
         folder = folder_of(self.dboms, ns)
-        with self._turn(_bucket(ns, battle_id)) as spare:
-            newest = self._ask(lambda tx: _newest(tx, ns, battle_id))
+        with self._turn(_bucket(ns, evaluation_id)) as spare:
+            newest = self._ask(lambda tx: _newest(tx, ns, evaluation_id))
             if newest is None:
                 return None
-            path = folder / name_of(battle_id)
+            path = folder / name_of(evaluation_id)
             if _read(path) != newest.text.encode():
                 self._write(path, newest.text, spare)
-            for earlier in sorted(set(self._unfiled(ns, battle_id, newest, row_id))):
-                row = self._ask(lambda tx, at=earlier: tx.one(_TEXT, ns=ns, battle_id=battle_id, id=at))  # type: ignore[misc]
+            for earlier in sorted(set(self._unfiled(ns, evaluation_id, newest, row_id))):
+                row = self._ask(lambda tx, at=earlier: tx.one(_TEXT, ns=ns, battle_id=evaluation_id, id=at))  # type: ignore[misc]
                 if row is not None:  # else it was erased just now
-                    self._write(folder / name_of(battle_id, earlier), row[0], spare)
+                    self._write(folder / name_of(evaluation_id, earlier), row[0], spare)
         return path
 
-    def _unfiled(self, ns: str, battle_id: str, newest: _Newest, added: int | None) -> Iterator[int]:
+    def _unfiled(self, ns: str, evaluation_id: str, newest: _Newest, added: int | None) -> Iterator[int]:
         """The earlier rows without a file; if one was added, that one and those down to where none is missing."""
         folder, before = folder_of(self.dboms, ns), _MOST_ID
         if added is not None and added != newest.id:
             yield added
-        about: dict[str, Any] = {"ns": ns, "battle_id": battle_id, "newest": newest.id, "limit": _FEW}
+        about: dict[str, Any] = {"ns": ns, "battle_id": evaluation_id, "newest": newest.id, "limit": _FEW}
         while page := self._ask(lambda tx: tx.all(_EARLIER, **about, before=before)):  # noqa: B023
             for row_id, signed in page:
                 if row_id > newest.id and signed >= newest.signed:  # newer than the newest: it came just now
                     continue
-                if not (folder / name_of(battle_id, row_id)).exists():
+                if not (folder / name_of(evaluation_id, row_id)).exists():
                     yield row_id
                 elif added is not None and signed == newest.signed:
                     return
@@ -249,17 +249,17 @@ class DbomFolder:
     def _mend(self, rows: Iterable[tuple[int, str, str]], full: bool) -> list[str]:
         """Write every file that a battle lacks (in full: or that differs); the names of those written."""
         written: list[str] = []
-        for ns, battle_id in dict.fromkeys((ns, battle_id) for _, ns, battle_id in rows):
-            if not self._lacking(ns, battle_id, full):
+        for ns, evaluation_id in dict.fromkeys((ns, evaluation_id) for _, ns, evaluation_id in rows):
+            if not self._lacking(ns, evaluation_id, full):
                 continue
-            with self._turn(_bucket(ns, battle_id)) as spare:
-                for path, text in self._lacking(ns, battle_id, full):
+            with self._turn(_bucket(ns, evaluation_id)) as spare:
+                for path, text in self._lacking(ns, evaluation_id, full):
                     self._write(path, text, spare)
                     written.append(str(path))
         return written
 
-    def _lacking(self, ns: str, battle_id: str, full: bool) -> list[tuple[Path, str]]:
-        folder, files = folder_of(self.dboms, ns), self._ask(lambda tx: due(tx, ns, battle_id))
+    def _lacking(self, ns: str, evaluation_id: str, full: bool) -> list[tuple[Path, str]]:
+        folder, files = folder_of(self.dboms, ns), self._ask(lambda tx: due(tx, ns, evaluation_id))
         found = [(folder / file.name, file.text) for file in files]
         lacking = [(path, text) for path, text in found if _lacks(path, text if full else None)]
         if lacking and found[0] not in lacking and _lacks(*found[0]):
@@ -276,8 +276,8 @@ class DbomFolder:
         known = {
             str(folder_of(self.dboms, ns) / file.name)
             for page in self._pages(0)
-            for ns, battle_id in {(ns, battle_id) for _, ns, battle_id in page}
-            for file in self._ask(lambda tx, ns=ns, battle_id=battle_id: due(tx, ns, battle_id))  # type: ignore[misc]
+            for ns, evaluation_id in {(ns, evaluation_id) for _, ns, evaluation_id in page}
+            for file in self._ask(lambda tx, ns=ns, evaluation_id=evaluation_id: due(tx, ns, evaluation_id))  # type: ignore[misc]
         }
         return sorted(str(path) for path in self.dboms.rglob("dbom_*.json") if str(path) not in known)
 
@@ -314,8 +314,8 @@ _SINCE = sql("SELECT id, ns, battle_id FROM battles WHERE id > :after ORDER BY i
 _AT = sql("SELECT id, ns, battle_id FROM battles WHERE id = :id")
 
 
-def _bucket(ns: str, battle_id: str) -> str:
-    return sha256(f"{ns}/{battle_id}".encode()).hexdigest()[:2]
+def _bucket(ns: str, evaluation_id: str) -> str:
+    return sha256(f"{ns}/{evaluation_id}".encode()).hexdigest()[:2]
 
 
 def _lacks(path: Path, text: str | None) -> bool:

@@ -32,10 +32,11 @@ from holdproof.evidence.leaves import Projection
 from holdproof.evidence.submissions import SEALED, Draft
 from holdproof.model.evaluations import Evaluation, EvaluationPage
 from holdproof.model.times import utc
+from holdproof.model.value import by_attribute
 from holdproof.store.context import Context
 from holdproof.validation import limited
 
-BATTLES: Final = Projection(
+EVALUATIONS: Final = Projection(
     "battles",
     1,
     (
@@ -43,7 +44,7 @@ BATTLES: Final = Projection(
         *("ns", "dbom", "subject", "legacy", "legacy_key"),
     ),
 )
-logged_tables.register(BATTLES, kinds=("dbom", "legacy_import"), key="id", first=-1)
+logged_tables.register(EVALUATIONS, kinds=("dbom", "legacy_import"), key="id", first=-1)
 
 _AFTER_ALL: Final = 2**53 - 1
 _NUMBERED = re.compile(r"(.+)\.([0-9]{1,18})")
@@ -54,7 +55,7 @@ def submit(
     context: Context,
     result: Any,
     *,
-    battle_id: str,
+    evaluation_id: str,
     score: float,
     breakdown: Any = None,
     intent: Iterable[float] | str | None = None,
@@ -66,7 +67,7 @@ def submit(
     draft: Draft = yield from submissions.draft(
         context,
         result,
-        battle_id=battle_id,
+        evaluation_id=evaluation_id,
         score=score,
         breakdown=breakdown,
         intent=intent,
@@ -79,12 +80,12 @@ def submit(
     while True:
         made: tuple[Signer, str] = yield from ask(Call(partial(_sign, context, draft)))
         signer, signed = made
-        battle = yield from ask(Write(partial(_record, draft=draft, signed=signed, keyid=signer.keyid)))
-        if battle is not None:
+        evaluation = yield from ask(Write(partial(_record, draft=draft, signed=signed, keyid=signer.keyid)))
+        if evaluation is not None:
             break
         yield from keys.introduce(context, "judge", signer)
-    yield from ask(Call(partial(file, context, ns, battle_id, battle.id)))
-    return battle
+    yield from ask(Call(partial(file, context, ns, evaluation_id, evaluation.id)))
+    return evaluation
 
 
 def _sign(context: Context, draft: Draft) -> tuple[Signer, str]:
@@ -97,14 +98,14 @@ def sign(fields: Fields, signer: Signer) -> str:
     return dbom.encode(attest.sign(fields, signer)).decode()
 
 
-def file(context: Context, ns: str, battle_id: str, row_id: int | None = None) -> None:
+def file(context: Context, ns: str, evaluation_id: str, row_id: int | None = None) -> None:
     """Write a battle's DBOM files; what cannot be written now is written at the next start, and said in the log."""
     if (folder := files(context)) is None:
         return
     try:
-        folder.publish(ns, battle_id, row_id)
+        folder.publish(ns, evaluation_id, row_id)
     except UnavailableError as error:
-        _log.warning("the DBOM of %s is in the database but not in its file yet: %s", battle_id, error)
+        _log.warning("the DBOM of %s is in the database but not in its file yet: %s", evaluation_id, error)
 
 
 def files(context: Context) -> DbomFolder | None:
@@ -121,14 +122,14 @@ def _record(tx: Tx, draft: Draft, signed: str, keyid: str) -> Evaluation | None:
     """Row, DBOM and leaf; None if the judge's key has to be introduced first."""
     if not keys.standing(tx, keyid, "judge"):
         return None
-    _check_free(tx, draft.ns, draft.battle_id)
+    _check_free(tx, draft.ns, draft.evaluation_id)
     if draft.subject is not None:  # sealed in a transaction before this one
         encryption.check_alive(tx, draft.subject)
     return add(
         tx,
         "dbom",
         {
-            "battle_id": draft.battle_id,
+            "battle_id": draft.evaluation_id,
             "timestamp": draft.timestamp,
             "score": draft.score,
             "breakdown": draft.breakdown,
@@ -154,9 +155,9 @@ _ADD = sql(
 def add(tx: Tx, kind: str, row: dict[str, Any]) -> Evaluation:
     """Write a row with its leaf; `row` has every column but the id."""
     whole = {"id": _new_id(tx, row["ns"], row["battle_id"]), **row}
-    mark = leaves.stamp(tx, kind, BATTLES, whole, ns=row["ns"])
+    mark = leaves.stamp(tx, kind, EVALUATIONS, whole, ns=row["ns"])
     tx.execute(_ADD, **whole, **mark._asdict(), expect=1)
-    return Evaluation(**whole, leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver)
+    return Evaluation(**by_attribute(whole), leaf_id=mark.leaf_id, leaf_ver=mark.leaf_ver)
 
 
 # The id stands in the leaf, so it is known before the row is written. Not one that makes the name of an earlier DBOM
@@ -170,10 +171,10 @@ _NEXT_ID = sql(
 )
 
 
-def _new_id(tx: Tx, ns: str, battle_id: str) -> int:
+def _new_id(tx: Tx, ns: str, evaluation_id: str) -> int:
     skip = 0
     while True:
-        found = tx.one(_NEXT_ID, ns=ns, battle_id=battle_id, skip=skip)
+        found = tx.one(_NEXT_ID, ns=ns, battle_id=evaluation_id, skip=skip)
         assert found is not None, "the query always has one row"
         if not found[1]:
             return int(found[0])
@@ -183,11 +184,11 @@ def _new_id(tx: Tx, ns: str, battle_id: str) -> int:
 _BATTLE_OF = sql("SELECT battle_id FROM battles WHERE id = :id AND ns = :ns")
 
 
-def _check_free(tx: Tx, ns: str, battle_id: str) -> None:
+def _check_free(tx: Tx, ns: str, evaluation_id: str) -> None:
     """Refuse the one battle_id whose file would be an earlier DBOM of another battle."""
-    numbered = _NUMBERED.fullmatch(battle_id)
+    numbered = _NUMBERED.fullmatch(evaluation_id)
     if numbered and tx.all(_BATTLE_OF, id=int(numbered[2]), ns=ns) == [(numbered[1],)]:
-        raise AlreadyExistsError(f"a DBOM of battle {numbered[1]} has the file name of {battle_id}; use another id")
+        raise AlreadyExistsError(f"a DBOM of battle {numbered[1]} has the file name of {evaluation_id}; use another id")
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ _LIST = sql(
 def list(
     tx: Tx,
     *,
-    battle_id: str | None = None,
+    evaluation_id: str | None = None,
     since: str | None = None,
     until: str | None = None,
     min_score: float | None = None,
@@ -225,7 +226,7 @@ def list(
         _LIST,
         after=after,
         ns=ns,
-        battle_id=battle_id,
+        battle_id=evaluation_id,
         since=since,
         until=until,
         low=min_score,
@@ -269,27 +270,27 @@ _GET = sql(
 )
 
 
-def get(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> Evaluation:
+def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Evaluation:
     """The newest evaluation of a battle, or the one of that row."""
-    given = {"ns": ns, "battle_id": battle_id}
+    given = {"ns": ns, "battle_id": evaluation_id}
     row = tx.one(_NEWEST, **given) if id is None else tx.one(_GET, **given, id=id)
     if row is None:
-        raise NotFoundError(f"there is no battle {battle_id!r}", battle_id=battle_id, id=id)
+        raise NotFoundError(f"there is no battle {evaluation_id!r}", evaluation_id=evaluation_id, id=id)
     return from_row(row)
 
 
 def from_row(row: Row) -> Evaluation:
     """A battle from its columns; a REAL may come back as an integer."""
-    battle_id, timestamp, score = row[1:4]
-    return Evaluation(row[0], battle_id, timestamp, None if score is None else float(score), *row[4:])
+    evaluation_id, timestamp, score = row[1:4]
+    return Evaluation(row[0], evaluation_id, timestamp, None if score is None else float(score), *row[4:])
 
 
-def reveal(tx: Tx, battle_id: str, *, id: int | None = None, ns: str = MAIN) -> Any:
+def reveal(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Any:
     """The result as it was submitted, unsealed if a subject's key still opens it."""
-    battle = get(tx, battle_id, id=id, ns=ns)
-    if battle.raw_result is None or not battle.raw_result.startswith(SEALED):
-        return battle.result
-    return submissions.unseal(tx, battle.raw_result)["result"]
+    evaluation = get(tx, evaluation_id, id=id, ns=ns)
+    if evaluation.raw_result is None or not evaluation.raw_result.startswith(SEALED):
+        return evaluation.result
+    return submissions.unseal(tx, evaluation.raw_result)["result"]
 
 
 # --- erasing -----------------------------------------------------------------------------------------------------
@@ -310,10 +311,10 @@ def _remove(tx: Tx, key: str) -> Removed | None:
     row = tx.one(_WHERE, id=int(key))
     if row is None:
         return None
-    ns, battle_id, leaf_id, leaf_ver = row
-    before = dbom_files.due(tx, ns, battle_id)
+    ns, evaluation_id, leaf_id, leaf_ver = row
+    before = dbom_files.due(tx, ns, evaluation_id)
     tx.execute(_DELETE, id=int(key), expect=1)
-    after = dbom_files.due(tx, ns, battle_id)
+    after = dbom_files.due(tx, ns, evaluation_id)
     gone = [str(dbom_files.folder_of(Path("dboms"), ns) / each.name) for each in before if each not in after]
     return Removed(leaf_id, leaf_ver, tuple(gone))
 

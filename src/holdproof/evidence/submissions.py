@@ -33,7 +33,7 @@ _MOST_NUMBERS: Final = 65_536
 class Draft:
     """An evaluation that passed every check and is not signed yet."""
 
-    battle_id: str
+    evaluation_id: str
     ns: str
     score: float
     breakdown: str | None
@@ -45,14 +45,14 @@ class Draft:
     @property
     def fields(self) -> Fields:
         """What the judge signs."""
-        return Fields(self.battle_id, sha256_hex(self.raw_result.encode()), self.vector, self.score, self.timestamp)
+        return Fields(self.evaluation_id, sha256_hex(self.raw_result.encode()), self.vector, self.score, self.timestamp)
 
 
 def draft(
     context: Context,
     result: Any,
     *,
-    battle_id: str,
+    evaluation_id: str,
     score: float,
     breakdown: Any,
     intent: Any,
@@ -60,12 +60,12 @@ def draft(
     ns: str,
 ) -> Work[Draft]:
     """Check everything that was given, and embed the task if that is left to the embedder."""
-    dbom_files.check_name(battle_id, "battle_id")
+    dbom_files.check_name(evaluation_id, "evaluation_id")
     dbom_files.check_name(ns, "ns")
     number, text, raw = _number(score, "score"), _text_of(breakdown), _dump(result, "result")
     moment = to_text(context.database.clock()) if timestamp is None else timestamp
     vector = to_vector((yield from _embed(context, result, intent)), context.dimensions)
-    made = Draft(battle_id, ns, number, text, raw, moment, vector)
+    made = Draft(evaluation_id, ns, number, text, raw, moment, vector)
     dbom.check(made.fields)
     return made
 
@@ -139,7 +139,7 @@ def seal(tx: Tx, draft: Draft, subject: str) -> Draft:
     inside = {"breakdown": draft.breakdown, "result": json.loads(draft.raw_result), "v_intent": draft.vector}
     envelope = encryption.seal_for(tx, handle, _dump(inside, "result").encode())
     text = SEALED + base64.b64encode(envelope).decode()
-    return Draft(draft.battle_id, draft.ns, draft.score, None, text, draft.timestamp, (), handle)
+    return Draft(draft.evaluation_id, draft.ns, draft.score, None, text, draft.timestamp, (), handle)
 
 
 def unseal(tx: Tx, text: str) -> Any:

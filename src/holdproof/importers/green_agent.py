@@ -31,7 +31,7 @@ from holdproof.db.sqlite.readonly import foreign_rows
 from holdproof.errors import FormatError, NotFoundError
 from holdproof.evidence import dbom_files, evaluations, leaves
 from holdproof.evidence.dbom_files import MAIN
-from holdproof.evidence.evaluations import BATTLES
+from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.importers import lossless
 from holdproof.model.evaluations import Evaluation, ImportVerdict
 from holdproof.model.imports import Imported, ImportedRow
@@ -64,7 +64,9 @@ class Found:
     def battle_id(self) -> str:
         """The battle it is of; of one that cannot be understood only the file name tells."""
         return (
-            self.parsed.fields.battle_id if self.parsed else self.path.name.removeprefix("dbom_").removesuffix(".json")
+            self.parsed.fields.evaluation_id
+            if self.parsed
+            else self.path.name.removeprefix("dbom_").removesuffix(".json")
         )
 
 
@@ -251,9 +253,11 @@ def _complete(tx: Tx, plan: Plan, known: tuple[Any, ...], ns: str) -> bool:
     battle: Evaluation = evaluations.get(tx, known[0], id=known[1], ns=ns)
     if battle.dbom is not None or plan.bom is None:
         return False
-    row = {column: getattr(battle, column) for column in BATTLES.columns}
+    row = {column: getattr(battle, column) for column in EVALUATIONS.columns}
     row |= {"dbom": plan.bom.data.decode(), "legacy": _facts(plan)}
-    mark = leaves.stamp(tx, "legacy_import", BATTLES, row, leaf_id=battle.leaf_id, leaf_ver=battle.leaf_ver + 1, ns=ns)
+    mark = leaves.stamp(
+        tx, "legacy_import", EVALUATIONS, row, leaf_id=battle.leaf_id, leaf_ver=battle.leaf_ver + 1, ns=ns
+    )
     changed = {"dbom": row["dbom"], "legacy": row["legacy"], "leaf_ver": mark.leaf_ver, "leaf_salt": mark.leaf_salt}
     tx.execute(_COMPLETE, id=battle.id, seen=battle.leaf_ver, **changed, expect=1)
     return True

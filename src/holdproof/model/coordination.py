@@ -21,7 +21,7 @@ class Lock(Value):
     """A resource, or an amount of it, in the hands of a flow; hand the fence to whatever the resource is."""
 
     resource_id: str
-    dfid: str
+    flow_id: str
     amount: float
     acquired_at: str
     expires_at: str | None
@@ -39,7 +39,7 @@ class Lock(Value):
 class Retry(Value):
     """How often a flow's intent was rejected, and when it may be tried again."""
 
-    dfid: str
+    flow_id: str
     rejection_count: int
     max_retries: int
     retry_policy: str
@@ -72,7 +72,7 @@ class Entry(Value):
 class Dirty(Value):
     """A flow that failed half way and has something to undo."""
 
-    dfid: str
+    flow_id: str
     failed_step: str
     partial_state: Any
     created_at: str
@@ -84,8 +84,8 @@ class Escalation(Value):
     """A question to a person, and the answer once there is one."""
 
     id: int
-    dfid: str
-    root_dfid: str
+    flow_id: str
+    root_flow_id: str
     agent_id: str
     reason: str
     context: Any

@@ -1,4 +1,4 @@
-"""Battles (evaluations), their DBOMs, and what is found out about them."""
+"""Evaluations (evaluations), their DBOMs, and what is found out about them."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -14,7 +14,7 @@ class Evaluation:
     """One evaluation as it is stored; `raw_result` and `dbom` are the exact texts that hashes cover."""
 
     id: int
-    battle_id: str
+    evaluation_id: str
     timestamp: str
     score: float | None
     breakdown: str | None
@@ -48,26 +48,26 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPage:
-    """Some battles, and where the next page begins; None on the last."""
+    """Some evaluations, and where the next page begins; None on the last."""
 
-    battles: list[Evaluation]
+    evaluations: list[Evaluation]
     next: int | None
 
     def to_dict(self) -> dict[str, Any]:
         """The page as every face prints it: the short columns."""
-        short = ("id", "battle_id", "timestamp", "score", "dbom_hash", "ns")
+        short = ("id", "evaluation_id", "timestamp", "score", "dbom_hash", "ns")
         return {
-            "battles": [{name: getattr(each, name) for name in short} for each in self.battles],
+            "evaluations": [{name: getattr(each, name) for name in short} for each in self.evaluations],
             "next": self.next,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Bom:
-    """The DBOM of one battle, as its exact text."""
+    """The DBOM of one evaluation, as its exact text."""
 
     id: int
-    battle_id: str
+    evaluation_id: str
     text: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class DbomChecked:
 
     verdict: Verdict
     why: str
-    battle_id: str = ""
+    evaluation_id: str = ""
     h_delta: str = ""
     signer: str = ""
     id: int | None = None

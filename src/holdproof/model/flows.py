@@ -90,9 +90,9 @@ def follow(created_at: str, moves: Iterable[tuple[str | None, str, str]]) -> Sta
 class Flow(Value):
     """A decision flow as it stands."""
 
-    dfid: str
-    root_dfid: str
-    dfid_parent: str | None
+    flow_id: str
+    root_flow_id: str
+    parent_flow_id: str | None
     agent_id: str
     flow_type: str
     flow_version: str
@@ -133,8 +133,8 @@ class Transition(Value):
     """One change of status."""
 
     id: int
-    dfid: str
-    root_dfid: str
+    flow_id: str
+    root_flow_id: str
     from_status: str | None
     to_status: str
     correlation_id: str | None
@@ -159,7 +159,7 @@ class Step(Value):
     """The n-th step of its name in a flow: STARTED, DONE, FAILED, or UNKNOWN while a person is asked about it."""
 
     step_id: str
-    dfid: str
+    flow_id: str
     name: str
     n: int
     state: str
@@ -185,7 +185,7 @@ class FlowRecord(Value):
 class Lease(Value):
     """A flow in the hands of one worker until a moment; the token tells an older holder from a newer."""
 
-    dfid: str
+    flow_id: str
     worker: str
     token: int
     heartbeat_at: str
@@ -205,7 +205,7 @@ class Rerun(Value):
 class Orphan(Value):
     """A flow whose worker is gone: who had it until when, and what it runs if that is a registered function."""
 
-    dfid: str
+    flow_id: str
     worker: str
     expires_at: str
     name: str | None

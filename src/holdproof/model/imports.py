@@ -35,7 +35,7 @@ class ImportedRow:
     """One row of the source: what it is, and what was done with it."""
 
     source_id: str
-    battle_id: str
+    evaluation_id: str
     verdict: ImportVerdict
     done: str
     """`imported`, `known` (it was there), `completed` (its DBOM was added), or empty in a dry run."""

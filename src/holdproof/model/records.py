@@ -14,8 +14,8 @@ class AuditEvent(Value):
     """Something that happened in a flow."""
 
     id: int
-    dfid: str
-    root_dfid: str
+    flow_id: str
+    root_flow_id: str
     event_type: str
     severity: str
     correlation_id: str | None
@@ -40,8 +40,8 @@ class LedgerEntry(Value):
     """The one verified intent of a flow."""
 
     id: int
-    dfid: str
-    root_dfid: str
+    flow_id: str
+    root_flow_id: str
     agent_id: str
     intent: Any
     context_ref: str
@@ -88,7 +88,7 @@ class Feedback(Value):
 
     id: int
     agent_id: str
-    dfid: str
+    flow_id: str
     status: str
     reason: str | None
     score: float | None

@@ -1,4 +1,4 @@
-"""How far apart the intent vectors of battles lie, without the model that made them; pure.
+"""How far apart the intent vectors of evaluations lie, without the model that made them; pure.
 
 - Similarity is the cosine of the angle between two vectors; vectors of another length are left out and counted.
 - A cluster is what is connected by similarities of at least `threshold`; an outlier is alone in its cluster, or on the
@@ -23,7 +23,7 @@ _ROUNDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The semantic spread of a set of battles."""
+    """The semantic spread of a set of evaluations."""
 
     count: int
     dim: int

@@ -13,7 +13,7 @@ class Happening(Value):
     at: str
     kind: str
     """opened, transition, step begun, step ended, lock, asked, answered or audit."""
-    dfid: str
+    flow_id: str
     what: str
     note: str | None
     ref: str

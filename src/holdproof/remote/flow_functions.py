@@ -83,5 +83,5 @@ class Registry(Generic[Wire]):
             yield from _conduct(self._wire, of, taken, Called(of.name, of.version, taken["arguments"]))
         except Exception as error:
             said = logged_rows.words(error)
-        found = yield Send("/v1/flows/get", {"dfid": taken["dfid"], "ns": ns}, reads=True)
+        found = yield Send("/v1/flows/get", {"flow_id": taken["flow_id"], "ns": ns}, reads=True)
         return Rerun(wire.shape(Flow).load(found, ""), said)

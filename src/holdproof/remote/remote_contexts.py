@@ -50,7 +50,7 @@ class Inside(Generic[Wire]):
 
     def __init__(self, wired: Wire, opened: dict[str, Any], answers: dict[str, Loads]) -> None:
         self._wire, self._block, self._answers = wired, opened["block"], answers
-        self.dfid: str | None = opened["dfid"]
+        self.flow_id: str | None = opened["flow_id"]
         self.undoing: dict[str, Callable[..., Any]] = {}
 
     def step(

@@ -43,7 +43,7 @@ _ADD = sql(
 
 def record(
     tx: Tx,
-    dfid: str,
+    flow_id: str,
     event_type: str,
     *,
     severity: str = "INFO",
@@ -59,15 +59,15 @@ def record(
     logged_rows.one_of("severity", severity, SEVERITIES)
     said = {"severity": severity, "correlation_id": correlation_id, "causation_id": causation_id}
     said |= {"step_id": step_id, "state": state, "detail_json": logged_rows.dump({} if detail is None else detail)}
-    return write(tx, dfid, said | {"event_type": event_type}, ns=ns)
+    return write(tx, flow_id, said | {"event_type": event_type}, ns=ns)
 
 
-def write(tx: Tx, dfid: str, said: Mapping[str, Any], *, ns: str) -> AuditEvent:
+def write(tx: Tx, flow_id: str, said: Mapping[str, Any], *, ns: str) -> AuditEvent:
     """Write an event in full, in columns; `said` may name another root than the flow's."""
-    flow = tx.one(_ROOT, dfid=dfid, ns=ns)
+    flow = tx.one(_ROOT, dfid=flow_id, ns=ns)
     if flow is None:
-        raise NotFoundError(f"there is no flow {dfid}", dfid=dfid)
-    known = {"id": flow[1], "dfid": dfid, "root_dfid": flow[0], "created_at": tx.now, "ns": ns}
+        raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
+    known = {"id": flow[1], "dfid": flow_id, "root_dfid": flow[0], "created_at": tx.now, "ns": ns}
     row = {**dict.fromkeys(AUDIT.columns), **known, **said}
     logged_rows.add(tx, _ADD, "audit", AUDIT, row)
     return _event(tuple(row.values()))
@@ -94,9 +94,9 @@ _FOR_FLOW = sql(
 )
 
 
-def for_flow(tx: Tx, dfid: str, *, ns: str = MAIN, after: int = 0, limit: int = 100) -> AuditPage:
+def for_flow(tx: Tx, flow_id: str, *, ns: str = MAIN, after: int = 0, limit: int = 100) -> AuditPage:
     """The events of one flow, oldest first, a page at a time."""
-    found = tx.all(_FOR_FLOW, dfid=dfid, ns=ns, after=after, limit=logged_rows.limited(limit))
+    found = tx.all(_FOR_FLOW, dfid=flow_id, ns=ns, after=after, limit=logged_rows.limited(limit))
     return AuditPage(*logged_rows.paged(found, limit, _event, lambda event: event.id))
 
 

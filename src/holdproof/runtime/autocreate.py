@@ -42,24 +42,25 @@ def enroll(tx: Tx, agent_id: str, given: dict[str, Any], *, status: str, ns: str
 _FLOW = sql("SELECT ns FROM decision_flows WHERE dfid = :dfid")
 
 
-def flow(tx: Tx, dfid: str, *, agent_id: str | None = None, root: str | None = None, ns: str) -> None:
+def flow(tx: Tx, flow_id: str, *, agent_id: str | None = None, root: str | None = None, ns: str) -> None:
     """Make sure that there is such a flow, and its root."""
-    if _there(tx, dfid, ns):
+    if _there(tx, flow_id, ns):
         return
-    family = sorted({dfid, root or dfid})
+    family = sorted({flow_id, root or flow_id})
     for each in family:
         lock_exclusive(tx, f"flow:{each}")
-    if _there(tx, dfid, ns):
+    if _there(tx, flow_id, ns):
         return
     owner = agent_id or KERNEL
     agent(tx, owner, ns=ns)
-    if root is not None and root != dfid and not _there(tx, root, ns):
-        flows.enter(tx, owner, dfid=logged_rows.name("root_dfid", root), ns=ns)
-    flows.enter(tx, owner, dfid=logged_rows.name("dfid", dfid), parent=root if root != dfid else None, ns=ns)
+    if root is not None and root != flow_id and not _there(tx, root, ns):
+        flows.enter(tx, owner, flow_id=logged_rows.name("root_flow_id", root), ns=ns)
+    parent = root if root != flow_id else None
+    flows.enter(tx, owner, flow_id=logged_rows.name("flow_id", flow_id), parent=parent, ns=ns)
 
 
-def _there(tx: Tx, dfid: str, ns: str) -> bool:
-    known = tx.one(_FLOW, dfid=dfid)
+def _there(tx: Tx, flow_id: str, ns: str) -> bool:
+    known = tx.one(_FLOW, dfid=flow_id)
     if known is not None and known[0] != ns:
-        raise AlreadyExistsError(f"there is a flow {dfid} already", dfid=dfid)
+        raise AlreadyExistsError(f"there is a flow {flow_id} already", flow_id=flow_id)
     return known is not None

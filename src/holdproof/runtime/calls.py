@@ -42,16 +42,16 @@ _RECORD = sql(
 )
 
 
-def record(tx: Tx, dfid: str, call: Called, *, ns: str) -> None:
+def record(tx: Tx, flow_id: str, call: Called, *, ns: str) -> None:
     """Write down what a new flow runs."""
     said = {"name": call.name, "version": call.version, "arguments": call.arguments, "agent_id": call.agent_id}
-    tx.execute(_RECORD, dfid=dfid, **said, ns=ns, expect=1)
+    tx.execute(_RECORD, dfid=flow_id, **said, ns=ns, expect=1)
 
 
 _FIND = sql("SELECT name, version, arguments, agent_id FROM flow_calls WHERE dfid = :dfid")
 
 
-def find(tx: Tx, dfid: str) -> Called | None:
+def find(tx: Tx, flow_id: str) -> Called | None:
     """What a flow runs; None for a plain block."""
-    row = tx.one(_FIND, dfid=dfid)
+    row = tx.one(_FIND, dfid=flow_id)
     return None if row is None else Called(*row)

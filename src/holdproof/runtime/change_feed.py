@@ -20,9 +20,9 @@ from holdproof.runtime.logged_rows import BEGINNING
 
 SETTLED_S: Final = 2.0
 _PAGE: Final = 5_000
-_MOVED: Final = ("dfid", "root_dfid", "agent_id", "flow_type", "from_status", "to_status", "reason", "ns")
-_ASKED: Final = ("dfid", "agent_id", "impact", "status", "reason", "deadline", "opened_by", "ns")
-_ANSWERED: Final = ("dfid", "agent_id", "impact", "status", "human_decision", "resolved_by", "comment", "ns")
+_MOVED: Final = ("flow_id", "root_flow_id", "agent_id", "flow_type", "from_status", "to_status", "reason", "ns")
+_ASKED: Final = ("flow_id", "agent_id", "impact", "status", "reason", "deadline", "opened_by", "ns")
+_ANSWERED: Final = ("flow_id", "agent_id", "impact", "status", "human_decision", "resolved_by", "comment", "ns")
 
 _MOVES = sql(
     "SELECT t.id, t.created_at, t.dfid, t.root_dfid, f.agent_id, f.flow_type, t.from_status, t.to_status, t.reason,"

@@ -31,12 +31,14 @@ def flows(tx: Tx, *, after: str = "", limit: int = 500) -> tuple[list[str], str 
     page = tx.all(_FLOWS, after=after, limit=limit)
     if not page:
         return [], None
-    moves = {dfid: [*rows] for dfid, rows in groupby(tx.all(_MOVES, after=after, last=page[-1][0]), itemgetter(0))}
+    moves = {
+        flow_id: [*rows] for flow_id, rows in groupby(tx.all(_MOVES, after=after, last=page[-1][0]), itemgetter(0))
+    }
     found: list[str] = []
-    for dfid, status, started, completed, updated, created in page:
-        if Standing(status, started, completed, updated) != standing(created, moves.get(dfid, [])):
-            found.append(f"flow {dfid} is {status}, which does not follow from its transitions")
-        found += _broken(moves.get(dfid, []))
+    for flow_id, status, started, completed, updated, created in page:
+        if Standing(status, started, completed, updated) != standing(created, moves.get(flow_id, [])):
+            found.append(f"flow {flow_id} is {status}, which does not follow from its transitions")
+        found += _broken(moves.get(flow_id, []))
     return found, page[-1][0] if len(page) == limit else None
 
 
@@ -48,9 +50,9 @@ def standing(created_at: str, moves: list[Row]) -> Standing:
 def _broken(moves: list[Row]) -> Iterator[str]:
     """Transitions that do not begin where the one before ended."""
     stood = "CREATED"
-    for place, (dfid, number, before, word, _, reason) in enumerate(moves):
+    for place, (flow_id, number, before, word, _, reason) in enumerate(moves):
         entered = place == 0 and before in DIR_WORDS
         begun = WORDS.get(before or "", stood)
         if reason != IMPORTED and not entered and begun != stood:
-            yield f"transition {number} of flow {dfid} does not follow the one before"
+            yield f"transition {number} of flow {flow_id} does not follow the one before"
         stood = onward(begun, word) or stood

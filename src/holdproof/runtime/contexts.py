@@ -40,36 +40,38 @@ SHELF: Final = Shelf(
 )
 
 
-def put(tx: Tx, dfid: str, data: Any, *, ns: str = MAIN) -> Document:
+def put(tx: Tx, flow_id: str, data: Any, *, ns: str = MAIN) -> Document:
     """Give a flow its context, whatever it had before."""
-    return documents.put(tx, SHELF, dfid, logged_rows.dump(data), expected=None, ns=ns, taken_at=None)
+    return documents.put(tx, SHELF, flow_id, logged_rows.dump(data), expected=None, ns=ns, taken_at=None)
 
 
-def update(tx: Tx, dfid: str, data: Any, *, expected_version: int, ns: str = MAIN) -> Document:
+def update(tx: Tx, flow_id: str, data: Any, *, expected_version: int, ns: str = MAIN) -> Document:
     """Replace the context that was read as that version; 0 means there was none."""
-    return documents.put(tx, SHELF, dfid, logged_rows.dump(data), expected=expected_version, ns=ns, taken_at=None)
+    return documents.put(tx, SHELF, flow_id, logged_rows.dump(data), expected=expected_version, ns=ns, taken_at=None)
 
 
-def read(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
+def read(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Document:
     """The context of a flow."""
-    row = documents.find(tx, SHELF, dfid, ns)
+    row = documents.find(tx, SHELF, flow_id, ns)
     if row[5] is not None:
-        raise ContextTakenError(f"the context of flow {dfid} was taken at {row[5]}", dfid=dfid, taken_at=row[5])
-    return documents.shown(dfid, row)
+        raise ContextTakenError(
+            f"the context of flow {flow_id} was taken at {row[5]}", flow_id=flow_id, taken_at=row[5]
+        )
+    return documents.shown(flow_id, row)
 
 
-def take(tx: Tx, dfid: str, *, ns: str = MAIN) -> Document:
+def take(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Document:
     """Read the context for the only time."""
-    lock_exclusive(tx, f"flow:{dfid}")
-    document = read(tx, dfid, ns=ns)
-    text, version, updated, leaf_id, leaf_ver, _ = documents.find(tx, SHELF, dfid, ns)
-    row = {"dfid": dfid, "data": text, "version": version, "updated_at": updated, "taken_at": tx.now, "ns": ns}
+    lock_exclusive(tx, f"flow:{flow_id}")
+    document = read(tx, flow_id, ns=ns)
+    text, version, updated, leaf_id, leaf_ver, _ = documents.find(tx, SHELF, flow_id, ns)
+    row = {"dfid": flow_id, "data": text, "version": version, "updated_at": updated, "taken_at": tx.now, "ns": ns}
     logged_rows.change(tx, SHELF.change, "context", CONTEXT, row, leaf_id=leaf_id, leaf_ver=leaf_ver)
     return document
 
 
 def versions(
-    tx: Tx, dfid: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
+    tx: Tx, flow_id: str, *, before: int | None = None, limit: int = 100, ns: str = MAIN
 ) -> tuple[DocumentVersion, ...]:
     """What the log knows of the context of a flow, the newest first."""
-    return documents.versions(tx, SHELF, dfid, before=before, limit=limit, ns=ns)
+    return documents.versions(tx, SHELF, flow_id, before=before, limit=limit, ns=ns)

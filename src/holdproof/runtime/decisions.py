@@ -104,9 +104,9 @@ def take(tx: Tx, decision: Kind, worker: str | None, ns: str) -> tuple[Run, Call
         ns=ns,
     )
     for lease in found:
-        call = calls.find(tx, lease.dfid)
+        call = calls.find(tx, lease.flow_id)
         assert call is not None, "it was found by its call"
-        return Run(StepLease(lease.dfid, lease.token, decision.lease_s, ns)), call
+        return Run(StepLease(lease.flow_id, lease.token, decision.lease_s, ns)), call
     return None
 
 
@@ -116,10 +116,10 @@ def _again(decision: Registered, run: Run, called: Called) -> Work[Rerun]:
         yield from _conduct(decision, run, called)
     except Exception as error:
         words = logged_rows.words(error)
-    return Rerun((yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns)))), words)
+    return Rerun((yield from ask(Read(lambda tx: flows.get(tx, run.hand.flow_id, ns=run.hand.ns)))), words)
 
 
 def left(tx: Tx, known: Collection[Runnable], limit: int, ns: str) -> tuple[Flow, ...]:
     """Orphans that none of the functions runs which are known."""
-    others = [one.dfid for one in leases.orphans(tx, ns=ns) if (one.name, one.version, one.asked_by) not in known]
-    return tuple(flows.get(tx, dfid, ns=ns) for dfid in others[:limit])
+    others = [one.flow_id for one in leases.orphans(tx, ns=ns) if (one.name, one.version, one.asked_by) not in known]
+    return tuple(flows.get(tx, flow_id, ns=ns) for flow_id in others[:limit])

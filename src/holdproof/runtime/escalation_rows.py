@@ -63,14 +63,14 @@ _PENDING = sql(
 )
 
 
-def withdraw(tx: Tx, dfid: str, comment: str) -> None:
+def withdraw(tx: Tx, flow_id: str, comment: str) -> None:
     """Nobody waits for the answer any more."""
-    settle_all(tx, dfid, {"status": "CANCELLED", "resolved_by": "kernel", "comment": comment})
+    settle_all(tx, flow_id, {"status": "CANCELLED", "resolved_by": "kernel", "comment": comment})
 
 
-def settle_all(tx: Tx, dfid: str, answer: dict[str, Any]) -> int:
+def settle_all(tx: Tx, flow_id: str, answer: dict[str, Any]) -> int:
     """Answer every pending question of a flow alike; how many there were."""
-    pending = tx.all(_PENDING, dfid=dfid)
+    pending = tx.all(_PENDING, dfid=flow_id)
     for known in pending:
         settle(tx, known, answer)
     return len(pending)

@@ -48,7 +48,7 @@ _SPEND = sql(
 
 def request(
     tx: Tx,
-    dfid: str,
+    flow_id: str,
     *,
     reason: str,
     context: Any = None,
@@ -64,14 +64,14 @@ def request(
     """Ask a person about a running flow; without an answer by the deadline the default is taken."""
     row = _question(reason, context, proposal, impact=impact, on_deadline=on_deadline)
     row["deadline"] = _deadline(tx, deadline, deadline_s)
-    flow = flows.hold(tx, dfid, ns=ns)
+    flow = flows.hold(tx, flow_id, ns=ns)
     if flow.status != "RUNNING":
         raise IllegalTransitionError(
-            f"only a RUNNING flow asks, not one that is {flow.status}", dfid=dfid, from_status=flow.status
+            f"only a RUNNING flow asks, not one that is {flow.status}", flow_id=flow_id, from_status=flow.status
         )
     lock_exclusive(tx, f"agent:{flow.agent_id}")
     since = later(tx.now, -logged_rows.seconds("window_s", window_s))
-    if tx.count(_SPEND, dfid=dfid, now=tx.now, since=since, budget=budget) == 0:
+    if tx.count(_SPEND, flow_id=flow_id, now=tx.now, since=since, budget=budget) == 0:
         return _refuse(tx, flow, row)
     agent = agents.get(tx, flow.agent_id, ns=ns)
     if agent.status not in ESCALATES:
@@ -79,17 +79,19 @@ def request(
             f"agent {agent.agent_id} is {agent.status} and may not escalate", agent_id=agent.agent_id
         )
     asked = _write(tx, flow, row)
-    flows.transition(tx, dfid, "WAITING_ESCALATION", causation_id=f"escalation:{asked.id}", reason=reason, ns=ns)
+    flows.transition(tx, flow_id, "WAITING_ESCALATION", causation_id=f"escalation:{asked.id}", reason=reason, ns=ns)
     return asked
 
 
-def alert(tx: Tx, dfid: str, *, reason: str, context: Any = None, proposal: Any = None, ns: str = MAIN) -> Escalation:
+def alert(
+    tx: Tx, flow_id: str, *, reason: str, context: Any = None, proposal: Any = None, ns: str = MAIN
+) -> Escalation:
     """The kernel asks: that costs the agent nothing, and moves the flow only if it is running."""
     row = _question(reason, context, proposal)
-    flow = flows.hold(tx, dfid, ns=ns)
+    flow = flows.hold(tx, flow_id, ns=ns)
     asked = _write(tx, flow, row | {"opened_by": "kernel"})
     if flow.status == "RUNNING":
-        flows.transition(tx, dfid, "WAITING_ESCALATION", causation_id=f"escalation:{asked.id}", reason=reason, ns=ns)
+        flows.transition(tx, flow_id, "WAITING_ESCALATION", causation_id=f"escalation:{asked.id}", reason=reason, ns=ns)
     return asked
 
 
@@ -113,16 +115,16 @@ def _deadline(tx: Tx, deadline: str | None, deadline_s: float | None) -> str | N
 _NEXT = logged_rows.numbered("SELECT {id}", "escalation_requests")
 
 
-def ask(tx: Tx, dfid: str, said: dict[str, Any], *, ns: str) -> Escalation:
+def ask(tx: Tx, flow_id: str, said: dict[str, Any], *, ns: str) -> Escalation:
     """Write a question in full, in columns; it spends nothing, and its flow stays where it is."""
-    return _write(tx, flows.hold(tx, dfid, ns=ns), said)
+    return _write(tx, flows.hold(tx, flow_id, ns=ns), said)
 
 
 def _write(tx: Tx, flow: Flow, row: dict[str, Any]) -> Escalation:
     """Write a question that is open unless `row` says otherwise; it may name another agent than the flow's."""
     number = tx.one(_NEXT)
     assert number is not None
-    about = {"id": number[0], "dfid": flow.dfid, "root_dfid": flow.root_dfid, "agent_id": flow.agent_id}
+    about = {"id": number[0], "dfid": flow.flow_id, "root_dfid": flow.root_flow_id, "agent_id": flow.agent_id}
     about |= {"status": "PENDING", "created_at": tx.now, "on_deadline": "reject", "opened_by": "agent"}
     asked = escalation_rows.write(tx, about | row | {"ns": flow.ns})
     tx.notify(f"escalations:{flow.ns}")
@@ -133,11 +135,13 @@ def _refuse(tx: Tx, flow: Flow, row: dict[str, Any]) -> Refused:
     """The budget is spent: that is recorded, the agent is suspended, and the flow goes no further."""
     said = {"status": "CANCELLED", "resolved_at": tx.now, "resolved_by": "kernel", "comment": EXHAUSTED}
     asked = _write(tx, flow, row | said)
-    audit.record(tx, flow.dfid, EXHAUSTED, severity="ERROR", detail={"escalation": asked.id}, ns=flow.ns)
+    audit.record(tx, flow.flow_id, EXHAUSTED, severity="ERROR", detail={"escalation": asked.id}, ns=flow.ns)
     agents.set_status(tx, flow.agent_id, "SUSPENDED", reason=EXHAUSTED, ns=flow.ns)
     _move(tx, asked, "CANCELLED", EXHAUSTED)
     return Refused(
-        BudgetExhaustedError(f"agent {flow.agent_id} has spent its escalations", agent_id=flow.agent_id, dfid=flow.dfid)
+        BudgetExhaustedError(
+            f"agent {flow.agent_id} has spent its escalations", agent_id=flow.agent_id, flow_id=flow.flow_id
+        )
     )
 
 
@@ -197,7 +201,7 @@ def _held(tx: Tx, id: int, ns: str) -> Row:
 
 def _settle(tx: Tx, known: Row, answer: dict[str, Any]) -> Escalation:
     settled = escalation_rows.settle(tx, known, answer)
-    if flows.get(tx, settled.dfid, ns=settled.ns).status == "WAITING_ESCALATION":
+    if flows.get(tx, settled.flow_id, ns=settled.ns).status == "WAITING_ESCALATION":
         _move(tx, settled, _ONWARD[settled.status], f"{settled.status} by {settled.resolved_by}")
     return settled
 
@@ -205,8 +209,8 @@ def _settle(tx: Tx, known: Row, answer: dict[str, Any]) -> Escalation:
 def _move(tx: Tx, asked: Escalation, to: str, reason: str) -> None:
     """Move a flow as its question ended; an end with something to undo is a beginning of that."""
     about = {"causation_id": f"escalation:{asked.id}", "reason": reason, "ns": asked.ns}
-    if flows.transition(tx, asked.dfid, to, **about).ended and flows.to_undo(tx, asked.dfid):
-        flows.transition(tx, asked.dfid, "COMPENSATING", **about)
+    if flows.transition(tx, asked.flow_id, to, **about).ended and flows.to_undo(tx, asked.flow_id):
+        flows.transition(tx, asked.flow_id, "COMPENSATING", **about)
 
 
 def _default(tx: Tx, known: Row) -> Escalation:

@@ -32,7 +32,7 @@ def _flows(tx: Tx, *, since: str, after: str, ns: str) -> tuple[list[FlowRecord]
 
 
 def _record(tx: Tx, flow: Flow, ns: str) -> FlowRecord:
-    return FlowRecord(flow, flow_queries.transitions(tx, flow.dfid, ns=ns), steps.list(tx, flow.dfid, ns=ns))
+    return FlowRecord(flow, flow_queries.transitions(tx, flow.flow_id, ns=ns), steps.list(tx, flow.flow_id, ns=ns))
 
 
 def events(

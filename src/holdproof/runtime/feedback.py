@@ -6,6 +6,7 @@ from holdproof.db import Row, Tx, sql
 from holdproof.errors import NotFoundError
 from holdproof.evidence.leaves import Projection
 from holdproof.model.records import SOURCES, Feedback
+from holdproof.model.value import by_attribute
 from holdproof.runtime import logged_rows
 from holdproof.runtime.logged_rows import BEGINNING, MAIN
 
@@ -35,7 +36,7 @@ _ADD = sql(
 def record(
     tx: Tx,
     agent_id: str,
-    dfid: str,
+    flow_id: str,
     *,
     status: str,
     reason: str | None = None,
@@ -47,13 +48,13 @@ def record(
     logged_rows.name("status", status)
     logged_rows.one_of("source", source, SOURCES)
     value = None if score is None else logged_rows.number("score", score)
-    found = tx.one(_BOTH, agent_id=agent_id, dfid=dfid, ns=ns)
+    found = tx.one(_BOTH, agent_id=agent_id, dfid=flow_id, ns=ns)
     if found is None:
-        raise NotFoundError(f"there is no agent {agent_id} or no flow {dfid}", agent_id=agent_id, dfid=dfid)
-    row = {"id": found[1], "agent_id": agent_id, "dfid": dfid, "status": status, "reason": reason}
+        raise NotFoundError(f"there is no agent {agent_id} or no flow {flow_id}", agent_id=agent_id, flow_id=flow_id)
+    row = {"id": found[1], "agent_id": agent_id, "dfid": flow_id, "status": status, "reason": reason}
     row |= {"score": value, "source": source, "created_at": tx.now, "ns": ns}
     logged_rows.add(tx, _ADD, "feedback", FEEDBACK, row)
-    return Feedback(**row)
+    return Feedback(**by_attribute(row))
 
 
 _TRAJECTORY = sql(

@@ -24,8 +24,8 @@ _TREE = sql(
 def tree(tx: Tx, root: str, *, ns: str = MAIN) -> FlowTree:
     """A root flow and all that it delegated, in the order they were opened."""
     found = [Flow(*row) for row in tx.all(_TREE, root=root, ns=ns)]
-    if all(flow.dfid != root for flow in found):
-        raise NotFoundError(f"there is no root flow {root}", dfid=root)
+    if all(flow.flow_id != root for flow in found):
+        raise NotFoundError(f"there is no root flow {root}", flow_id=root)
     return branch(found, root)
 
 
@@ -33,13 +33,13 @@ def branch(found: builtins.list[Flow], top: str) -> FlowTree:
     """The tree below one of these flows."""
     children: dict[str | None, builtins.list[Flow]] = {}
     for flow in found:
-        children.setdefault(flow.dfid_parent, []).append(flow)
-    order = [flow for flow in found if flow.dfid == top]
+        children.setdefault(flow.parent_flow_id, []).append(flow)
+    order = [flow for flow in found if flow.flow_id == top]
     for flow in order:  # grows while it is walked: parents come before their children
-        order += children.get(flow.dfid, ())
+        order += children.get(flow.flow_id, ())
     made: dict[str, FlowTree] = {}
     for flow in reversed(order):
-        made[flow.dfid] = FlowTree(flow, tuple(made[child.dfid] for child in children.get(flow.dfid, ())))
+        made[flow.flow_id] = FlowTree(flow, tuple(made[child.flow_id] for child in children.get(flow.flow_id, ())))
     return made[top]
 
 
@@ -70,7 +70,7 @@ def list(
     filters = {"status": status, "agent_id": agent_id, "flow_type": flow_type}
     moment = logged_rows.moment("since", since)
     found = tx.all(_LIST, **filters, since=moment, ns=ns, after=after, limit=logged_rows.limited(limit))
-    flows, following = logged_rows.paged(found, limit, lambda row: Flow(*row), lambda flow: flow.dfid)
+    flows, following = logged_rows.paged(found, limit, lambda row: Flow(*row), lambda flow: flow.flow_id)
     return FlowPage(flows, following)
 
 
@@ -102,12 +102,12 @@ def search(
         logged_rows.one_of("status", status, STATUSES)
     if "\0" in text or len(text) > _LONGEST_TEXT:
         raise InvalidInputError(f"what is searched for is a text of at most {_LONGEST_TEXT} characters")
-    at, _, dfid = before.partition(" ")
-    place = {"at": logged_rows.moment("before", at) if before else _END, "dfid": dfid}
+    at, _, flow_id = before.partition(" ")
+    place = {"at": logged_rows.moment("before", at) if before else _END, "dfid": flow_id}
     filters = {"text": text, "status": status, "agent_id": agent_id, "flow_type": flow_type}
     found = tx.all(_SEARCHED, **filters, **place, ns=ns, limit=logged_rows.limited(limit))
     return FlowPage(
-        *logged_rows.paged(found, limit, lambda row: Flow(*row), lambda flow: f"{flow.created_at} {flow.dfid}")
+        *logged_rows.paged(found, limit, lambda row: Flow(*row), lambda flow: f"{flow.created_at} {flow.flow_id}")
     )
 
 
@@ -117,9 +117,9 @@ _HISTORY = sql(
 )
 
 
-def transitions(tx: Tx, dfid: str, *, ns: str = MAIN) -> tuple[Transition, ...]:
+def transitions(tx: Tx, flow_id: str, *, ns: str = MAIN) -> tuple[Transition, ...]:
     """Every change of a flow's status, oldest first."""
-    return tuple(Transition(*row) for row in tx.all(_HISTORY, dfid=dfid, ns=ns))
+    return tuple(Transition(*row) for row in tx.all(_HISTORY, dfid=flow_id, ns=ns))
 
 
 _MINUTE: Final = "substr(created_at, 1, 16)"

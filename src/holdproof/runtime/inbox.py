@@ -92,7 +92,7 @@ def list(
     status: str | None = None,
     settled: bool = False,
     agent_id: str | None = None,
-    dfid: str | None = None,
+    flow_id: str | None = None,
     ns: str = MAIN,
     before: int | None = None,
     limit: int = 100,
@@ -103,7 +103,7 @@ def list(
     """
     if status is not None:
         logged_rows.one_of("status", status, _RESOLUTIONS)
-    filters = {"status": status, "settled": int(settled), "agent_id": agent_id, "dfid": dfid}
+    filters = {"status": status, "settled": int(settled), "agent_id": agent_id, "dfid": flow_id}
     until = logged_rows.LAST if before is None else logged_rows.position("before", before)
     found = tx.all(_LIST, **filters, ns=ns, before=until, limit=logged_rows.limited(limit))
     return EscalationPage(*logged_rows.paged(found, limit, escalation_rows.shown, lambda asked: asked.id))
@@ -130,9 +130,9 @@ _NTH = sql(
 )
 
 
-def nth(tx: Tx, dfid: str, reason: str, n: int) -> Escalation | None:
+def nth(tx: Tx, flow_id: str, reason: str, n: int) -> Escalation | None:
     """The n-th question that a flow itself asked for that reason, if it has."""
-    row = tx.one(_NTH, dfid=dfid, reason=reason, before=n - 1)
+    row = tx.one(_NTH, dfid=flow_id, reason=reason, before=n - 1)
     return None if row is None else escalation_rows.shown(row)
 
 

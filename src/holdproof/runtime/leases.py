@@ -28,22 +28,22 @@ _CLAIM = sql(
 _HOLDER = sql("SELECT worker, expires_at FROM flow_leases WHERE dfid = :dfid")
 
 
-def lease(tx: Tx, dfid: str, worker: str, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
+def lease(tx: Tx, flow_id: str, worker: str, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
     """Take a flow in hand; ConflictError while another worker has it."""
     logged_rows.name("worker", worker)
-    if flows.hold(tx, dfid, ns=ns).ended:
-        raise FlowEndedError("an ended flow needs no worker", dfid=dfid)
-    taken = _claim(tx, dfid, worker, lease_s, ns)
+    if flows.hold(tx, flow_id, ns=ns).ended:
+        raise FlowEndedError("an ended flow needs no worker", flow_id=flow_id)
+    taken = _claim(tx, flow_id, worker, lease_s, ns)
     if taken is None:
-        holder = tx.one(_HOLDER, dfid=dfid)
-        raise ConflictError("another worker has the flow in hand", dfid=dfid, holder=holder and holder[0])
+        holder = tx.one(_HOLDER, dfid=flow_id)
+        raise ConflictError("another worker has the flow in hand", flow_id=flow_id, holder=holder and holder[0])
     return taken
 
 
-def _claim(tx: Tx, dfid: str, worker: str, lease_s: float, ns: str) -> Lease | None:
+def _claim(tx: Tx, flow_id: str, worker: str, lease_s: float, ns: str) -> Lease | None:
     until = later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
-    row = tx.one(_CLAIM, dfid=dfid, worker=worker, now=tx.now, until=until, ns=ns)
-    return None if row is None else Lease(dfid, worker, row[0], tx.now, until, ns)
+    row = tx.one(_CLAIM, dfid=flow_id, worker=worker, now=tx.now, until=until, ns=ns)
+    return None if row is None else Lease(flow_id, worker, row[0], tx.now, until, ns)
 
 
 _BEAT = sql(
@@ -52,13 +52,13 @@ _BEAT = sql(
 )
 
 
-def heartbeat(tx: Tx, dfid: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
+def heartbeat(tx: Tx, flow_id: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
     """Say that the worker lives; LeaseLostError if the flow is no longer its own."""
     until = later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
-    row = tx.one(_BEAT, dfid=dfid, token=token, now=tx.now, until=until, ns=ns)
+    row = tx.one(_BEAT, dfid=flow_id, token=token, now=tx.now, until=until, ns=ns)
     if row is None:
-        raise LeaseLostError("another worker took over, or the flow has ended", dfid=dfid, token=token)
-    return Lease(dfid, row[0], token, tx.now, until, ns)
+        raise LeaseLostError("another worker took over, or the flow has ended", flow_id=flow_id, token=token)
+    return Lease(flow_id, row[0], token, tx.now, until, ns)
 
 
 _AGAIN = sql(
@@ -67,13 +67,13 @@ _AGAIN = sql(
 )
 
 
-def again(tx: Tx, dfid: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
+def again(tx: Tx, flow_id: str, token: int, *, lease_s: float = LEASE_S, ns: str = MAIN) -> Lease:
     """Take in hand again what an end of the flow took out of this very hand; LeaseLostError if others came between."""
     worker, until = tx.new_id(), later(tx.now, logged_rows.seconds("lease_s", lease_s, least=0.001))
-    row = tx.one(_AGAIN, dfid=dfid, token=token, worker=worker, now=tx.now, until=until, ns=ns)
+    row = tx.one(_AGAIN, dfid=flow_id, token=token, worker=worker, now=tx.now, until=until, ns=ns)
     if row is None:
-        raise LeaseLostError("another worker took over", dfid=dfid, token=token)
-    return Lease(dfid, worker, row[0], tx.now, until, ns)
+        raise LeaseLostError("another worker took over", flow_id=flow_id, token=token)
+    return Lease(flow_id, worker, row[0], tx.now, until, ns)
 
 
 _END = sql(
@@ -82,9 +82,9 @@ _END = sql(
 )
 
 
-def release(tx: Tx, dfid: str, token: int, *, ns: str = MAIN) -> bool:
+def release(tx: Tx, flow_id: str, token: int, *, ns: str = MAIN) -> bool:
     """Let a flow go; whether it was still one's own."""
-    return tx.count(_END, dfid=dfid, token=token, now=tx.now, ns=ns) == 1
+    return tx.count(_END, flow_id=flow_id, token=token, now=tx.now, ns=ns) == 1
 
 
 _ORPHANS = sql(
@@ -125,8 +125,8 @@ def recover(
     logged_rows.name("worker", worker)
     taken: list[Lease] = []
     wanted = {"name": of[0], "version": of[1], "agent_id": agent_id or ""}
-    for (dfid,) in tx.all(_ORPHANS_OF, **wanted, now=tx.now, ns=ns, limit=_CANDIDATES):
-        if flows.hold(tx, dfid, ns=ns).status in WORKED_ON and (lease := _claim(tx, dfid, worker, lease_s, ns)):
+    for (flow_id,) in tx.all(_ORPHANS_OF, **wanted, now=tx.now, ns=ns, limit=_CANDIDATES):
+        if flows.hold(tx, flow_id, ns=ns).status in WORKED_ON and (lease := _claim(tx, flow_id, worker, lease_s, ns)):
             taken.append(lease)
         if len(taken) == logged_rows.limited(limit):
             break

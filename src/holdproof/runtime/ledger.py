@@ -40,7 +40,7 @@ _ADD = sql(
 
 def append(
     tx: Tx,
-    dfid: str,
+    flow_id: str,
     intent: Any,
     *,
     context_ref: str,
@@ -50,19 +50,26 @@ def append(
 ) -> LedgerEntry:
     """Commit a flow's intent; where there is one already, that one is given back."""
     said = {"intent_payload": logged_rows.dump(intent), "context_ref": context_ref, "evidence_hash": evidence_hash}
-    return commit(tx, dfid, said | {"signature": signature}, ns=ns)
+    return commit(tx, flow_id, said | {"signature": signature}, ns=ns)
 
 
-def commit(tx: Tx, dfid: str, said: Mapping[str, Any], *, ns: str) -> LedgerEntry:
+def commit(tx: Tx, flow_id: str, said: Mapping[str, Any], *, ns: str) -> LedgerEntry:
     """Commit an entry in full, in columns; `said` may name another agent and root than the flow's."""
-    lock_exclusive(tx, f"flow:{dfid}")
-    first = tx.one(_GET, dfid=dfid, ns=ns)
+    lock_exclusive(tx, f"flow:{flow_id}")
+    first = tx.one(_GET, dfid=flow_id, ns=ns)
     if first is not None:
         return _entry(first)
-    flow = tx.one(_FLOW, dfid=dfid, ns=ns)
+    flow = tx.one(_FLOW, dfid=flow_id, ns=ns)
     if flow is None:
-        raise NotFoundError(f"there is no flow {dfid}", dfid=dfid)
-    known = {"id": flow[2], "dfid": dfid, "root_dfid": flow[0], "agent_id": flow[1], "committed_at": tx.now, "ns": ns}
+        raise NotFoundError(f"there is no flow {flow_id}", flow_id=flow_id)
+    known = {
+        "id": flow[2],
+        "dfid": flow_id,
+        "root_dfid": flow[0],
+        "agent_id": flow[1],
+        "committed_at": tx.now,
+        "ns": ns,
+    }
     row = {**dict.fromkeys(LEDGER.columns), **known, **said}
     logged_rows.add(tx, _ADD, "ledger", LEDGER, row)
     return _entry(tuple(row.values()))
@@ -74,11 +81,11 @@ _GET = sql(
 )
 
 
-def get(tx: Tx, dfid: str, *, ns: str = MAIN) -> LedgerEntry:
+def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> LedgerEntry:
     """The entry of one flow."""
-    row = tx.one(_GET, dfid=dfid, ns=ns)
+    row = tx.one(_GET, dfid=flow_id, ns=ns)
     if row is None:
-        raise NotFoundError(f"flow {dfid} has no entry in the ledger", dfid=dfid)
+        raise NotFoundError(f"flow {flow_id} has no entry in the ledger", flow_id=flow_id)
     return _entry(row)
 
 

@@ -39,7 +39,7 @@ Capacity = float | Mapping[str, float] | None
 
 
 def acquire(
-    dfid: str,
+    flow_id: str,
     resources: Mapping[str, float],
     *,
     capacity: Capacity = None,
@@ -48,7 +48,7 @@ def acquire(
     ns: str = MAIN,
 ) -> Work[tuple[Lock, ...]]:
     """Acquire all these amounts for a flow, waiting for others to let go for as long as `timeout_s`."""
-    attempt = partial(try_acquire, dfid=dfid, resources=resources, capacity=capacity, ttl_s=ttl_s, ns=ns)
+    attempt = partial(try_acquire, flow_id=flow_id, resources=resources, capacity=capacity, ttl_s=ttl_s, ns=ns)
     return (yield from acquire_with_retry(attempt, timeout_s=timeout_s, ns=ns))
 
 
@@ -81,7 +81,7 @@ _LAPSE = sql(
 
 def try_acquire(
     tx: Tx,
-    dfid: str,
+    flow_id: str,
     resources: Mapping[str, float],
     *,
     capacity: Capacity = None,
@@ -93,14 +93,14 @@ def try_acquire(
     if not wanted:
         raise InvalidInputError("say which resources")
     until = None if ttl_s is None else later(tx.now, logged_rows.seconds("ttl_s", ttl_s, least=0.001))
-    if flows.hold(tx, dfid, ns=ns).ended:
-        raise FlowEndedError("an ended flow acquires nothing", dfid=dfid)
+    if flows.hold(tx, flow_id, ns=ns).ended:
+        raise FlowEndedError("an ended flow acquires nothing", flow_id=flow_id)
     for resource, _, _ in wanted:
         lock_exclusive(tx, f"lock:{ns}:{resource}")
-        tx.execute(_LAPSE, ns=ns, resource_id=resource, dfid=dfid, now=tx.now)
-    fences = [_check(tx, resource, dfid, amount, most, ns=ns) for resource, amount, most in wanted]
+        tx.execute(_LAPSE, ns=ns, resource_id=resource, dfid=flow_id, now=tx.now)
+    fences = [_check(tx, resource, flow_id, amount, most, ns=ns) for resource, amount, most in wanted]
     return tuple(
-        _take(tx, Lock(resource, dfid, amount, tx.now, until, most, fence + 1, ns))
+        _take(tx, Lock(resource, flow_id, amount, tx.now, until, most, fence + 1, ns))
         for (resource, amount, most), fence in zip(wanted, fences, strict=True)
     )
 
@@ -125,9 +125,9 @@ _STANDING = sql(
 )
 
 
-def _check(tx: Tx, resource: str, dfid: str, amount: float, most: float | None, *, ns: str) -> int:
+def _check(tx: Tx, resource: str, flow_id: str, amount: float, most: float | None, *, ns: str) -> int:
     """The resource's last fencing token if the amount is there; else who is in the way, and until when at least."""
-    row = tx.one(_STANDING, ns=ns, resource_id=resource, dfid=dfid, now=tx.now)
+    row = tx.one(_STANDING, ns=ns, resource_id=resource, dfid=flow_id, now=tx.now)
     assert row is not None, "an aggregate has one row"
     fence, holders, out, exclusive, least, free_at, holder = row
     room = 0.0 if most is None else min(most, most if least is None else least)
@@ -160,7 +160,7 @@ def _take(tx: Tx, lock: Lock) -> Lock:
     tx.execute(
         _TAKE,
         resource_id=lock.resource_id,
-        dfid=lock.dfid,
+        dfid=lock.flow_id,
         amount=lock.amount,
         acquired_at=lock.acquired_at,
         expires_at=lock.expires_at,
@@ -178,21 +178,21 @@ _UNKNOWN: Final = 1e300
 
 
 def reserve(
-    tx: Tx, dfid: str, resources: Mapping[str, float], *, seen: Mapping[str, float], ns: str = MAIN
+    tx: Tx, flow_id: str, resources: Mapping[str, float], *, seen: Mapping[str, float], ns: str = MAIN
 ) -> tuple[Lock, ...]:
     """Take amounts whose capacity the caller has checked; ContentionTimeoutError if others hold more than it has seen.
 
     They are held until they are let go; an amount of zero lets go.
     """
     wanted = {resource: amount for resource, amount in resources.items() if amount != 0}
-    taken = try_acquire(tx, dfid, wanted, capacity=_UNKNOWN, ttl_s=None, ns=ns) if wanted else ()
+    taken = try_acquire(tx, flow_id, wanted, capacity=_UNKNOWN, ttl_s=None, ns=ns) if wanted else ()
     for resource in wanted:
-        row = tx.one(_STANDING, ns=ns, resource_id=resource, dfid=dfid, now=tx.now)
+        row = tx.one(_STANDING, ns=ns, resource_id=resource, dfid=flow_id, now=tx.now)
         assert row is not None, "an aggregate has one row"
         if row[2] > seen.get(resource, 0.0) * _ROUNDING:
             raise _contention(resource, row[6], row[5], tx.now)
     for resource in resources.keys() - wanted.keys():
-        release(tx, dfid, resource, ns=ns)
+        release(tx, flow_id, resource, ns=ns)
     return taken
 
 
@@ -209,30 +209,30 @@ _EXTEND = sql(
 )
 
 
-def extend(tx: Tx, dfid: str, resource: str, *, ttl_s: float, ns: str = MAIN) -> Lock:
+def extend(tx: Tx, flow_id: str, resource: str, *, ttl_s: float, ns: str = MAIN) -> Lock:
     """Hold a lock for longer, counted from now; LockLostError if it is not held any more."""
     until = later(tx.now, logged_rows.seconds("ttl_s", ttl_s, least=0.001))
-    row = tx.one(_EXTEND, ns=ns, resource_id=resource, dfid=dfid, now=tx.now, until=until)
+    row = tx.one(_EXTEND, ns=ns, resource_id=resource, dfid=flow_id, now=tx.now, until=until)
     if row is None:
-        raise LockLostError(f"flow {dfid} does not hold {resource}", dfid=dfid, resource=resource)
+        raise LockLostError(f"flow {flow_id} does not hold {resource}", flow_id=flow_id, resource=resource)
     return _lock(row)
 
 
 _RELEASE = sql("DELETE FROM resource_locks WHERE ns = :ns AND resource_id = :resource_id AND dfid = :dfid")
 
 
-def release(tx: Tx, dfid: str, resource: str, *, ns: str = MAIN) -> bool:
+def release(tx: Tx, flow_id: str, resource: str, *, ns: str = MAIN) -> bool:
     """Let one resource go; whether it was held."""
     tx.notify(f"lock:{ns}:{resource}")
-    return tx.count(_RELEASE, ns=ns, resource_id=resource, dfid=dfid) > 0
+    return tx.count(_RELEASE, ns=ns, resource_id=resource, flow_id=flow_id) > 0
 
 
 _RELEASE_ALL = sql("DELETE FROM resource_locks WHERE ns = :ns AND dfid = :dfid RETURNING resource_id")
 
 
-def release_all(tx: Tx, dfid: str, *, ns: str = MAIN) -> tuple[str, ...]:
+def release_all(tx: Tx, flow_id: str, *, ns: str = MAIN) -> tuple[str, ...]:
     """Let everything go that a flow holds; the names of the resources."""
-    return _told(tx, ns, (row[0] for row in tx.all(_RELEASE_ALL, ns=ns, dfid=dfid)))
+    return _told(tx, ns, (row[0] for row in tx.all(_RELEASE_ALL, ns=ns, dfid=flow_id)))
 
 
 _SWEEP = sql("DELETE FROM resource_locks WHERE expires_at <= :now RETURNING ns, resource_id")
@@ -260,9 +260,9 @@ _LIST = sql(
 )
 
 
-def list(tx: Tx, *, resource: str | None = None, dfid: str | None = None, ns: str = MAIN) -> tuple[Lock, ...]:
+def list(tx: Tx, *, resource: str | None = None, flow_id: str | None = None, ns: str = MAIN) -> tuple[Lock, ...]:
     """What is held now: of one resource, by one flow, or all of it."""
-    return tuple(_lock(row) for row in tx.all(_LIST, ns=ns, resource=resource, dfid=dfid, now=tx.now))
+    return tuple(_lock(row) for row in tx.all(_LIST, ns=ns, resource=resource, dfid=flow_id, now=tx.now))
 
 
 def _lock(row: tuple[Any, ...]) -> Lock:

@@ -35,7 +35,7 @@ _WHEN = sql("UPDATE intent_retry SET next_retry_at = :when, backoff_until = :whe
 
 def reject(
     tx: Tx,
-    dfid: str,
+    flow_id: str,
     *,
     reason: str = "",
     max_retries: int | None = None,
@@ -48,19 +48,19 @@ def reject(
         logged_rows.one_of("policy", policy, POLICIES)
     if max_retries is not None and (isinstance(max_retries, bool) or not 1 <= max_retries < 2**31):
         raise InvalidInputError("max_retries is a whole number above zero", max_retries=max_retries)
-    if _over(flow := flows.hold(tx, dfid, ns=ns)):
-        raise FlowEndedError(f"flow {dfid} is {flow.status}", dfid=dfid, flow_status=flow.status)
-    row = tx.one(_COUNT, dfid=dfid, most=max_retries, policy=policy, now=tx.now, ns=ns)
+    if _over(flow := flows.hold(tx, flow_id, ns=ns)):
+        raise FlowEndedError(f"flow {flow_id} is {flow.status}", flow_id=flow_id, flow_status=flow.status)
+    row = tx.one(_COUNT, dfid=flow_id, most=max_retries, policy=policy, now=tx.now, ns=ns)
     assert row is not None, "an upsert has one row"
     count, most, kept = row
     if count >= most:
         detail = {"rejections": count, "reason": reason}
-        audit.record(tx, dfid, EXHAUSTED, severity="ERROR", detail=detail, ns=ns)
-        flows.fail(tx, dfid, reason=EXHAUSTED, ns=ns)
-        return Retry(dfid, count, most, kept, None, None, tx.now, ns)
+        audit.record(tx, flow_id, EXHAUSTED, severity="ERROR", detail=detail, ns=ns)
+        flows.fail(tx, flow_id, reason=EXHAUSTED, ns=ns)
+        return Retry(flow_id, count, most, kept, None, None, tx.now, ns)
     when = later(tx.now, _delay_s(tx, kept, count, logged_rows.seconds("base_s", base_s)))
-    tx.execute(_WHEN, dfid=dfid, when=when, expect=1)
-    return Retry(dfid, count, most, kept, when, when, tx.now, ns)
+    tx.execute(_WHEN, dfid=flow_id, when=when, expect=1)
+    return Retry(flow_id, count, most, kept, when, when, tx.now, ns)
 
 
 def _over(flow: Flow) -> bool:
@@ -82,11 +82,11 @@ _GET = sql(
 )
 
 
-def get(tx: Tx, dfid: str, *, ns: str = MAIN) -> Retry:
+def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Retry:
     """What was counted for a flow."""
-    row = tx.one(_GET, dfid=dfid, ns=ns)
+    row = tx.one(_GET, dfid=flow_id, ns=ns)
     if row is None:
-        raise NotFoundError(f"flow {dfid} was never rejected", dfid=dfid)
+        raise NotFoundError(f"flow {flow_id} was never rejected", flow_id=flow_id)
     return Retry(*row)
 
 
@@ -97,26 +97,26 @@ _SET = sql(
 )
 
 
-def count(tx: Tx, dfid: str, count: int, *, seen: int | None = None, ns: str = MAIN) -> None:
+def count(tx: Tx, flow_id: str, count: int, *, seen: int | None = None, ns: str = MAIN) -> None:
     """Set the count of a flow; what was added to the one its caller had `seen` is added to what it is by now."""
     logged_rows.number("count", count, least=0)
     added = 0 if seen is None else count - seen
-    tx.execute(_SET, dfid=dfid, count=count, added=added, now=tx.now, ns=ns, expect=1)
+    tx.execute(_SET, dfid=flow_id, count=count, added=added, now=tx.now, ns=ns, expect=1)
 
 
 _FORGET = sql("DELETE FROM intent_retry WHERE dfid = :dfid AND ns = :ns")
 
 
-def forget(tx: Tx, dfid: str, *, ns: str = MAIN) -> bool:
+def forget(tx: Tx, flow_id: str, *, ns: str = MAIN) -> bool:
     """Forget what was counted for a flow; whether there was anything."""
-    return tx.count(_FORGET, dfid=dfid, ns=ns) == 1
+    return tx.count(_FORGET, flow_id=flow_id, ns=ns) == 1
 
 
-def allowed(tx: Tx, dfid: str, *, ns: str = MAIN) -> bool:
+def allowed(tx: Tx, flow_id: str, *, ns: str = MAIN) -> bool:
     """Whether a flow may try now: it has not ended, is not being undone, has tries left, and is not backing off."""
-    if _over(flows.get(tx, dfid, ns=ns)):
+    if _over(flows.get(tx, flow_id, ns=ns)):
         return False
-    row = tx.one(_GET, dfid=dfid, ns=ns)
+    row = tx.one(_GET, dfid=flow_id, ns=ns)
     if row is None:
         return True
     retry = Retry(*row)

@@ -79,15 +79,15 @@ def enter(
         raise InvalidInputError("say either whose flow is to be opened or which one to resume")
 
     def take(tx: Tx) -> Run:
-        dfid = resume if agent_id is None else flows.start(tx, agent_id, ns=ns, **opening).dfid
-        assert dfid is not None
-        flow = flows.hold(tx, dfid, ns=ns)
+        flow_id = resume if agent_id is None else flows.start(tx, agent_id, ns=ns, **opening).flow_id
+        assert flow_id is not None
+        flow = flows.hold(tx, flow_id, ns=ns)
         if called is not None:
-            calls.record(tx, dfid, called, ns=ns)
+            calls.record(tx, flow_id, called, ns=ns)
         if flow.status == "CREATED":
-            flows.transition(tx, dfid, "RUNNING", ns=ns)
-        lease = leases.lease(tx, dfid, worker or tx.new_id(), lease_s=lease_s, ns=ns)
-        return Run(StepLease(dfid, lease.token, lease_s, ns))
+            flows.transition(tx, flow_id, "RUNNING", ns=ns)
+        lease = leases.lease(tx, flow_id, worker or tx.new_id(), lease_s=lease_s, ns=ns)
+        return Run(StepLease(flow_id, lease.token, lease_s, ns))
 
     return (yield from ask(Write(take)))
 
@@ -110,7 +110,7 @@ def step(
     outside = _outside(run, f"step {name}")
     n = run.count("step", name)
     plan = Plan(name, n, undo=compensate is not None, on_unknown=on_unknown)
-    _INSIDE.set(outside | {run.hand.dfid})
+    _INSIDE.set(outside | {run.hand.flow_id})
     try:
         result = yield from steps.step(run.hand, plan, partial(fn, *args, **kwargs))
     finally:
@@ -123,8 +123,10 @@ def step(
 def _outside(run: Run, what: str) -> frozenset[str]:
     """The flows in one of whose steps this is called; refused if ours is among them."""
     inside = _INSIDE.get()
-    if run.hand.dfid in inside:
-        raise InvalidInputError(f"{what} is inside a step, which is replayed whole: take it out", dfid=run.hand.dfid)
+    if run.hand.flow_id in inside:
+        raise InvalidInputError(
+            f"{what} is inside a step, which is replayed whole: take it out", flow_id=run.hand.flow_id
+        )
     return inside
 
 
@@ -149,7 +151,7 @@ def _granted(
     """The resources, if the flow is still ours; to be told to wait is a heartbeat too."""
     _still_ours(tx, hand)
     try:
-        return locks.try_acquire(tx, hand.dfid, resources, ns=hand.ns, **options)
+        return locks.try_acquire(tx, hand.flow_id, resources, ns=hand.ns, **options)
     except ContentionTimeoutError as error:
         return Refused(error)
 
@@ -163,7 +165,9 @@ def question(run: Run, /, reason: str, **options: Any) -> Work[Escalation]:
     answer = yield from steps.attend(hand, asked.id)
     if not answer.approved:
         raise FlowEndedError(
-            f"{answer.status} by {answer.resolved_by}: {answer.comment or reason}", dfid=hand.dfid, escalation=answer.id
+            f"{answer.status} by {answer.resolved_by}: {answer.comment or reason}",
+            flow_id=hand.flow_id,
+            escalation=answer.id,
         )
     yield from beat(run)
     return answer
@@ -171,17 +175,17 @@ def question(run: Run, /, reason: str, **options: Any) -> Work[Escalation]:
 
 def _asked(tx: Tx, hand: StepLease, reason: str, n: int, options: dict[str, Any]) -> Escalation | Refused:
     """The question, asked now or by a worker that is gone."""
-    flows.hold(tx, hand.dfid, ns=hand.ns)
-    if (known := inbox.nth(tx, hand.dfid, reason, n)) is not None:
+    flows.hold(tx, hand.flow_id, ns=hand.ns)
+    if (known := inbox.nth(tx, hand.flow_id, reason, n)) is not None:
         return known
-    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
-    return escalations.request(tx, hand.dfid, reason=reason, ns=hand.ns, **options)
+    leases.heartbeat(tx, hand.flow_id, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    return escalations.request(tx, hand.flow_id, reason=reason, ns=hand.ns, **options)
 
 
 def beat(run: Run) -> Work[None]:
     """Say that the worker lives, between steps that are far apart."""
     hand = run.hand
-    yield from ask(Write(lambda tx: leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)))
+    yield from ask(Write(lambda tx: leases.heartbeat(tx, hand.flow_id, hand.token, lease_s=hand.lease_s, ns=hand.ns)))
 
 
 # --- leaving -----------------------------------------------------------------------------------------------------
@@ -193,31 +197,31 @@ def complete(run: Run) -> Work[Flow]:
     if flow.status != "COMPENSATING":
         return flow
     flow = yield from _undo(run, "it was being undone")
-    raise FlowEndedError(f"flow {flow.dfid} was being undone, and is {flow.status}", dfid=flow.dfid)
+    raise FlowEndedError(f"flow {flow.flow_id} was being undone, and is {flow.status}", flow_id=flow.flow_id)
 
 
 def _complete(tx: Tx, run: Run) -> Flow:
     hand = run.hand
-    flow = flows.hold(tx, hand.dfid, ns=hand.ns)
+    flow = flows.hold(tx, hand.flow_id, ns=hand.ns)
     if flow.ended or flow.status == "COMPENSATING":  # the block ended it itself, or it did not fail a second time
         return flow
-    leases.heartbeat(tx, hand.dfid, hand.token, ns=hand.ns)
-    if unsure := flows.unfinished(tx, hand.dfid):
+    leases.heartbeat(tx, hand.flow_id, hand.token, ns=hand.ns)
+    if unsure := flows.unfinished(tx, hand.flow_id):
         steps_left = [f"{name} {n}" for name, n in unsure]
-        audit.record(tx, hand.dfid, "STEPS_UNFINISHED", severity="WARNING", detail={"steps": steps_left}, ns=hand.ns)
-    return flows.transition(tx, hand.dfid, "COMPLETED", ns=hand.ns)
+        audit.record(tx, hand.flow_id, "STEPS_UNFINISHED", severity="WARNING", detail={"steps": steps_left}, ns=hand.ns)
+    return flows.transition(tx, hand.flow_id, "COMPLETED", ns=hand.ns)
 
 
 def abort(run: Run, error: Exception) -> Work[Flow]:
     """Leave the block by an exception: undo what was done, in reverse order."""
     if _lost(run, error):
-        return (yield from ask(Read(lambda tx: flows.get(tx, run.hand.dfid, ns=run.hand.ns))))
+        return (yield from ask(Read(lambda tx: flows.get(tx, run.hand.flow_id, ns=run.hand.ns))))
     return (yield from _undo(run, logged_rows.words(error)))
 
 
 def _lost(run: Run, error: Exception) -> bool:
     """Whether it is this flow that was lost, and not another one, or a key, that its functions work on."""
-    return isinstance(error, LeaseLostError) and error.fields.get("dfid") == run.hand.dfid
+    return isinstance(error, LeaseLostError) and error.fields.get("flow_id") == run.hand.flow_id
 
 
 def _undo(run: Run, reason: str) -> Work[Flow]:
@@ -227,7 +231,7 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
     run.hand = hand
     if missed:
         yield from ask(Write(partial(_dirty, hand=hand, left=missed, words=reason)))
-        raise CompensationFailedError(f"the block failed without knowing how {missed[-1]} ended", dfid=hand.dfid)
+        raise CompensationFailedError(f"the block failed without knowing how {missed[-1]} ended", flow_id=hand.flow_id)
     while run.undoing:
         name, n, undo = run.undoing[-1]
         plan = Plan(f"{_UNDO}{name}", n, compensates=f"{name} {n}")
@@ -238,7 +242,7 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
                 raise
             left, words = [f"{name} {n}" for name, n, _ in run.undoing], logged_rows.words(trouble)
             yield from ask(Write(partial(_dirty, hand=hand, left=left, words=words)))
-            raise CompensationFailedError(f"step {name} could not be undone", dfid=hand.dfid) from trouble
+            raise CompensationFailedError(f"step {name} could not be undone", flow_id=hand.flow_id) from trouble
         run.undoing.pop()
     return (yield from ask(Write(partial(_undone, hand=hand, reason=reason))))
 
@@ -246,10 +250,10 @@ def _undo(run: Run, reason: str) -> Work[Flow]:
 def _compensating(tx: Tx, run: Run, reason: str) -> tuple[Flow, StepLease, list[str]]:
     """The flow in hand for undoing, and what this run cannot undo; or ended, with nothing to undo."""
     hand, reached = run.hand, {(name, n) for name, n, _ in run.undoing}
-    flow, left = flows.hold(tx, hand.dfid, ns=hand.ns), flows.to_undo(tx, hand.dfid)
+    flow, left = flows.hold(tx, hand.flow_id, ns=hand.ns), flows.to_undo(tx, hand.flow_id)
     if flow.status in TERMINAL - UNDOABLE or (flow.ended and not left):
         return flow, hand, []
-    unsure = flows.unfinished(tx, hand.dfid, undo=True)
+    unsure = flows.unfinished(tx, hand.flow_id, undo=True)
     if flow.status != "COMPENSATING":
         flow = _failing(tx, hand, flow, "COMPENSATING" if left or reached or unsure else "FAILED", reason)
     beyond = [step for step in left if step not in reached]
@@ -260,34 +264,34 @@ def _compensating(tx: Tx, run: Run, reason: str) -> tuple[Flow, StepLease, list[
 def _failing(tx: Tx, hand: StepLease, flow: Flow, to: str, reason: str) -> Flow:
     """Fail a flow that is ours, if it has not failed yet, or begin to undo it."""
     if not flow.ended:
-        leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+        leases.heartbeat(tx, hand.flow_id, hand.token, lease_s=hand.lease_s, ns=hand.ns)
     if not legal(flow.status, to):  # it waits for an answer that nobody needs any more
-        flows.transition(tx, hand.dfid, "FAILED", reason=reason, ns=hand.ns)
-    return flows.transition(tx, hand.dfid, to, reason=reason, ns=hand.ns)
+        flows.transition(tx, hand.flow_id, "FAILED", reason=reason, ns=hand.ns)
+    return flows.transition(tx, hand.flow_id, to, reason=reason, ns=hand.ns)
 
 
 def _in_hand(tx: Tx, hand: StepLease) -> StepLease:
     """The flow still in hand, or again if its end took it away and nobody else has had it since."""
     try:
-        leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+        leases.heartbeat(tx, hand.flow_id, hand.token, lease_s=hand.lease_s, ns=hand.ns)
     except LeaseLostError:
-        return replace(hand, token=leases.again(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns).token)
+        return replace(hand, token=leases.again(tx, hand.flow_id, hand.token, lease_s=hand.lease_s, ns=hand.ns).token)
     return hand
 
 
 def _undone(tx: Tx, hand: StepLease, reason: str) -> Flow:
     """All steps are undone; a flow that is dirty for another reason is not clean by that."""
     _still_ours(tx, hand)
-    to = "FAILED" if sagas.is_dirty(tx, hand.dfid) else "COMPENSATED"
-    return flows.transition(tx, hand.dfid, to, reason=reason, ns=hand.ns)
+    to = "FAILED" if sagas.is_dirty(tx, hand.flow_id) else "COMPENSATED"
+    return flows.transition(tx, hand.flow_id, to, reason=reason, ns=hand.ns)
 
 
 def _still_ours(tx: Tx, hand: StepLease) -> None:
-    lock_exclusive(tx, f"flow:{hand.dfid}")
-    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    lock_exclusive(tx, f"flow:{hand.flow_id}")
+    leases.heartbeat(tx, hand.flow_id, hand.token, lease_s=hand.lease_s, ns=hand.ns)
 
 
 def _dirty(tx: Tx, hand: StepLease, left: list[str], words: str) -> None:
     _still_ours(tx, hand)
-    sagas.mark_dirty(tx, hand.dfid, left[-1], {"to_undo": left, "error": words}, ns=hand.ns)
-    flows.transition(tx, hand.dfid, "FAILED", reason="compensation failed", ns=hand.ns)
+    sagas.mark_dirty(tx, hand.flow_id, left[-1], {"to_undo": left, "error": words}, ns=hand.ns)
+    flows.transition(tx, hand.flow_id, "FAILED", reason="compensation failed", ns=hand.ns)

@@ -32,19 +32,19 @@ _MARK = sql(
 )
 
 
-def mark_dirty(tx: Tx, dfid: str, step: str, partial_state: Any = None, *, ns: str = MAIN) -> Dirty:
+def mark_dirty(tx: Tx, flow_id: str, step: str, partial_state: Any = None, *, ns: str = MAIN) -> Dirty:
     """Say that a flow failed at a step, with that much done; FlowEndedError where nothing can be undone any more."""
-    if (flow := flows.hold(tx, dfid, ns=ns)).status in TERMINAL - UNDOABLE:
-        raise FlowEndedError(f"flow {dfid} is {flow.status}", dfid=dfid, flow_status=flow.status)
-    dirty = put(tx, dfid, logged_rows.name("step", step), logged_rows.dump(partial_state or {}), ns=ns)
-    audit.record(tx, dfid, "SAGA_DIRTY", severity="ERROR", step_id=step, ns=ns)
+    if (flow := flows.hold(tx, flow_id, ns=ns)).status in TERMINAL - UNDOABLE:
+        raise FlowEndedError(f"flow {flow_id} is {flow.status}", flow_id=flow_id, flow_status=flow.status)
+    dirty = put(tx, flow_id, logged_rows.name("step", step), logged_rows.dump(partial_state or {}), ns=ns)
+    audit.record(tx, flow_id, "SAGA_DIRTY", severity="ERROR", step_id=step, ns=ns)
     return dirty
 
 
-def put(tx: Tx, dfid: str, step: str, text: str, *, ns: str) -> Dirty:
+def put(tx: Tx, flow_id: str, step: str, text: str, *, ns: str) -> Dirty:
     """Write that a flow is dirty, its partial state as JSON text."""
-    flows.hold(tx, dfid, ns=ns)
-    row = tx.one(_MARK, dfid=dfid, failed_step=step, partial_state_json=text, now=tx.now, ns=ns)
+    flows.hold(tx, flow_id, ns=ns)
+    row = tx.one(_MARK, dfid=flow_id, failed_step=step, partial_state_json=text, now=tx.now, ns=ns)
     assert row is not None, "an upsert has one row"
     return _dirty(row)
 
@@ -75,40 +75,40 @@ _GET = sql(
 )
 
 
-def get(tx: Tx, dfid: str, *, ns: str = MAIN) -> Dirty:
+def get(tx: Tx, flow_id: str, *, ns: str = MAIN) -> Dirty:
     """What is known of a dirty flow."""
-    row = tx.one(_GET, dfid=dfid, ns=ns)
+    row = tx.one(_GET, dfid=flow_id, ns=ns)
     if row is None:
-        raise NotFoundError(f"flow {dfid} is not dirty", dfid=dfid)
+        raise NotFoundError(f"flow {flow_id} is not dirty", flow_id=flow_id)
     return _dirty(row)
 
 
 _IS_DIRTY = sql("SELECT 1 FROM saga_dirty_state WHERE dfid = :dfid")
 
 
-def is_dirty(tx: Tx, dfid: str) -> bool:
+def is_dirty(tx: Tx, flow_id: str) -> bool:
     """Whether a flow has something to undo that nobody has undone."""
-    return tx.one(_IS_DIRTY, dfid=dfid) is not None
+    return tx.one(_IS_DIRTY, dfid=flow_id) is not None
 
 
 _CLEAR = sql("DELETE FROM saga_dirty_state WHERE dfid = :dfid AND ns = :ns")
 
 
-def clear(tx: Tx, dfid: str, *, by: str, ns: str = MAIN) -> bool:
+def clear(tx: Tx, flow_id: str, *, by: str, ns: str = MAIN) -> bool:
     """Say that a flow has nothing more to undo; whether it was dirty. An ended one lets its locks go."""
-    if not drop(tx, dfid, ns=ns):
+    if not drop(tx, flow_id, ns=ns):
         return False
-    audit.record(tx, dfid, "SAGA_CLEAN", detail={"by": by}, ns=ns)
+    audit.record(tx, flow_id, "SAGA_CLEAN", detail={"by": by}, ns=ns)
     return True
 
 
-def drop(tx: Tx, dfid: str, *, ns: str) -> bool:
+def drop(tx: Tx, flow_id: str, *, ns: str) -> bool:
     """Write that a flow is clean; whether it was dirty."""
-    flow = flows.hold(tx, dfid, ns=ns)
-    if tx.count(_CLEAR, dfid=dfid, ns=ns) == 0:
+    flow = flows.hold(tx, flow_id, ns=ns)
+    if tx.count(_CLEAR, flow_id=flow_id, ns=ns) == 0:
         return False
     if flow.ended:
-        flows.close(tx, dfid, ns=ns)
+        flows.close(tx, flow_id, ns=ns)
     return True
 
 
@@ -120,7 +120,7 @@ def _dirty(row: Row) -> Dirty:
 
 
 def compensate(
-    dfid: str,
+    flow_id: str,
     strategy: str,
     fn: Callable[[Any], Any] | None = None,
     *,
@@ -133,8 +133,10 @@ def compensate(
     if (strategy in _WORKING) != (fn is not None):
         raise InvalidInputError(f"{strategy} {'needs' if fn is None else 'takes no'} function", strategy=strategy)
     if strategy == "ALERT_HUMAN":
-        return (yield from ask(Write(lambda tx: _alert(tx, dfid, ns))))
-    dirty, token = yield from ask(Write(lambda tx: _begin(tx, dfid, strategy, worker=worker, lease_s=lease_s, ns=ns)))
+        return (yield from ask(Write(lambda tx: _alert(tx, flow_id, ns))))
+    dirty, token = yield from ask(
+        Write(lambda tx: _begin(tx, flow_id, strategy, worker=worker, lease_s=lease_s, ns=ns))
+    )
     trouble: Exception | None = None
     if fn is not None:
         call: Call[Any] = Call(lambda: fn(dirty.partial_state))
@@ -143,40 +145,40 @@ def compensate(
             trouble = InvalidInputError("it returned False") if done is False else None
         except Exception as error:
             trouble = error
-    flow = yield from ask(Write(lambda tx: _end(tx, dfid, strategy, token=token, trouble=trouble, ns=ns)))
+    flow = yield from ask(Write(lambda tx: _end(tx, flow_id, strategy, token=token, trouble=trouble, ns=ns)))
     if trouble is not None:
-        raise CompensationFailedError(f"flow {dfid} is still dirty: {trouble}", dfid=dfid) from trouble
+        raise CompensationFailedError(f"flow {flow_id} is still dirty: {trouble}", flow_id=flow_id) from trouble
     return flow
 
 
-def _begin(tx: Tx, dfid: str, strategy: str, *, worker: str, lease_s: float, ns: str) -> tuple[Dirty, int]:
+def _begin(tx: Tx, flow_id: str, strategy: str, *, worker: str, lease_s: float, ns: str) -> tuple[Dirty, int]:
     """Take the flow in hand for undoing."""
-    flow, dirty = flows.hold(tx, dfid, ns=ns), get(tx, dfid, ns=ns)
+    flow, dirty = flows.hold(tx, flow_id, ns=ns), get(tx, flow_id, ns=ns)
     if flow.status in TERMINAL - UNDOABLE:
-        said = f"flow {dfid} is {flow.status}: undo what is left by hand, then say so with `sagas clear`"
-        raise FlowEndedError(said, dfid=dfid, flow_status=flow.status)
+        said = f"flow {flow_id} is {flow.status}: undo what is left by hand, then say so with `sagas clear`"
+        raise FlowEndedError(said, flow_id=flow_id, flow_status=flow.status)
     if flow.status != "COMPENSATING":
-        flows.transition(tx, dfid, "COMPENSATING", reason=strategy, ns=ns)
-    taken = leases.lease(tx, dfid, worker, lease_s=lease_s, ns=ns)
-    audit.record(tx, dfid, "COMPENSATION_STARTED", step_id=dirty.failed_step, detail={"strategy": strategy}, ns=ns)
+        flows.transition(tx, flow_id, "COMPENSATING", reason=strategy, ns=ns)
+    taken = leases.lease(tx, flow_id, worker, lease_s=lease_s, ns=ns)
+    audit.record(tx, flow_id, "COMPENSATION_STARTED", step_id=dirty.failed_step, detail={"strategy": strategy}, ns=ns)
     return dirty, taken.token
 
 
-def _end(tx: Tx, dfid: str, strategy: str, *, token: int, trouble: Exception | None, ns: str) -> Flow:
+def _end(tx: Tx, flow_id: str, strategy: str, *, token: int, trouble: Exception | None, ns: str) -> Flow:
     """Write down how it went, if the flow is still ours."""
-    lock_exclusive(tx, f"flow:{dfid}")
-    leases.heartbeat(tx, dfid, token, ns=ns)
+    lock_exclusive(tx, f"flow:{flow_id}")
+    leases.heartbeat(tx, flow_id, token, ns=ns)
     if trouble is not None:
         detail = {"strategy": strategy, "error": logged_rows.words(trouble)}
-        audit.record(tx, dfid, "COMPENSATION_FAILED", severity="ERROR", detail=detail, ns=ns)
-        return flows.transition(tx, dfid, "FAILED", reason="compensation failed", ns=ns)
-    clear(tx, dfid, by=f"{strategy} compensation", ns=ns)
-    return flows.transition(tx, dfid, "COMPENSATED", reason=strategy, ns=ns)
+        audit.record(tx, flow_id, "COMPENSATION_FAILED", severity="ERROR", detail=detail, ns=ns)
+        return flows.transition(tx, flow_id, "FAILED", reason="compensation failed", ns=ns)
+    clear(tx, flow_id, by=f"{strategy} compensation", ns=ns)
+    return flows.transition(tx, flow_id, "COMPENSATED", reason=strategy, ns=ns)
 
 
-def _alert(tx: Tx, dfid: str, ns: str) -> Flow:
-    dirty = get(tx, dfid, ns=ns)
+def _alert(tx: Tx, flow_id: str, ns: str) -> Flow:
+    dirty = get(tx, flow_id, ns=ns)
     reason = f"step {dirty.failed_step} failed and is to be undone by hand"
-    escalations.alert(tx, dfid, reason=reason, context=dirty.partial_state, ns=ns)
-    audit.record(tx, dfid, "COMPENSATION_ALERT", severity="CRITICAL", step_id=dirty.failed_step, ns=ns)
-    return flows.get(tx, dfid, ns=ns)
+    escalations.alert(tx, flow_id, reason=reason, context=dirty.partial_state, ns=ns)
+    audit.record(tx, flow_id, "COMPENSATION_ALERT", severity="CRITICAL", step_id=dirty.failed_step, ns=ns)
+    return flows.get(tx, flow_id, ns=ns)

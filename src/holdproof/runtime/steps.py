@@ -49,7 +49,7 @@ _ASKED: Final = "escalation:"
 class StepLease:
     """A flow in the hands of this worker."""
 
-    dfid: str
+    flow_id: str
     token: int
     lease_s: float = leases.LEASE_S
     ns: str = MAIN
@@ -76,7 +76,7 @@ def step(hand: StepLease, plan: Plan, fn: Callable[[], Any]) -> Work[Any]:
     if known.state == "DONE":
         return known.result
     if known.state == "FAILED":
-        raise ReplayedError(f"step {plan.name} failed before: {known.error}", step=plan.name, dfid=hand.dfid)
+        raise ReplayedError(f"step {plan.name} failed before: {known.error}", step=plan.name, flow_id=hand.flow_id)
     return (yield from _execute(hand, known, fn))
 
 
@@ -118,17 +118,17 @@ _CHANGE = sql(
 
 def _begin(tx: Tx, hand: StepLease, plan: Plan) -> Step | Refused:
     """The step as it is: STARTED if it is ours to run now, DONE, FAILED, or UNKNOWN if somebody has been asked."""
-    flow = flows.hold(tx, hand.dfid, ns=hand.ns)
-    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
-    known = tx.one(_FIND, dfid=hand.dfid, name=plan.name, n=plan.n)
+    flow = flows.hold(tx, hand.flow_id, ns=hand.ns)
+    leases.heartbeat(tx, hand.flow_id, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    known = tx.one(_FIND, dfid=hand.flow_id, name=plan.name, n=plan.n)
     if known is not None and known[4] != "STARTED":
         return shown(known)
     if flow.status != ("RUNNING" if plan.compensates is None else "COMPENSATING"):
-        raise FlowEndedError(f"flow {flow.dfid} is {flow.status}", dfid=flow.dfid, flow_status=flow.status)
+        raise FlowEndedError(f"flow {flow.flow_id} is {flow.status}", flow_id=flow.flow_id, flow_status=flow.status)
     if known is not None:
         return _unfinished(tx, hand, plan, known)
     row: dict[str, Any] = dict.fromkeys(STEPS.columns)
-    row |= {"step_id": tx.new_id(), "dfid": hand.dfid, "name": plan.name, "n": plan.n}
+    row |= {"step_id": tx.new_id(), "dfid": hand.flow_id, "name": plan.name, "n": plan.n}
     row |= {"state": "STARTED", "compensates": plan.compensates, "undo": int(plan.undo), "started_at": tx.now}
     row["ns"] = hand.ns
     logged_rows.add(tx, _ADD, "step", STEPS, row)
@@ -142,11 +142,11 @@ def _unfinished(tx: Tx, hand: StepLease, plan: Plan, known: Row) -> Step | Refus
     if plan.on_unknown == "fail":
         _change(tx, known, {"state": "FAILED", "error": "its outcome is unknown", "finished_at": tx.now})
         return Refused(
-            UnknownOutcomeError(f"step {plan.name} was begun and never finished", step=plan.name, dfid=hand.dfid)
+            UnknownOutcomeError(f"step {plan.name} was begun and never finished", step=plan.name, flow_id=hand.flow_id)
         )
     context = {"step": plan.name, "n": plan.n, "started_at": known[9]}
     asked = escalations.alert(
-        tx, hand.dfid, reason=f"step {plan.name} was begun and never finished", context=context, ns=hand.ns
+        tx, hand.flow_id, reason=f"step {plan.name} was begun and never finished", context=context, ns=hand.ns
     )
     return _change(tx, known, {"state": "UNKNOWN", "error": f"{_ASKED}{asked.id}"})
 
@@ -161,11 +161,11 @@ def _end(
     tx: Tx, *, hand: StepLease, begun: Step, state: str, result: str | None = None, error: str | None = None
 ) -> None:
     """Write down how a step ended, if the flow is still in our hands."""
-    lock_exclusive(tx, f"flow:{hand.dfid}")
-    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
-    known = tx.one(_FIND, dfid=begun.dfid, name=begun.name, n=begun.n)
+    lock_exclusive(tx, f"flow:{hand.flow_id}")
+    leases.heartbeat(tx, hand.flow_id, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    known = tx.one(_FIND, dfid=begun.flow_id, name=begun.name, n=begun.n)
     if known is None or known[4] != "STARTED":
-        raise LeaseLostError(f"step {begun.name} was settled by somebody else", dfid=begun.dfid, step=begun.name)
+        raise LeaseLostError(f"step {begun.name} was settled by somebody else", flow_id=begun.flow_id, step=begun.name)
     _change(tx, known, {"state": state, "result": result, "error": error, "finished_at": tx.now})
 
 
@@ -186,21 +186,21 @@ def attend(hand: StepLease, number: int) -> Work[Escalation]:
 
 
 def _keep(tx: Tx, hand: StepLease, number: int) -> None:
-    lock_exclusive(tx, f"flow:{hand.dfid}")
+    lock_exclusive(tx, f"flow:{hand.flow_id}")
     if inbox.get(tx, number, ns=hand.ns).status == "PENDING":  # else the answer may have ended the flow and its lease
-        leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+        leases.heartbeat(tx, hand.flow_id, hand.token, lease_s=hand.lease_s, ns=hand.ns)
 
 
 def _settle(tx: Tx, *, hand: StepLease, plan: Plan, answer: Escalation) -> Step:
-    lock_exclusive(tx, f"flow:{hand.dfid}")
-    row = tx.one(_FIND, dfid=hand.dfid, name=plan.name, n=plan.n)
+    lock_exclusive(tx, f"flow:{hand.flow_id}")
+    row = tx.one(_FIND, dfid=hand.flow_id, name=plan.name, n=plan.n)
     assert row is not None, "steps stay"
     if row[4] != "UNKNOWN":
-        raise LeaseLostError(f"step {plan.name} was settled by somebody else", dfid=hand.dfid, step=plan.name)
+        raise LeaseLostError(f"step {plan.name} was settled by somebody else", flow_id=hand.flow_id, step=plan.name)
     if not answer.approved:  # the flow has ended by that, and with it our lease
         words = f"its outcome is unknown, {answer.status} by {answer.resolved_by}"
         return _change(tx, row, {"state": "FAILED", "error": words, "finished_at": tx.now})
-    leases.heartbeat(tx, hand.dfid, hand.token, lease_s=hand.lease_s, ns=hand.ns)
+    leases.heartbeat(tx, hand.flow_id, hand.token, lease_s=hand.lease_s, ns=hand.ns)
     if answer.human_decision == "MODIFY":
         text = logged_rows.dump(answer.answer)
         return _change(tx, row, {"state": "DONE", "result": text, "error": None, "finished_at": tx.now})
@@ -213,9 +213,9 @@ _LIST = sql(
 )
 
 
-def list(tx: Tx, dfid: str, *, ns: str = MAIN) -> tuple[Step, ...]:
+def list(tx: Tx, flow_id: str, *, ns: str = MAIN) -> tuple[Step, ...]:
     """The steps of a flow, in the order they were begun."""
-    return tuple(shown(row) for row in tx.all(_LIST, dfid=dfid, ns=ns))
+    return tuple(shown(row) for row in tx.all(_LIST, dfid=flow_id, ns=ns))
 
 
 def shown(row: Row) -> Step:

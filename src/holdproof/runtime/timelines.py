@@ -52,16 +52,16 @@ _HAPPENED = sql(
 )
 
 
-def timeline(tx: Tx, dfid: str, *, ns: str = MAIN, after: str = "", limit: int = 200) -> Timeline:
+def timeline(tx: Tx, flow_id: str, *, ns: str = MAIN, after: str = "", limit: int = 200) -> Timeline:
     """A flow and what happened in it and below, oldest first, a page at a time: pass `next` of a page as `after`."""
-    flows.get(tx, dfid, ns=ns)
+    flows.get(tx, flow_id, ns=ns)
     at, place, seq, ref = _cursor(after)
     page = {"at": at, "place": place, "seq": seq, "ref": ref, "limit": logged_rows.limited(limit)}
-    found = tx.all(_HAPPENED, dfid=dfid, ns=ns, **page)
-    below = [Flow(*row) for row in tx.all(_FLOWS, dfid=dfid, ns=ns)]
-    done = tuple(steps.shown(row) for row in tx.all(_STEPS, dfid=dfid, ns=ns))
+    found = tx.all(_HAPPENED, dfid=flow_id, ns=ns, **page)
+    below = [Flow(*row) for row in tx.all(_FLOWS, dfid=flow_id, ns=ns)]
+    done = tuple(steps.shown(row) for row in tx.all(_STEPS, dfid=flow_id, ns=ns))
     following = " ".join(str(part) for part in found[-1][:4]) if len(found) == limit else None
-    return Timeline(flow_queries.branch(below, dfid), done, tuple(_happening(row) for row in found), following)
+    return Timeline(flow_queries.branch(below, flow_id), done, tuple(_happening(row) for row in found), following)
 
 
 def _cursor(after: str) -> tuple[str, int, int, str]:
@@ -73,5 +73,5 @@ def _cursor(after: str) -> tuple[str, int, int, str]:
 
 
 def _happening(row: Row) -> Happening:
-    at, _, _, ref, kind, dfid, what, note = row
-    return Happening(at, kind, dfid, what, note, ref)
+    at, _, _, ref, kind, flow_id, what, note = row
+    return Happening(at, kind, flow_id, what, note, ref)

@@ -53,7 +53,7 @@ USUAL: Final = frozenset(
         *(("ledger", verb) for verb in ("append", "get")),
         *(("escalations", verb) for verb in ("request", "wait", "get", "pending")),
         *(("feedback", verb) for verb in ("record", "trajectory")),
-        *(("battles", verb) for verb in ("list", "get")),
+        *(("evaluations", verb) for verb in ("list", "get")),
         *(("verify", "run"), ("log", "head"), ("log", "prove"), ("bundle", "export")),
     }
 )

@@ -30,7 +30,7 @@ INNER: Final = frozenset(
 )
 """Verbs that are no way in for anybody: they take secrets, or are the server's own."""
 
-SECRETS: Final = frozenset({("battles", "reveal")})
+SECRETS: Final = frozenset({("evaluations", "reveal")})
 """Verbs that read what was sealed."""
 
 MINTING: Final = frozenset({("tokens", "create"), ("tokens", "link")})
@@ -48,7 +48,7 @@ SIGNED: Final = frozenset({"author", "by", "who"})
 KEPT: Final = "http:"
 """How the keys begin under which the door keeps answers."""
 
-_FLOW: Final = {"dfid": "flow"}
+_FLOW: Final = {"flow_id": "flow"}
 _AGENT: Final = {"agent_id": "agent"}
 _ASKED: Final = {"id": "escalation"}
 

@@ -53,7 +53,7 @@ _TRANSACTION: Final[Mapping[str, tuple[str, str] | None]] = {
     verb: ("relational", verb) for verb in ("execute", "executemany", "fetch_all", "fetch_one")
 }
 """The verbs of a block, and the verb of a store that takes the same."""
-_OF_THE_BLOCK: Final = frozenset({"dfid", "ns"})
+_OF_THE_BLOCK: Final = frozenset({"flow_id", "ns"})
 """What a verb of a store is told and a block knows."""
 _MOST: Final = 10_000
 """How many blocks are held."""
@@ -233,7 +233,7 @@ class _Routes:
 
     async def _opened(self, granted: Granted, manager: Any, verbs: Mapping[str, tuple[str, str] | None]) -> Response:
         held = await self._blocks.hold(Held(granted.who, manager, await manager.__aenter__(), verbs))
-        return JSONResponse({"block": held.id, "dfid": getattr(held.inside, "dfid", None)})
+        return JSONResponse({"block": held.id, "flow_id": getattr(held.inside, "flow_id", None)})
 
     async def run(self, request: Request) -> Response:
         """Open a flow as a block, or take up one to resume."""
@@ -244,7 +244,7 @@ class _Routes:
             granted = await self._guard(request, self._known["flows", "start"], opening)
             opening |= granted.signed
         else:
-            about = {"dfid": entered.resume, "worker": "block"}
+            about = {"flow_id": entered.resume, "worker": "block"}
             granted = await self._guard(request, self._known["flows", "lease"], about)
         opening |= {"resume": entered.resume, "worker": entered.worker, "lease_s": entered.lease_s}
         if entered.called is not None:
@@ -262,7 +262,7 @@ class _Routes:
         run, called = taken
         manager = FlowBlock.taken(granted.store, run)
         held = await self._blocks.hold(Held(granted.who, manager, OpenFlow(granted.store, run), _FLOW))
-        return JSONResponse({"block": held.id, "dfid": run.hand.dfid, "arguments": called.arguments})
+        return JSONResponse({"block": held.id, "flow_id": run.hand.flow_id, "arguments": called.arguments})
 
     async def left(self, request: Request) -> Response:
         """Orphans that none of the functions runs which are known."""
@@ -295,7 +295,7 @@ class _Routes:
         held = self._blocks.find(block, await self._who(request))
         given = held.loaded(verb, await body(request))
         if verb == "ask":  # what may not be asked outside a block may not be asked inside
-            asked = {**given, "dfid": held.inside.dfid}
+            asked = {**given, "flow_id": held.inside.flow_id}
             await self._guard(request, self._known["escalations", "request"], asked)
         with self._exchanges.begun(held.who, partial(told, request.scope)) as exchange:
             return streaming(self._exchanges, exchange, held.call(verb, given, exchange))

@@ -44,7 +44,7 @@ def _ask(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
         agents.get(tx, AGENT)
     except NotFoundError:
         agents.register(tx, AGENT, version="1.0.0", contract={"does": "asks for the kernel"})
-    flows.start(tx, AGENT, flow_type=FLOW, created_by=("KERNEL", "lockdown"), dfid=locked.id)
+    flows.start(tx, AGENT, flow_type=FLOW, created_by=("KERNEL", "lockdown"), flow_id=locked.id)
     flows.transition(tx, locked.id, "RUNNING", reason=locked.reason)
     about = {**locked.to_dict(), "findings": findings}
     escalations.alert(tx, locked.id, reason=f"LOCKDOWN: {locked.reason}", context=about, proposal={"do": to_do})

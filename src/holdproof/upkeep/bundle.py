@@ -7,7 +7,7 @@
     records/0001.tlog-proof     C2SP tlog-proof: that the leaf stands under the head
     head.note                   the signed head that all proofs lead to
     trust.json                  which keys count, for what, up to where
-    dbom.json, dbom.dsse.json   of a battle: its DBOM, and the same signature as a DSSE envelope
+    dbom.json, dbom.dsse.json   of an evaluation: its DBOM, and the same signature as a DSSE envelope
 
 Rules:
 - Records, proofs and head are read in one snapshot, so they belong together.
@@ -45,14 +45,14 @@ class Material:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def _battle(tx: Tx, battle_id: str) -> Material:
-    """The newest evaluation of a battle; an imported one has no signature of ours to show."""
-    battle = evaluations.get(tx, battle_id)
-    records: list[tuple[str, str | int]] = [("battles", battle.id)]
-    if battle.legacy is not None or battle.dbom is None:
+def _evaluation(tx: Tx, evaluation_id: str) -> Material:
+    """The newest evaluation of an evaluation; an imported one has no signature of ours to show."""
+    evaluation = evaluations.get(tx, evaluation_id)
+    records: list[tuple[str, str | int]] = [("battles", evaluation.id)]
+    if evaluation.legacy is not None or evaluation.dbom is None:
         return Material("imported", records)
-    envelope = dsse.encode(attest.to_envelope(dbom.parse(battle.dbom.encode())))
-    return Material("battle", records, {"dbom.json": battle.dbom.encode(), "dbom.dsse.json": envelope})
+    envelope = dsse.encode(attest.to_envelope(dbom.parse(evaluation.dbom.encode())))
+    return Material("evaluation", records, {"dbom.json": evaluation.dbom.encode(), "dbom.dsse.json": envelope})
 
 
 _OF_FLOW: Final = {
@@ -65,23 +65,23 @@ _OF_FLOW: Final = {
 }
 
 
-def _flow(tx: Tx, dfid: str) -> Material:
+def _flow(tx: Tx, flow_id: str) -> Material:
     """A flow with everything that is recorded of it; flows that it delegated have bundles of their own."""
-    records: list[tuple[str, str | int]] = [("decision_flows", dfid)]
+    records: list[tuple[str, str | int]] = [("decision_flows", flow_id)]
     for table, query in _OF_FLOW.items():
-        records += [(table, row[0]) for row in tx.all(query, dfid=dfid, limit=offline.MOST_RECORDS + 1)]
+        records += [(table, row[0]) for row in tx.all(query, dfid=flow_id, limit=offline.MOST_RECORDS + 1)]
     if len(records) > offline.MOST_RECORDS:
-        raise InvalidInputError(f"a bundle has at most {offline.MOST_RECORDS} records", dfid=dfid)
+        raise InvalidInputError(f"a bundle has at most {offline.MOST_RECORDS} records", flow_id=flow_id)
     return Material("flow", records)
 
 
 Gather = Callable[[Tx, str], Material]
-KINDS: Final[dict[str, Gather]] = {"battle": _battle, "flow": _flow}
+KINDS: Final[dict[str, Gather]] = {"evaluation": _evaluation, "flow": _flow}
 """How each kind of subject is gathered."""
 
 
-def export(context: Context, subject: str, *, kind: str = "battle") -> Work[bytes]:
-    """The bundle of a battle, or of another kind of subject."""
+def export(context: Context, subject: str, *, kind: str = "evaluation") -> Work[bytes]:
+    """The bundle of an evaluation, or of another kind of subject."""
     gather = KINDS.get(kind)
     if gather is None:
         raise InvalidInputError(f"no bundle is made of a {kind}; kinds are {', '.join(sorted(KINDS))}", kind=kind)

@@ -158,8 +158,10 @@ def _remove(context: Context, names: tuple[str, ...]) -> builtins.list[str]:
     with disk.translated(context.paths.data):
         for path in paths:
             disk.shred(path)
-    for ns, battle_id in dict.fromkeys(each for path in paths for each in dbom_files.owners(context.paths.dboms, path)):
-        evaluations.file(context, ns, battle_id)
+    for ns, evaluation_id in dict.fromkeys(
+        each for path in paths for each in dbom_files.owners(context.paths.dboms, path)
+    ):
+        evaluations.file(context, ns, evaluation_id)
     return left
 
 

@@ -31,7 +31,11 @@ def spread(tx: Tx, *, ns: str = MAIN, threshold: float = 0.9, limit: int = MOST)
     """Pairwise cosines, clusters, outliers and a plot of the newest DBOM of each battle."""
     if not -1 <= threshold <= 1 or not 1 <= limit <= MOST:
         raise InvalidInputError(f"threshold is a cosine, limit 1 to {MOST}", threshold=threshold, limit=limit)
-    newest = {battle.battle_id: json.loads(battle.dbom)["v_intent"] for battle in _walk(tx, ns) if battle.dbom}
+    newest = {
+        evaluation.evaluation_id: json.loads(evaluation.dbom)["v_intent"]
+        for evaluation in _walk(tx, ns)
+        if evaluation.dbom
+    }
     names = list(newest)[-limit:]
     return geometry.measure({name: newest[name] for name in names}, threshold=threshold)
 
@@ -40,7 +44,7 @@ def _walk(tx: Tx, ns: str) -> Iterator[Evaluation]:
     after: int | None = 0
     while after is not None:
         page = evaluations.list(tx, ns=ns, after=after, limit=_PAGE)
-        yield from page.battles
+        yield from page.evaluations
         after = page.next
 
 
@@ -65,17 +69,17 @@ class IntentCheck:
 
 
 def check_intent(
-    embedder: Embedder, *, battle_id: str | None = None, ns: str = MAIN, at_least: float = 0.999
+    embedder: Embedder, *, evaluation_id: str | None = None, ns: str = MAIN, at_least: float = 0.999
 ) -> Work[IntentCheck]:
     """Embed every stored task again and compare; `drifted` are those below that cosine or of another length."""
     same, skipped, cosines = 0, 0, list[float]()
     drifted: list[dict[str, Any]] = []
     after: int | None = 0
     while after is not None:
-        walk = partial(evaluations.list, battle_id=battle_id, ns=ns, after=after, limit=_PAGE)
+        walk = partial(evaluations.list, evaluation_id=evaluation_id, ns=ns, after=after, limit=_PAGE)
         page: EvaluationPage = yield from ask(Read(walk))
-        for battle in page.battles:
-            task, recorded = _task(battle), json.loads(battle.dbom)["v_intent"] if battle.dbom else []
+        for evaluation in page.evaluations:
+            task, recorded = _task(evaluation), json.loads(evaluation.dbom)["v_intent"] if evaluation.dbom else []
             if task is None or not recorded:
                 skipped += 1
                 continue
@@ -86,7 +90,12 @@ def check_intent(
             same += fits and all(map(_equal, fresh, recorded))
             if cosines[-1] < at_least:
                 drifted.append(
-                    {"id": battle.id, "battle_id": battle.battle_id, "cosine": cosines[-1], "dim": len(fresh)}
+                    {
+                        "id": evaluation.id,
+                        "evaluation_id": evaluation.evaluation_id,
+                        "cosine": cosines[-1],
+                        "dim": len(fresh),
+                    }
                 )
         after = page.next
     return IntentCheck(len(cosines), same, skipped, min(cosines, default=0.0), drifted)
@@ -96,8 +105,8 @@ def _equal(a: float, b: float) -> bool:
     return isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE)
 
 
-def _task(battle: Evaluation) -> str | None:
+def _task(evaluation: Evaluation) -> str | None:
     try:
-        return submissions.task_of(battle.result)
+        return submissions.task_of(evaluation.result)
     except ValueError:  # sealed, or imported as something else than JSON
         return None

@@ -32,7 +32,7 @@ def test_the_signed_bytes_are_those_of_the_spec() -> None:
     body = {
         "_type": "https://in-toto.io/Statement/v1",
         "predicate": {
-            "battle_id": "battle-1",
+            "evaluation_id": "battle-1",
             "dbom_version": "1.0",
             "h_delta": FIELDS.h_delta,
             "score_cis": 0.875,
@@ -70,15 +70,15 @@ def test_a_signed_dbom_verifies_after_its_file() -> None:
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(st.characters(codec="utf-8"), min_size=1),
 )
-def test_any_good_fields_verify_after_their_file(vector: tuple[float, ...], score: float, battle: str) -> None:
-    made = attest.sign(Fields(battle, FIELDS.h_delta, vector, score, FIELDS.timestamp), LOG)
+def test_any_good_fields_verify_after_their_file(vector: tuple[float, ...], score: float, evaluation: str) -> None:
+    made = attest.sign(Fields(evaluation, FIELDS.h_delta, vector, score, FIELDS.timestamp), LOG)
     attest.verify(dbom.parse(dbom.encode(made)), LOG.public)
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        replace(FIELDS, battle_id="battle-2"),
+        replace(FIELDS, evaluation_id="battle-2"),
         replace(FIELDS, h_delta="0" * 64),
         replace(FIELDS, v_intent=(0.25, -1.5)),
         replace(FIELDS, v_intent=(0.25, -1.5, 5e-324)),
@@ -89,7 +89,7 @@ def test_any_good_fields_verify_after_their_file(vector: tuple[float, ...], scor
         replace(FIELDS, timestamp="2026-01-14T21:05:51.755118+00:00"),
         replace(FIELDS, dbom_version="1.1"),
         replace(FIELDS, timestamp="yesterday"),
-        replace(FIELDS, battle_id="\ud800"),
+        replace(FIELDS, evaluation_id="\ud800"),
         replace(FIELDS, h_delta=""),
     ],
     ids=repr,
@@ -184,7 +184,7 @@ def test_arbitrary_text_is_a_sigma_or_a_format_error(text: str) -> None:
 
 
 def test_a_legacy_signature_is_recognised_and_never_valid() -> None:
-    text = attest.legacy_sigma(FIELDS.battle_id, FIELDS.h_delta)
+    text = attest.legacy_sigma(FIELDS.evaluation_id, FIELDS.h_delta)
     assert text == f"SIG_GREEN_battle-1_{FIELDS.h_delta[:8]}"
     assert attest.parse_sigma(text) == LegacySigma(text)
     with pytest.raises(ProofError) as caught:
@@ -198,7 +198,7 @@ def test_every_signature_of_a_real_green_agent_is_legacy_and_follows_its_formula
     for path in sorted(fixture("green-agent/dboms").glob("*.json")):
         found = dbom.parse(path.read_bytes())
         assert attest.parse_sigma(found.sigma_judge) == LegacySigma(found.sigma_judge)
-        assert found.sigma_judge == attest.legacy_sigma(found.fields.battle_id, found.fields.h_delta)
+        assert found.sigma_judge == attest.legacy_sigma(found.fields.evaluation_id, found.fields.h_delta)
         with pytest.raises(ProofError):
             attest.verify(found, JUDGE.public)
 

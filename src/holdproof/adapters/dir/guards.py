@@ -77,7 +77,7 @@ class SagaStorage(Storage):
         """The flows that are dirty."""
 
         def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
-            found = [dirty.dfid for dirty in sagas.list_dirty(tx, ns=self._ns, after=after, limit=PAGE)]
+            found = [dirty.flow_id for dirty in sagas.list_dirty(tx, ns=self._ns, after=after, limit=PAGE)]
             return found, found[-1] if len(found) == PAGE else None
 
         return self._place.every(page, "")
@@ -103,7 +103,7 @@ class ResourceLockStorage(Storage):
     def get_locked_amount(self, resource_id: str, exclude_dfid: str) -> float:
         """How much of a resource others hold."""
         held = self._store.locks.list(resource=resource_id, ns=self._ns)
-        others = sum(lock.amount for lock in held if lock.dfid != exclude_dfid)
+        others = sum(lock.amount for lock in held if lock.flow_id != exclude_dfid)
         return self._seen.tell(resource_id, exclude_dfid, value=float(others))
 
     def acquire_batch(self, dfid: str, resources: Mapping[str, float], timeout_sec: float) -> bool:

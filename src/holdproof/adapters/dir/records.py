@@ -142,8 +142,8 @@ class DecisionAuditStorage(Storage):
 
 def _event(event: AuditEvent) -> dict[str, Any]:
     return {
-        "dfid": event.dfid,
-        "root_dfid": event.root_dfid,
+        "dfid": event.flow_id,
+        "root_dfid": event.root_flow_id,
         "event": event.event_type,
         "event_type": event.event_type,
         "timestamp": event.created_at,

@@ -40,7 +40,7 @@ class HoldproofApprovals:
         deadline_s: float | None = None,
         on_deadline: str = "reject",
         budget: int = BUDGET,
-        dfid: str | None = None,
+        flow_id: str | None = None,
         **serializing: Any,
     ) -> Escalation:
         """Keep a run that stopped at tool calls, a result or its state, and ask a person about them.
@@ -49,12 +49,12 @@ class HoldproofApprovals:
         """
         state = run if isinstance(run, RunState) else run.to_state()
         terms = Terms(reason, impact, deadline_s, on_deadline, budget)
-        return await self._ask(state, terms, dfid, serializing)
+        return await self._ask(state, terms, flow_id, serializing)
 
-    async def _ask(self, state: Any, terms: Terms, dfid: str | None, serializing: dict[str, Any]) -> Escalation:
+    async def _ask(self, state: Any, terms: Terms, flow_id: str | None, serializing: dict[str, Any]) -> Escalation:
         waiting = state.get_interruptions()
         calls = [ToolCall(_id(item), item.name or "", arguments(item.arguments)) for item in waiting]
-        return await self._pauses.ask(json.dumps(state.to_json(**serializing)), calls, terms, dfid)
+        return await self._pauses.ask(json.dumps(state.to_json(**serializing)), calls, terms, flow_id)
 
     async def state(self, agent: "Agent[Any]", id: int, *, timeout_s: float | None = None, **restoring: Any) -> Any:
         """Wait for the answer, and give the run's state with it: each call approved or rejected as it was said.
@@ -102,7 +102,7 @@ class HoldproofApprovals:
             result = await Runner.run(agent, state, **options)
             if not result.interruptions:
                 return Resumed(plain(result.final_output), None, result)
-            again = await self._ask(result.to_state(), terms_of(asked), asked.dfid if asked.approved else None, {})
+            again = await self._ask(result.to_state(), terms_of(asked), asked.flow_id if asked.approved else None, {})
             return Resumed(None, again.id, result)
 
         return await self._pauses.once(asked, run, lease_s=lease_s, on_error=on_error)

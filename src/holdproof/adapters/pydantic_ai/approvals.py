@@ -42,19 +42,19 @@ class HoldproofApprovals:
         deadline_s: float | None = None,
         on_deadline: str = "reject",
         budget: int = BUDGET,
-        dfid: str | None = None,
+        flow_id: str | None = None,
     ) -> Escalation:
         """Keep a run whose output is a DeferredToolRequests, and ask a person about its calls."""
-        return await self._ask(result, Terms(reason, impact, deadline_s, on_deadline, budget), dfid)
+        return await self._ask(result, Terms(reason, impact, deadline_s, on_deadline, budget), flow_id)
 
-    async def _ask(self, result: Any, terms: Terms, dfid: str | None) -> Escalation:
+    async def _ask(self, result: Any, terms: Terms, flow_id: str | None) -> Escalation:
         waiting = result.output
         if not isinstance(waiting, DeferredToolRequests):
             raise InvalidInputError("the run waits for nobody: its output is no DeferredToolRequests")
         if waiting.calls:
             raise InvalidInputError("calls that are carried out elsewhere are not for a person to approve")
         calls = [ToolCall(part.tool_call_id, part.tool_name, arguments(part.args or {})) for part in waiting.approvals]
-        return await self._pauses.ask(result.all_messages_json().decode(), calls, terms, dfid)
+        return await self._pauses.ask(result.all_messages_json().decode(), calls, terms, flow_id)
 
     async def answers(self, id: int, *, timeout_s: float | None = None) -> tuple[list[Any], DeferredToolResults]:
         """Wait for the answer: the messages of the run and its deferred results, as `agent.run` takes them.
@@ -89,7 +89,7 @@ class HoldproofApprovals:
                 await history.append(result.new_messages())
             if not isinstance(result.output, DeferredToolRequests):
                 return Resumed(plain(result.output), None, result)
-            again = await self._ask(result, terms_of(asked), asked.dfid if asked.approved else None)
+            again = await self._ask(result, terms_of(asked), asked.flow_id if asked.approved else None)
             return Resumed(None, again.id, result)
 
         return await self._pauses.once(asked, run, lease_s=lease_s, on_error=on_error)

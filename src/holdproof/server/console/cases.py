@@ -53,13 +53,13 @@ async def gather(desk: Desk, id: int) -> Case:
     """A question with all that belongs to it, as far as the caller may see that."""
     store = desk.store
     asked = await store.escalations.get(id)
-    context = await kindly(store.contexts.read(asked.dfid))
+    context = await kindly(store.contexts.read(asked.flow_id))
     state = await kindly(store.state.read(asked.agent_id))
     past = await store.escalations.list(agent_id=asked.agent_id, limit=12)
     known = [("context", context), ("agent state", state)]
     return Case(
         asked,
-        await kindly(store.flows.get(asked.dfid)),
+        await kindly(store.flows.get(asked.flow_id)),
         await kindly(store.agents.get(asked.agent_id)),
         context,
         state,

@@ -23,10 +23,10 @@ async def show(request: Request, before: Number = None) -> Response:
     """The log and its keys, and evaluations, the newest first."""
     desk = Desk(request)
     store = desk.store
-    page = await store.battles.recent(before=before, limit=25)
+    page = await store.evaluations.recent(before=before, limit=25)
     shown = {
         "page": page,
-        "checked": {each.id: await checked(desk, each) for each in page.battles},
+        "checked": {each.id: await checked(desk, each) for each in page.evaluations},
         "head": await kindly(store.log.head()),
         "level": await kindly(store.log.level()),
         "pending": await kindly(store.log.pending(), 0),
@@ -37,29 +37,29 @@ async def show(request: Request, before: Number = None) -> Response:
     return await desk.render("evidence.html", shown)
 
 
-async def checked(desk: Desk, battle: Evaluation) -> DbomChecked | None:
+async def checked(desk: Desk, evaluation: Evaluation) -> DbomChecked | None:
     """What the store says of an evaluation's DBOM; None where it has none."""
-    if battle.dbom is None:
+    if evaluation.dbom is None:
         return None
-    found: DbomChecked | None = await kindly(desk.store.dbom.verify(battle.dbom))
+    found: DbomChecked | None = await kindly(desk.store.dbom.verify(evaluation.dbom))
     return found
 
 
-@router.get("/evidence/battle")
+@router.get("/evidence/evaluation")
 async def one(request: Request, id: Text, row: Number = None) -> Response:
     """One evaluation with its DBOM and what proves it."""
     desk = Desk(request)
-    battle = await desk.store.battles.get(id, id=row)
-    shown: dict[str, Any] = {"battle": battle, "checked": await checked(desk, battle)}
-    shown["leaf"] = await kindly(desk.store.log.find(battle.leaf_id, ver=battle.leaf_ver))
-    return await desk.render("battle.html", shown)
+    evaluation = await desk.store.evaluations.get(id, id=row)
+    shown: dict[str, Any] = {"evaluation": evaluation, "checked": await checked(desk, evaluation)}
+    shown["leaf"] = await kindly(desk.store.log.find(evaluation.leaf_id, ver=evaluation.leaf_ver))
+    return await desk.render("evaluation.html", shown)
 
 
 @router.get("/evidence/bundle")
 async def prove(request: Request, id: Text) -> Response:
-    """The newest evaluation of a battle with all that a stranger needs to check it."""
+    """The newest evaluation of an evaluation with all that a stranger needs to check it."""
     data = await Desk(request).store.bundle.export(id)
-    return download(data, f"battle-{id}.zip", "application/zip")
+    return download(data, f"evaluation-{id}.zip", "application/zip")
 
 
 @router.post("/evidence/verify")

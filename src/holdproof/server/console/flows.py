@@ -41,13 +41,13 @@ async def one(request: Request, id: Text, after: Text = "") -> Response:
     shown = {
         "flow": flow,
         "timeline": await store.flows.timeline(id, after=after, limit=200),
-        "tree": await kindly(store.flows.tree(flow.root_dfid)),
+        "tree": await kindly(store.flows.tree(flow.root_flow_id)),
         "transitions": await store.flows.transitions(id),
-        "locks": await kindly(store.locks.list(dfid=id), ()),
+        "locks": await kindly(store.locks.list(flow_id=id), ()),
         "audit": await kindly(store.audit.for_flow(id, limit=100)),
         "context": await kindly(store.contexts.read(id)),
         "versions": await kindly(store.contexts.versions(id, limit=20), ()),
-        "asked": (await kindly(store.escalations.list(dfid=id, limit=20), EscalationPage((), None))).escalations,
+        "asked": (await kindly(store.escalations.list(flow_id=id, limit=20), EscalationPage((), None))).escalations,
         "ledger": await kindly(store.ledger.get(id)),
         "dirty": await kindly(store.sagas.get(id)),
         "retry": await kindly(store.retries.get(id)),
@@ -77,8 +77,8 @@ async def cancel(request: Request) -> Response:
     flow = await desk.store.flows.get(given.get("id", ""))
     if given.get("confirmed") != "yes" or not given.get("reason", "").strip():
         return await desk.render("confirm_cancel.html", {"flow": flow, "reason": given.get("reason", "")})
-    moved = await desk.store.flows.cancel(flow.dfid, reason=f"{given['reason'].strip()} ({desk.caller.who})")
-    return desk.after("/flows/flow", f"The flow is {moved.status} now.", id=flow.dfid)
+    moved = await desk.store.flows.cancel(flow.flow_id, reason=f"{given['reason'].strip()} ({desk.caller.who})")
+    return desk.after("/flows/flow", f"The flow is {moved.status} now.", id=flow.flow_id)
 
 
 @router.post("/flows/recover")

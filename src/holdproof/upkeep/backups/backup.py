@@ -196,8 +196,8 @@ def _write_dboms(tx: Tx, dboms: Path) -> None:
     after = 0
     while page := tx.all(_BATTLES, after=after, limit=_PAGE):
         after = page[-1][0]
-        for _, ns, battle_id in page:
-            for file in dbom_files.due(tx, ns, battle_id):
+        for _, ns, evaluation_id in page:
+            for file in dbom_files.due(tx, ns, evaluation_id):
                 disk.create(dbom_files.folder_of(dboms, ns) / file.name, file.text.encode())
 
 

@@ -109,12 +109,12 @@ def _finding(row: Row, verdict: Verdict, what: str, remedy: str = RESTORE) -> Fi
 
 def _signer(row: Row, known: dict[str, Key]) -> Key | None:
     """The judge's key whose signature on the row's DBOM holds; None for a legacy one; ProofError for neither."""
-    _, _, battle_id, result, digest, text, _, _, score, timestamp, _ = row
+    _, _, evaluation_id, result, digest, text, _, _, score, timestamp, _ = row
     parsed = dbom.parse(text.encode())
     sigma = attest.parse_sigma(parsed.sigma_judge)
     if isinstance(sigma, LegacySigma):
         return None
-    if parsed.fields.battle_id != battle_id:
+    if parsed.fields.evaluation_id != evaluation_id:
         raise ProofError("it is of another battle")
     if result is None or canonical.sha256_hex(result.encode()) != parsed.fields.h_delta:
         raise ProofError("it hashes another result")
@@ -141,7 +141,7 @@ def _files(context: Context, rows: list[Row], found: Findings) -> Work[None]:
             return
         yield from ask(Call(lambda s=pause_s: time.sleep(s)))  # type: ignore[misc]
         again = yield from _compare_all(context, list(wrong), None)
-        wrong = {battle: again[battle] for battle in wrong if battle in again}
+        wrong = {evaluation: again[evaluation] for evaluation in wrong if evaluation in again}
     for finding in (each for listed in wrong.values() for each in listed):
         found.add(finding)
         found.checked["wrong DBOM files"] += 1

@@ -8,8 +8,9 @@ Rules:
 - Every key comes from trust.json; with a root key from elsewhere only root's signature on it counts, without one the
   bundle vouches for its own keys, and the answer says so (`trusted` false). It is not older than the head: one from
   before a revocation would let the revoked key count.
-- Of a battle: the DBOM's signature holds under a judge key that counted at that leaf, and the result is the one hashed.
-  It is one of the namespace that bundles are made of: another may have a battle of the same name.
+- Of an evaluation: the signature of its DBOM holds under a judge key that counted at that leaf, and the result is the
+  one that was hashed.
+  It is one of the namespace that bundles are made of: another may have an evaluation of the same name.
 - Of a flow: every record names it, and its transitions lead from its opening, in their order, without a gap.
 """
 
@@ -148,7 +149,7 @@ def _about(data: bytes) -> dict[str, Any]:
 
 
 def _wanted(about: dict[str, Any]) -> set[str]:
-    extra = ("dbom.json", "dbom.dsse.json") if about["kind"] == "battle" else ()
+    extra = ("dbom.json", "dbom.dsse.json") if about["kind"] == "evaluation" else ()
     records = [f"{each['name']}{suffix}" for each in about["records"] for suffix in _SUFFIXES]
     return {*_COMMON, *extra, *records}
 
@@ -201,25 +202,25 @@ def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust
     return Record(str(said.get("p")).partition("/")[0], proof.index, str(said.get("t")), value)
 
 
-def _battle(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
-    """What the record of a battle must fulfil beside its place in the log."""
+def _evaluation(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
+    """What the record of an evaluation must fulfil beside its place in the log."""
     record = next((each for each in records if (each.table, each.kind) == ("battles", "dbom")), None)
     if record is None or record.content.get("battle_id") != subject or record.content.get("ns") != MAIN:
-        raise ProofError("the bundle holds no record of that battle", battle_id=subject)
+        raise ProofError("the bundle holds no record of that evaluation", evaluation_id=subject)
     found = dbom.parse(members["dbom.json"])
     result = record.content.get("raw_result")
-    if found.fields.battle_id != subject:
-        raise ProofError("the DBOM is of another battle", battle_id=found.fields.battle_id)
+    if found.fields.evaluation_id != subject:
+        raise ProofError("the DBOM is of another evaluation", evaluation_id=found.fields.evaluation_id)
     if not isinstance(result, str) or canonical.sha256_hex(result.encode()) != found.fields.h_delta:
-        raise ProofError("the result is not the one that the DBOM hashes", battle_id=subject)
+        raise ProofError("the result is not the one that the DBOM hashes", evaluation_id=subject)
     said = [record.content.get(name) for name in ("dbom_hash", "score", "timestamp")]
     if said != [found.fields.h_delta, found.fields.score_cis, found.fields.timestamp]:
-        raise ProofError("the record names another DBOM", battle_id=subject)
+        raise ProofError("the record names another DBOM", evaluation_id=subject)
     if record.content.get("dbom") != members["dbom.json"].decode():
-        raise ProofError("the DBOM is not the one in the record", battle_id=subject)
+        raise ProofError("the DBOM is not the one in the record", evaluation_id=subject)
     sigma = attest.parse_sigma(found.sigma_judge)
     if isinstance(sigma, attest.LegacySigma):
-        raise ProofError("the DBOM carries a simulated signature: a downgrade", battle_id=subject)
+        raise ProofError("the DBOM carries a simulated signature: a downgrade", evaluation_id=subject)
     key = trust.keys.get(sigma.keyid)
     if key is None or key.role != "judge":
         raise ProofError("the DBOM is signed with a key that is no judge's", keyid=sigma.keyid)
@@ -227,7 +228,7 @@ def _battle(members: Mapping[str, bytes], subject: str, records: list[Record], t
     envelope = dsse.parse(members["dbom.dsse.json"])
     dsse.verify(envelope, [key.public], payload_type=PAYLOAD_TYPE)
     if envelope != attest.to_envelope(found):
-        raise ProofError("the envelope is not that of the DBOM", battle_id=subject)
+        raise ProofError("the envelope is not that of the DBOM", evaluation_id=subject)
     if not key.trusted_at(record.index):
         what = f"the judge's key does not count from leaf {key.until} on; this is leaf {record.index}"
         return [Finding(Verdict.REVOKED_KEY, what, "ask for a decision under a key that counts", file="dbom.json")]
@@ -235,11 +236,11 @@ def _battle(members: Mapping[str, bytes], subject: str, records: list[Record], t
 
 
 def _imported(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
-    """An imported battle: the log vouches that it came like that, nobody that it is true."""
+    """An imported evaluation: the log vouches that it came like that, nobody that it is true."""
     del members, trust
     said = {(each.table, each.kind, each.content.get("battle_id"), each.content.get("ns")) for each in records}
     if said != {("battles", "legacy_import", subject, MAIN)}:
-        raise ProofError("the bundle holds no import of that battle", battle_id=subject)
+        raise ProofError("the bundle holds no import of that evaluation", evaluation_id=subject)
     what = "imported from an older Green Agent: no judge of this store signed it"
     return [Finding(Verdict.UNSIGNED, what, "rely on the log alone, or not at all", file="records/0001.json")]
 
@@ -248,25 +249,25 @@ def _flow(members: Mapping[str, bytes], subject: str, records: list[Record], tru
     """What the records of a flow must fulfil: they are its own, and its moves follow one another."""
     del members, trust
     if sum(each.table == "decision_flows" for each in records) != 1:
-        raise ProofError("the bundle holds no opening of that flow", dfid=subject)
+        raise ProofError("the bundle holds no opening of that flow", flow_id=subject)
     if any(each.content.get("dfid") != subject for each in records):
-        raise ProofError("a record is of another flow", dfid=subject)
+        raise ProofError("a record is of another flow", flow_id=subject)
     _check_moves([each.content for each in records if each.table == "flow_transitions"], subject)
     return []
 
 
-def _check_moves(moves: list[Mapping[str, Any]], dfid: str) -> None:
+def _check_moves(moves: list[Mapping[str, Any]], flow_id: str) -> None:
     """Refuse transitions with a gap; words of another kernel are believed where they say they come from."""
     numbers: list[Any] = [each.get("id") for each in moves]
     if not all(type(number) is int for number in numbers) or numbers != sorted(set(numbers)):
-        raise ProofError("the transitions are not in their order", dfid=dfid)
+        raise ProofError("the transitions are not in their order", flow_id=flow_id)
     status = "CREATED"
     for each in moves:
         before, word = str(each.get("from_status")), str(each.get("to_status"))
         if before in STATUSES and before != status:
-            raise ProofError("a transition is missing", dfid=dfid, expected=status)
+            raise ProofError("a transition is missing", flow_id=flow_id, expected=status)
         status = onward(status, word) or status
 
 
 Judge = Callable[[Mapping[str, bytes], str, list[Record], Trust], list[Finding]]
-_KINDS: Final[dict[str, Judge]] = {"battle": _battle, "flow": _flow, "imported": _imported}
+_KINDS: Final[dict[str, Judge]] = {"evaluation": _evaluation, "flow": _flow, "imported": _imported}

@@ -23,7 +23,7 @@ from holdproof.model.verdicts import Verdict
 from holdproof.testing import FrozenClock
 from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
 
-GOOD: dict[str, Any] = {"battle_id": "b", "score": 0.5, "breakdown": "fine", "intent": [0.25, -1.0]}
+GOOD: dict[str, Any] = {"evaluation_id": "b", "score": 0.5, "breakdown": "fine", "intent": [0.25, -1.0]}
 _AS_IMPORTED = sql("UPDATE battles SET dbom = replace(dbom, 'dsse:', 'SIG_GREEN_') WHERE id = :id")
 
 
@@ -46,20 +46,20 @@ BAD: dict[str, tuple[Any, dict[str, Any]]] = {
     "a score that is a text": ({}, {"score": "0.5"}),
     "a score that is a truth": ({}, {"score": True}),
     "no score": ({}, {"score": None}),
-    "an empty battle_id": ({}, {"battle_id": ""}),
-    "a blank battle_id": ({}, {"battle_id": "  "}),
-    "a battle_id that is a path": ({}, {"battle_id": "../../etc/passwd"}),
-    "a battle_id that is an absolute path": ({}, {"battle_id": "/etc/passwd"}),
-    "a battle_id with a slash": ({}, {"battle_id": "a/b"}),
-    "a battle_id of one dot": ({}, {"battle_id": "."}),
-    "no battle_id": ({}, {"battle_id": None}),
-    "a battle_id with a backslash": ({}, {"battle_id": "a\\b"}),
-    "a battle_id of dots": ({}, {"battle_id": ".."}),
-    "a battle_id with NUL": ({}, {"battle_id": "a\0b"}),
-    "a battle_id with a line break": ({}, {"battle_id": "a\nb"}),
-    "a battle_id with a lone surrogate": ({}, {"battle_id": "\ud800"}),
-    "an over-long battle_id": ({}, {"battle_id": "x" * 201}),
-    "a battle_id that is no text": ({}, {"battle_id": 7}),
+    "an empty battle_id": ({}, {"evaluation_id": ""}),
+    "a blank battle_id": ({}, {"evaluation_id": "  "}),
+    "a battle_id that is a path": ({}, {"evaluation_id": "../../etc/passwd"}),
+    "a battle_id that is an absolute path": ({}, {"evaluation_id": "/etc/passwd"}),
+    "a battle_id with a slash": ({}, {"evaluation_id": "a/b"}),
+    "a battle_id of one dot": ({}, {"evaluation_id": "."}),
+    "no battle_id": ({}, {"evaluation_id": None}),
+    "a battle_id with a backslash": ({}, {"evaluation_id": "a\\b"}),
+    "a battle_id of dots": ({}, {"evaluation_id": ".."}),
+    "a battle_id with NUL": ({}, {"evaluation_id": "a\0b"}),
+    "a battle_id with a line break": ({}, {"evaluation_id": "a\nb"}),
+    "a battle_id with a lone surrogate": ({}, {"evaluation_id": "\ud800"}),
+    "an over-long battle_id": ({}, {"evaluation_id": "x" * 201}),
+    "a battle_id that is no text": ({}, {"evaluation_id": 7}),
     "a namespace that is a path": ({}, {"ns": "a/b"}),
     "a result without JSON": (Strange(), {}),
     "a result with NaN": ({"x": math.nan}, {}),
@@ -95,35 +95,35 @@ class BattleSuite(StoreOnSqlite):
 
     def test_a_bound_that_is_no_time_is_refused(self) -> None:
         with self.open() as store:
-            store.battles.submit({}, **GOOD, timestamp="2026-01-31T12:00:00Z")
+            store.evaluations.submit({}, **GOOD, timestamp="2026-01-31T12:00:00Z")
             wrong: list[dict[str, Any]] = [{"since": "nonsense"}, {"until": "31.1."}, {"since": ""}]
             for bounds in wrong:
                 with pytest.raises(errors.InvalidInputError, match="as in 2026"):
-                    store.battles.list(**bounds)
+                    store.evaluations.list(**bounds)
             for since, count in (("2026-01-31", 1), ("2026-01-31T13:00:00+02:00", 1), ("2026-01-31T12:00:01Z", 0)):
-                assert len(store.battles.list(since=since).battles) == count
+                assert len(store.evaluations.list(since=since).evaluations) == count
 
     def test_row_dbom_file_and_leaf_say_the_same(self) -> None:
         result = {"z": 1, "a": {"é": [1.5, None]}}
         with self.open(clock=FrozenClock("2026-01-14T21:05:51.758624Z")) as store:
-            battle = store.battles.submit(result, **GOOD)
+            evaluation = store.evaluations.submit(result, **GOOD)
             text = json.dumps(result, sort_keys=True)
             digest = hashlib.sha256(text.encode()).hexdigest()
-            assert (battle.raw_result, battle.dbom_hash, battle.score) == (text, digest, 0.5)
-            assert json.loads(battle.dbom or "") == {
+            assert (evaluation.raw_result, evaluation.dbom_hash, evaluation.score) == (text, digest, 0.5)
+            assert json.loads(evaluation.dbom or "") == {
                 "dbom_version": "1.0",
                 "battle_id": "b",
                 "h_delta": digest,
                 "v_intent": [0.25, -1.0],
                 "score_cis": 0.5,
-                "sigma_judge": json.loads(battle.dbom or "")["sigma_judge"],
+                "sigma_judge": json.loads(evaluation.dbom or "")["sigma_judge"],
                 "timestamp": "2026-01-14T21:05:51.758624Z",
             }
-            assert battle.dbom == json.dumps(json.loads(battle.dbom or ""), indent=2)
-            assert store.battles.get("b") == battle
-            assert self.files() == ({"dbom_b.json": battle.dbom} if self.disk else {})
+            assert evaluation.dbom == json.dumps(json.loads(evaluation.dbom or ""), indent=2)
+            assert store.evaluations.get("b") == evaluation
+            assert self.files() == ({"dbom_b.json": evaluation.dbom} if self.disk else {})
             settled(store)
-            assert store.dbom.verify(battle.dbom).verdict is Verdict.VALID
+            assert store.dbom.verify(evaluation.dbom).verdict is Verdict.VALID
             sound(store)
 
     @pytest.mark.parametrize("what", BAD)
@@ -131,18 +131,18 @@ class BattleSuite(StoreOnSqlite):
         result, wrong = BAD[what]
         with self.open() as store:
             with pytest.raises(errors.InvalidInputError):
-                store.battles.submit(result, **{**GOOD, **wrong})
-            assert store.battles.list(ns=None).battles == []
+                store.evaluations.submit(result, **{**GOOD, **wrong})
+            assert store.evaluations.list(ns=None).evaluations == []
             assert store.keys.list(role="judge") == []
             assert self.files() == {}
 
     def test_a_vector_of_another_length_than_configured_is_refused(self) -> None:
         with self.open(dimensions=3) as store:
             with pytest.raises(errors.InvalidInputError, match="3 numbers"):
-                store.battles.submit({}, **GOOD)
-            assert store.battles.list().battles == []
-            store.battles.submit({}, **{**GOOD, "intent": (1, 2, 3)})
-            store.battles.submit({}, **{**GOOD, "intent": None})
+                store.evaluations.submit({}, **GOOD)
+            assert store.evaluations.list().evaluations == []
+            store.evaluations.submit({}, **{**GOOD, "intent": (1, 2, 3)})
+            store.evaluations.submit({}, **{**GOOD, "intent": None})
 
     @pytest.mark.parametrize(
         "given", [[math.nan, 0.5], [0.5], ["a", "b"], None, 0.5], ids=["nan", "short", "texts", "nothing", "number"]
@@ -150,8 +150,8 @@ class BattleSuite(StoreOnSqlite):
     def test_an_embedder_that_gives_no_such_vector_is_refused_and_nothing_is_written(self, given: Any) -> None:
         with self.open(embedder=lambda _: given, dimensions=2) as store:
             with pytest.raises(errors.InvalidInputError):
-                store.battles.submit({"task": "limit"}, battle_id="b", score=1)
-            assert store.battles.list(ns=None).battles == []
+                store.evaluations.submit({"task": "limit"}, evaluation_id="b", score=1)
+            assert store.evaluations.list(ns=None).evaluations == []
             assert self.files() == {}
 
     def test_the_vector_comes_from_the_embedder_or_is_empty_and_never_invented(self) -> None:
@@ -162,14 +162,16 @@ class BattleSuite(StoreOnSqlite):
             return [float(len(text)), 0.5]
 
         with self.open() as store:
-            bare = store.battles.submit({"task": "limit"}, battle_id="bare", score=1)
+            bare = store.evaluations.submit({"task": "limit"}, evaluation_id="bare", score=1)
             assert json.loads(bare.dbom or "")["v_intent"] == []
         with self.open(embedder=embed) as store:
             given: list[dict[str, Any]] = [{}, {"intent": "a text"}, {"intent": [9.0]}]
             for more in given:
-                store.battles.submit({"task": "limit"}, battle_id=f"b{len(more)}{more}"[:20], score=1, **more)
-            store.battles.submit({"no": "task"}, battle_id="none", score=1)
-            vectors = [json.loads(each.dbom or "")["v_intent"] for each in store.battles.list(limit=9).battles[-4:]]
+                store.evaluations.submit({"task": "limit"}, evaluation_id=f"b{len(more)}{more}"[:20], score=1, **more)
+            store.evaluations.submit({"no": "task"}, evaluation_id="none", score=1)
+            vectors = [
+                json.loads(each.dbom or "")["v_intent"] for each in store.evaluations.list(limit=9).evaluations[-4:]
+            ]
         assert vectors == [[5.0, 0.5], [6.0, 0.5], [9.0], []]
         assert asked == ["limit", "a text"]
 
@@ -180,16 +182,16 @@ class BattleSuite(StoreOnSqlite):
 
         async def play() -> Any:
             async with holdproof.open(self.home, self.url, embedder=embed) as store:
-                return await store.battles.submit({"task": "limit"}, battle_id="b", score=1)
+                return await store.evaluations.submit({"task": "limit"}, evaluation_id="b", score=1)
 
         assert json.loads(asyncio.run(play()).dbom)["v_intent"] == [5.0]
 
     def test_a_second_submit_is_a_new_row_and_a_new_dbom_and_none_is_lost(self) -> None:
         with self.open() as store:
-            made = [store.battles.submit({"run": run}, **GOOD) for run in range(3)]
-            assert [each.battle_id for each in store.battles.list(battle_id="b").battles] == ["b"] * 3
-            assert store.battles.get("b") == made[2]
-            assert store.battles.get("b", id=made[0].id) == made[0]
+            made = [store.evaluations.submit({"run": run}, **GOOD) for run in range(3)]
+            assert [each.evaluation_id for each in store.evaluations.list(evaluation_id="b").evaluations] == ["b"] * 3
+            assert store.evaluations.get("b") == made[2]
+            assert store.evaluations.get("b", id=made[0].id) == made[0]
             names = [f"dbom_b.{made[0].id}.json", f"dbom_b.{made[1].id}.json", "dbom_b.json"]
             assert self.files() == ({n: m.dbom for n, m in zip(names, made, strict=True)} if self.disk else {})
             settled(store)
@@ -198,65 +200,69 @@ class BattleSuite(StoreOnSqlite):
 
     def test_an_earlier_dbom_never_takes_the_file_name_of_another_battle(self) -> None:
         with self.open() as store:
-            first = store.battles.submit({}, **GOOD)
-            store.battles.submit({}, **{**GOOD, "battle_id": f"b.{first.id + 2}"})
-            second = store.battles.submit({}, **GOOD)
+            first = store.evaluations.submit({}, **GOOD)
+            store.evaluations.submit({}, **{**GOOD, "evaluation_id": f"b.{first.id + 2}"})
+            second = store.evaluations.submit({}, **GOOD)
             assert second.id > first.id + 2
             with pytest.raises(errors.AlreadyExistsError):
-                store.battles.submit({}, **{**GOOD, "battle_id": f"b.{first.id}"})
-            store.battles.submit({}, **GOOD)
+                store.evaluations.submit({}, **{**GOOD, "evaluation_id": f"b.{first.id}"})
+            store.evaluations.submit({}, **GOOD)
             sound(store)
 
     def test_a_list_is_walked_in_pages_and_filtered(self) -> None:
         with self.open() as store:
             for number in range(7):
-                store.battles.submit({"n": number}, battle_id=f"b{number % 3}", score=number / 10)
+                store.evaluations.submit({"n": number}, evaluation_id=f"b{number % 3}", score=number / 10)
             seen: list[float | None] = []
             after: int | None = 0
             while after is not None:
-                page = store.battles.list(after=after, limit=3)
-                seen += [each.score for each in page.battles]
+                page = store.evaluations.list(after=after, limit=3)
+                seen += [each.score for each in page.evaluations]
                 after = page.next
             assert seen == [number / 10 for number in range(7)]
-            assert len(store.battles.list(battle_id="b0").battles) == 3
-            assert len(store.battles.list(min_score=0.2, max_score=0.4).battles) == 3
+            assert len(store.evaluations.list(evaluation_id="b0").evaluations) == 3
+            assert len(store.evaluations.list(min_score=0.2, max_score=0.4).evaluations) == 3
             assert (
-                store.battles.list(since="2999-01-01").battles == store.battles.list(until="1999-01-01").battles == []
+                store.evaluations.list(since="2999-01-01").evaluations
+                == store.evaluations.list(until="1999-01-01").evaluations
+                == []
             )
-            assert store.battles.list(imported=True).battles == []
-            assert len(store.battles.list(imported=False).battles) == 7
+            assert store.evaluations.list(imported=True).evaluations == []
+            assert len(store.evaluations.list(imported=False).evaluations) == 7
             with pytest.raises(errors.InvalidInputError):
-                store.battles.list(limit=0)
+                store.evaluations.list(limit=0)
             with pytest.raises(errors.NotFoundError):
-                store.battles.get("b9")
+                store.evaluations.get("b9")
 
     def test_namespaces_do_not_mix(self) -> None:
         with self.open() as store:
-            store.battles.submit({"n": 1}, **GOOD)
-            other = store.battles.submit({"n": 2}, **GOOD, ns="lab")
-            assert store.battles.get("b", ns="lab") == other
-            assert len(store.battles.list().battles) == 1
+            store.evaluations.submit({"n": 1}, **GOOD)
+            other = store.evaluations.submit({"n": 2}, **GOOD, ns="lab")
+            assert store.evaluations.get("b", ns="lab") == other
+            assert len(store.evaluations.list().evaluations) == 1
             if self.disk:
                 assert (self.dboms() / "lab" / "dbom_b.json").read_text() == other.dbom
             sound(store)
 
     def test_a_labelled_subject_is_sealed_everywhere_and_can_be_revealed(self) -> None:
         with self.open() as store:
-            battle = store.battles.submit({"who": "Ada Lovelace"}, **{**GOOD, "breakdown": "Ada did it"}, subject="Ada")
-            assert "Ada" not in json.dumps(battle.to_dict())
-            assert json.loads(battle.dbom or "")["v_intent"] == []
-            assert store.battles.reveal("b") == {"who": "Ada Lovelace"}
+            evaluation = store.evaluations.submit(
+                {"who": "Ada Lovelace"}, **{**GOOD, "breakdown": "Ada did it"}, subject="Ada"
+            )
+            assert "Ada" not in json.dumps(evaluation.to_dict())
+            assert json.loads(evaluation.dbom or "")["v_intent"] == []
+            assert store.evaluations.reveal("b") == {"who": "Ada Lovelace"}
             sound(store)
             store.erase.subject("Ada")
             with pytest.raises(errors.NotFoundError):
-                store.battles.get("b")
+                store.evaluations.get("b")
             assert self.files() == {}
             sound(store)
 
     def test_erasing_the_newest_gives_its_file_name_to_the_one_before(self) -> None:
         with self.open() as store:
-            first = store.battles.submit({"n": 1}, **GOOD)
-            store.battles.submit({"n": 2}, **GOOD, subject="Ada")
+            first = store.evaluations.submit({"n": 1}, **GOOD)
+            store.evaluations.submit({"n": 2}, **GOOD, subject="Ada")
             store.erase.subject("Ada")
             assert self.files() == ({"dbom_b.json": first.dbom} if self.disk else {})
             sound(store)
@@ -266,17 +272,17 @@ class BattleSuite(StoreOnSqlite):
 
             def play(caller: int) -> None:
                 for turn in range(5):
-                    store.battles.submit({"caller": caller, "turn": turn}, **GOOD)
+                    store.evaluations.submit({"caller": caller, "turn": turn}, **GOOD)
 
             threads = [threading.Thread(target=play, args=(caller,)) for caller in range(8)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            rows = store.battles.list().battles
+            rows = store.evaluations.list().evaluations
             assert len({row.raw_result for row in rows}) == 40
             assert len(store.keys.list(role="judge")) == 1
-            newest = store.battles.get("b")
+            newest = store.evaluations.get("b")
             if self.disk:
                 assert self.files() == {
                     f"dbom_b.{row.id}.json" if row != newest else "dbom_b.json": row.dbom for row in rows
@@ -288,8 +294,10 @@ class BattleSuite(StoreOnSqlite):
     def test_async_callers_are_none_lost(self) -> None:
         async def play() -> int:
             async with holdproof.open(self.home, self.url) as store:
-                await asyncio.gather(*(store.battles.submit({"n": n}, battle_id="b", score=n) for n in range(64)))
-                return len((await store.battles.list()).battles)
+                await asyncio.gather(
+                    *(store.evaluations.submit({"n": n}, evaluation_id="b", score=n) for n in range(64))
+                )
+                return len((await store.evaluations.list()).evaluations)
 
         assert asyncio.run(play()) == 64
 
@@ -326,12 +334,12 @@ def test_two_processes_race_for_one_battle_from_the_very_first_submit(
     racers = [subprocess.Popen([*words, name], stderr=subprocess.PIPE, text=True) for name in "xy"]
     assert [racer.communicate(timeout=120)[1] for racer in racers] == ["", ""]
     with sync.open(tmp_path, url or None) as store:
-        rows = store.battles.list(limit=100).battles
+        rows = store.evaluations.list(limit=100).evaluations
         assert len({row.raw_result for row in rows}) == 40
         assert len(store.keys.list(role="judge")) == 1
         settled(store)
         assert {store.dbom.verify(row.dbom or "").verdict for row in rows} == {Verdict.VALID}
-        assert (tmp_path / "dboms" / "dbom_b.json").read_text() == store.battles.get("b").dbom
+        assert (tmp_path / "dboms" / "dbom_b.json").read_text() == store.evaluations.get("b").dbom
         assert len(list((tmp_path / "dboms").glob("*.json"))) == 40
         sound(store)
 
@@ -343,15 +351,15 @@ def test_a_crash_between_commit_and_file_is_repaired_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sync.open(tmp_path) as store:
-        store.battles.submit({"n": 1}, **GOOD)
+        store.evaluations.submit({"n": 1}, **GOOD)
         with monkeypatch.context() as patch:
             patch.setattr(evaluations, "file", lambda *_: None)
             patch.setattr("holdproof.evidence.crash_recovery.at_closing", lambda _: None)
-            store.battles.submit({"n": 2}, **GOOD)
-            store.battles.submit({"n": 3}, **{**GOOD, "battle_id": "c"})
+            store.evaluations.submit({"n": 2}, **GOOD)
+            store.evaluations.submit({"n": 3}, **{**GOOD, "evaluation_id": "c"})
             store.core.close()
     with sync.open(tmp_path) as store:
-        newest = {name: store.battles.get(name).dbom for name in "bc"}
+        newest = {name: store.evaluations.get(name).dbom for name in "bc"}
         assert {name: (tmp_path / "dboms" / f"dbom_{name}.json").read_text() for name in "bc"} == newest
         assert (tmp_path / "dboms" / "dbom_b.1.json").exists()
         sound(store)
@@ -359,7 +367,7 @@ def test_a_crash_between_commit_and_file_is_repaired_at_the_next_start(
 
 def test_a_deleted_file_of_a_finished_battle_is_not_papered_over(tmp_path: Path) -> None:
     with sync.open(tmp_path) as store:
-        store.battles.submit({}, **GOOD)
+        store.evaluations.submit({}, **GOOD)
     (tmp_path / "dboms" / "dbom_b.json").unlink()
     with sync.open(tmp_path) as store:
         assert not (tmp_path / "dboms" / "dbom_b.json").exists()
@@ -379,10 +387,10 @@ def test_submitting_again_looks_at_the_last_files_only(tmp_path: Path, monkeypat
 
     with sync.open(tmp_path) as store:
         for number in range(30):
-            store.battles.submit({"n": number}, **GOOD)
+            store.evaluations.submit({"n": number}, **GOOD)
         with monkeypatch.context() as patch:
             patch.setattr(Path, "exists", look)
-            store.battles.submit({"n": 30}, **GOOD)
+            store.evaluations.submit({"n": 30}, **GOOD)
         assert [name for name in looked if name.startswith("dbom_b.")] == ["dbom_b.30.json", "dbom_b.29.json"]
         sound(store)
 
@@ -391,12 +399,12 @@ def test_a_signed_file_below_an_imported_one_is_written_when_it_loses_the_plain_
     folder = tmp_path / "dboms"
     with sync.open(tmp_path) as store:
         for number in range(2):
-            store.battles.submit({"n": number}, **GOOD)
+            store.evaluations.submit({"n": number}, **GOOD)
         store.write(lambda tx: tx.execute(_AS_IMPORTED, id=2))
         store.dbom.repair(full=True)
         assert sorted(path.name for path in folder.glob("dbom*")) == ["dbom_b.1.json", "dbom_b.2.json", "dbom_b.json"]
         (folder / "dbom_b.1.json").unlink()  # it has the plain name now
-        store.battles.submit({"n": 3}, **GOOD)
+        store.evaluations.submit({"n": 3}, **GOOD)
         assert "dsse" in (folder / "dbom_b.1.json").read_text()
         assert "dsse" not in (folder / "dbom_b.2.json").read_text()
 
@@ -404,7 +412,7 @@ def test_a_signed_file_below_an_imported_one_is_written_when_it_loses_the_plain_
 def test_rows_that_become_visible_late_get_their_file(tmp_path: Path) -> None:
     with sync.open(tmp_path) as store:
         for number in range(4):
-            store.battles.submit({"n": number}, **GOOD)
+            store.evaluations.submit({"n": number}, **GOOD)
         late = tmp_path / "dboms" / "dbom_b.2.json"
         text = late.read_text()
         late.unlink()
@@ -419,7 +427,7 @@ def test_opening_looks_at_no_file_but_removes_what_a_crash_left(
         pytest.fail("a look at every file")
 
     with sync.open(tmp_path) as store:
-        store.battles.submit({}, **GOOD)
+        store.evaluations.submit({}, **GOOD)
     left = tmp_path / "dboms" / ".tmp" / "a7"
     left.write_text("half a DBOM")
     monkeypatch.setattr(Path, "rglob", refuse)
@@ -431,7 +439,7 @@ def test_opening_looks_at_no_file_but_removes_what_a_crash_left(
 def test_a_full_repair_mends_edited_files_and_names_strangers(tmp_path: Path) -> None:
     with sync.open(tmp_path) as store:
         for number in range(3):
-            store.battles.submit({"n": number}, **GOOD)
+            store.evaluations.submit({"n": number}, **GOOD)
         for name in ("dbom_b.json", "dbom_b.1.json"):
             (tmp_path / "dboms" / name).write_text("{}")
         stranger = tmp_path / "dboms" / "dbom_nobody.json"
@@ -451,9 +459,9 @@ def test_a_file_that_cannot_be_written_costs_no_evaluation(
     with sync.open(tmp_path) as store:
         with monkeypatch.context() as patch:
             patch.setattr("holdproof.evidence.dbom_files.os.replace", full)
-            battle = store.battles.submit({}, **GOOD)
+            evaluation = store.evaluations.submit({}, **GOOD)
         assert "not in its file yet" in caplog.text
-        assert store.battles.get("b") == battle
+        assert store.evaluations.get("b") == evaluation
         assert store.dbom.repair().written == [str(tmp_path / "dboms" / "dbom_b.json")]
         sound(store)
 
@@ -475,11 +483,11 @@ def test_files_that_cannot_be_repaired_are_told_once(
 def test_any_battle_id_is_either_refused_or_kept_inside_the_folder(tmp_path: Path, name: str, score: float) -> None:
     with sync.open(tmp_path / "home") as store:
         try:
-            battle = store.battles.submit({"n": name}, battle_id=name, score=score)
+            evaluation = store.evaluations.submit({"n": name}, evaluation_id=name, score=score)
         except (errors.InvalidInputError, errors.AlreadyExistsError):
             return
-        assert store.battles.get(name, id=battle.id) == battle
-        assert store.dbom.verify(battle.dbom or "").verdict is Verdict.VALID
+        assert store.evaluations.get(name, id=evaluation.id) == evaluation
+        assert store.dbom.verify(evaluation.dbom or "").verdict is Verdict.VALID
         path = tmp_path / "home" / "dboms" / f"dbom_{name}.json"
         assert path.parent.resolve() == (tmp_path / "home" / "dboms").resolve()
-        assert path.read_text() == battle.dbom
+        assert path.read_text() == evaluation.dbom

@@ -1,4 +1,4 @@
-"""`holdproof battles`: evaluations and their signed DBOMs."""
+"""`holdproof evaluations`: evaluations and their signed DBOMs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,20 +11,22 @@ from holdproof.cli.files import load
 from holdproof.model.evaluations import Evaluation, EvaluationPage
 
 app = typer.Typer(
-    help="Submit and read evaluations.", epilog="Example: holdproof battles list --limit 20", no_args_is_help=True
+    help="Submit and read evaluations.", epilog="Example: holdproof evaluations list --limit 20", no_args_is_help=True
 )
 app.callback()(options)
 
-BattleId = Annotated[str, typer.Argument(metavar="BATTLE_ID", help="The battle's id.", autocompletion=complete.battles)]
-RowId = Annotated[int | None, typer.Option("--id", help="The row, where a battle has several; else the newest.")]
+EvaluationId = Annotated[
+    str, typer.Argument(metavar="EVALUATION_ID", help="The evaluation's id.", autocompletion=complete.evaluations)
+]
+RowId = Annotated[int | None, typer.Option("--id", help="The row, where an evaluation has several; else the newest.")]
 
 
-@command(app, example="holdproof battles submit result.json --battle-id b-1 --score 0.87")
+@command(app, example="holdproof evaluations submit result.json --evaluation-id b-1 --score 0.87")
 def submit(
     call: Call,
     *,
     result: Annotated[str, typer.Argument(help="A JSON file with the full result, or - for stdin.")],
-    battle_id: Annotated[str, typer.Option("--battle-id", help="The id of this evaluation.")],
+    evaluation_id: Annotated[str, typer.Option("--evaluation-id", help="The id of this evaluation.")],
     score: Annotated[float, typer.Option("--score", help="The final score.")],
     breakdown: Annotated[str | None, typer.Option("--breakdown", help="Why it is this score.")] = None,
     intent: Annotated[Path | None, typer.Option("--intent", help="A JSON file with the intent vector.")] = None,
@@ -35,9 +37,9 @@ def submit(
     """Record an evaluation: sign its DBOM, write row and log leaf at once, then the DBOM file."""
     value, vector = load(result), None if intent is None else load(str(intent))
     with call.open() as store:
-        return store.battles.submit(
+        return store.evaluations.submit(
             value,
-            battle_id=battle_id,
+            evaluation_id=evaluation_id,
             score=score,
             breakdown=breakdown,
             intent=vector,
@@ -47,11 +49,11 @@ def submit(
         )
 
 
-@command(app, example="holdproof battles list --since 2026-01-01 --min-score 0.5 --json")
+@command(app, example="holdproof evaluations list --since 2026-01-01 --min-score 0.5 --json")
 def list(
     call: Call,
     *,
-    battle_id: Annotated[str | None, typer.Option("--battle-id", help="Only this battle.")] = None,
+    evaluation_id: Annotated[str | None, typer.Option("--evaluation-id", help="Only this evaluation.")] = None,
     since: Since = None,
     until: Annotated[str | None, typer.Option("--until", help="Before this time.")] = None,
     min_score: Annotated[float | None, typer.Option("--min-score", help="This score or more.")] = None,
@@ -63,8 +65,8 @@ def list(
 ) -> EvaluationPage:
     """List evaluations in the order they came, a page at a time."""
     with call.open() as store:
-        return store.battles.list(
-            battle_id=battle_id,
+        return store.evaluations.list(
+            evaluation_id=evaluation_id,
             since=since,
             until=until,
             min_score=min_score,
@@ -76,8 +78,8 @@ def list(
         )
 
 
-@command(app, example="holdproof battles show b-1")
-def show(call: Call, battle_id: BattleId, row: RowId = None, ns: Namespace = "main") -> Evaluation:
+@command(app, example="holdproof evaluations show b-1")
+def show(call: Call, evaluation_id: EvaluationId, row: RowId = None, ns: Namespace = "main") -> Evaluation:
     """Show one evaluation with everything that is stored of it."""
     with call.open() as store:
-        return store.battles.get(battle_id, id=row, ns=ns)
+        return store.evaluations.get(evaluation_id, id=row, ns=ns)

@@ -24,9 +24,9 @@ class Following(OnStore):
         clock.advance(change_feed.SETTLED_S)
         place = store.read(change_feed.now)
         assert follow(store, place)[0] == []
-        dfid = running(store)
+        flow_id = running(store)
         clock.advance(1)
-        asked = store.escalations.request(dfid, reason="?", impact="HIGH_IMPACT")
+        asked = store.escalations.request(flow_id, reason="?", impact="HIGH_IMPACT")
         clock.advance(1)
         store.escalations.resolve(asked.id, "APPROVED", by="Ada")
         kinds, _, found = follow(store, place)
@@ -59,13 +59,13 @@ class Following(OnStore):
         store.agents.register("other", version="1.0.0")
         store.agents.register("far", version="1.0.0", ns="far")
         mine, theirs = running(store), running(store, "other")
-        away = store.flows.start("far", ns="far").dfid
+        away = store.flows.start("far", ns="far").flow_id
         store.flows.transition(away, "RUNNING", ns="far")
         store.escalations.request(theirs, reason="?")
-        told = {each.about["dfid"] for each in follow(store, place, agent_id="trader")[2]}
+        told = {each.about["flow_id"] for each in follow(store, place, agent_id="trader")[2]}
         assert told == {mine}
-        assert {each.about["dfid"] for each in follow(store, place, ns="far")[2]} == {away}
-        assert {each.about["dfid"] for each in follow(store, place)[2]} == {mine, theirs, away}
+        assert {each.about["flow_id"] for each in follow(store, place, ns="far")[2]} == {away}
+        assert {each.about["flow_id"] for each in follow(store, place)[2]} == {mine, theirs, away}
 
     def test_more_than_a_page_is_told_page_by_page_and_all_of_it(
         self, store: sync.Holdproof, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
@@ -73,8 +73,8 @@ class Following(OnStore):
         monkeypatch.setattr(change_feed, "_PAGE", 3)
         place = store.read(change_feed.now)
         begun = [running(store) for _ in range(8)]
-        for dfid in begun[:4]:
-            asked = store.escalations.request(dfid, reason="?", budget=100)
+        for flow_id in begun[:4]:
+            asked = store.escalations.request(flow_id, reason="?", budget=100)
             store.escalations.resolve(asked.id, "CANCELLED", by="Ada")
         clock.advance(change_feed.SETTLED_S)
         told: list[tuple[str, int]] = []
@@ -102,9 +102,9 @@ class Following(OnStore):
         store.escalations.resolve(asked.id, "APPROVED", by="Ada")
         place, old = store.read(change_feed.begin)
         assert {*follow(store, place)[0]} <= old
-        dfid = running(store)
+        flow_id = running(store)
         fresh = [each for each in follow(store, place)[2] if (each.kind, each.id) not in old]
-        assert [each.about["dfid"] for each in fresh] == [dfid]
+        assert [each.about["flow_id"] for each in fresh] == [flow_id]
 
     @pytest.mark.parametrize(
         "text", ["", "1", "1.2.3.4", "a.b.c.d.e", "-1.0.0.0.", "1.1.1.1.yesterday", f"{1 << 70}.0.0.0."]
@@ -126,7 +126,7 @@ class TestPostgres(OnPostgres, Following):
     def test_what_is_committed_after_a_following_began_is_told_whatever_came_before(
         self, store: sync.Holdproof
     ) -> None:
-        late, early = store.flows.start("trader").dfid, store.flows.start("trader").dfid
+        late, early = store.flows.start("trader").flow_id, store.flows.start("trader").flow_id
         inside, onward = threading.Event(), threading.Event()
 
         def slowly(tx: Tx) -> None:
@@ -143,4 +143,4 @@ class TestPostgres(OnPostgres, Following):
         onward.set()
         writing.join()
         fresh = [each for each in follow(store, place)[2] if (each.kind, each.id) not in old]
-        assert [each.about["dfid"] for each in fresh] == [late]
+        assert [each.about["flow_id"] for each in fresh] == [late]
