@@ -48,9 +48,9 @@ def test_every_acknowledged_write_survives_kill_9_on_sqlite(tmp_path: Path, seed
     assert _rounds(str(tmp_path / "kernel.db"), rounds, seed) > rounds
 
 
-def test_every_acknowledged_write_survives_kill_9_on_postgres(postgres_url: str) -> None:
+def test_every_acknowledged_write_survives_kill_9_on_postgres(empty_postgres_url: str) -> None:
     rounds = max(10, KILLS // 10)
-    assert _rounds(postgres_url, rounds, seed=2) > rounds
+    assert _rounds(empty_postgres_url, rounds, seed=2) > rounds
 
 
 @pytest.mark.parametrize("killed", [1])
@@ -69,8 +69,8 @@ def test_killing_one_of_four_processes_leaves_the_others_writing(tmp_path: Path,
         db.close()
 
 
-def test_acknowledged_writes_survive_a_crash_of_the_server(postgres: Postgres, postgres_url: str) -> None:
-    db = open_database(postgres_url, migrations=MIGRATIONS)
+def test_acknowledged_writes_survive_a_crash_of_the_server(postgres: Postgres, empty_postgres_url: str) -> None:
+    db = open_database(empty_postgres_url, migrations=MIGRATIONS)
     try:
         for mode in ("immediate", "fast", "immediate"):
             futures = [db.write(lambda tx: pair(tx, "me")) for _ in range(300)]
