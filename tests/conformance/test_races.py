@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from harness.filling import running
 from holdproof import sync
 from holdproof.api import OpenFlow
 from holdproof.executors import SyncExecutor
-from tests.conformance.decisions import CrashError, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import CrashError, OnPostgres, OnSqlite, OnStore
 
 ROUNDS = int(os.environ.get("HOLDPROOF_RACES", "8"))
 RACERS = 4

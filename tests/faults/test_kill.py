@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers import Postgres
 from holdproof.db import Database, open_database, sql
 from tests.faults.children import child, kill_after
 from tests.faults.writer import MIGRATIONS, pair
-from tests.servers import Postgres
 
 KILLS = int(os.environ.get("HOLDPROOF_KILLS", "100"))
 PARTS = 5

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+import harness.example_profiles  # noqa: F401  (mutants run these tests without the conftest above)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Vectors and mutations by the hundred: every run of `make test` has them, `make check` has not."""
