@@ -127,6 +127,23 @@ def postgres_store(postgres: Postgres, template: tuple[str, Path], tmp_path: Pat
         yield url, tmp_path / "home"
 
 
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a kernel in which every migration ran and no store was opened."""
+    file = tmp_path_factory.mktemp("migrated") / "kernel.db"
+    open_database(file).close()
+    return file
+
+
+@pytest.fixture
+def sqlite_home(migrated_file: Path, tmp_path: Path) -> Path:
+    """A home for one test, with the tables of a store and no row in them: each migration would cost two syncs."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    shutil.copy2(migrated_file, home / "kernel.db")
+    return home
+
+
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def anywhere(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -94,8 +94,8 @@ class OnStore:
 
 class OnSqlite(OnStore):
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path) -> None:
-        self.home = tmp_path / "home"
+    def _place(self, sqlite_home: Path) -> None:
+        self.home = sqlite_home
 
     def target(self) -> dict[str, Any]:
         return {"home": self.home}

@@ -16,8 +16,8 @@ class StoreOnSqlite:
     disk = True
 
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path) -> None:
-        self.home: Path = tmp_path / "home"
+    def _place(self, sqlite_home: Path) -> None:
+        self.home: Path = sqlite_home
         self.url: str | None = None
 
     def open(self, **options: Any) -> sync.Holdproof:
