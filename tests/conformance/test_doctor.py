@@ -97,7 +97,8 @@ class Doctor(StoreOnSqlite):
 
 
 class TestOnSqlite(Doctor):
-    def test_no_store_is_made_where_there_is_none(self) -> None:
+    def test_no_store_is_made_where_there_is_none(self, tmp_path: Path) -> None:
+        self.home = tmp_path / "nothing here"
         told = self.examine()
         [store] = found(told, "store")
         assert (told.ok, store.health, self.home.exists()) == (True, "note", False)
