@@ -11,7 +11,7 @@ from rich.console import Console
 
 from bench import BENCHMARKS, page, report, slowsync
 from bench.goals import judge
-from bench.harness import Options
+from bench.measurement import Options
 
 
 def parser() -> argparse.ArgumentParser:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.goals import Verdict
-from bench.harness import Options, Result, Spread
+from bench.measurement import Options, Result, Spread
 
 KEPT: Final = Path(__file__).resolve().parents[1] / "docs" / "internals" / "figures" / "bench.json"
 

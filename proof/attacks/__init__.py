@@ -16,11 +16,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
+from harness.servers import Postgres
 from proof.attacks import bundles, files, history, memory, rows, skills
+from proof.attacks.attacked_store import Lab, Place, quiet
 from proof.attacks.matrix import Attack, Row, judge, together
-from proof.attacks.place import Lab, Place, quiet
 from proof.report import RUNS, Proof, Say
-from tests.servers import Postgres
 
 DATABASES: Final = ("sqlite", "postgres")
 MATRIX: Final = RUNS / "attack-matrix.json"

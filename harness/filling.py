@@ -1,17 +1,62 @@
-"""Stores with something of everything: rows in every table under the log, memory with a history."""
+"""Fill stores with rows in every logged table, evaluations, and memory that has a history."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 from holdproof import sync
+from holdproof.db.sql import sql_postgres
+from holdproof.evidence import evaluations, keys, trust
 from holdproof.importers import import_records
 from holdproof.upkeep import unlock
-from tests.conformance.decisions import running
-from tests.conformance.places import settled
-from tests.conformance.stores import populate
 
+_PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
 IMPORTED = {"importer": "dir", "source": "dir.db", "source_table": "flows", "source_id": "1", "row_key": "k"}
 IMPORTED |= {"verdict": "TAKEN", "note": ""}
+EVALUATIONS = 12
+
+
+def populate(store: sync.Holdproof, count: int = EVALUATIONS) -> None:
+    """Evaluations (one of them twice), a subject's sealed one, a root, a rotated judge whose first key is revoked."""
+    for number in range(count):
+        submit(store, f"b{number}", number / 100)
+    submit(store, "b1", 0.5)
+    submit(store, "sealed", 0.6, subject="Ada")
+    store.run(trust.init_root(store.context))
+    first = store.run(keys.use(store.context, "judge")).keyid
+    store.run(keys.rotate(store.context, "judge"))
+    store.run(keys.revoke(store.context, first))
+    submit(store, "after", 0.7)
+
+
+def submit(store: sync.Holdproof, evaluation_id: str, score: float, **more: Any) -> Any:
+    return store.run(
+        evaluations.submit(
+            store.context,
+            {"task": evaluation_id},
+            evaluation_id=evaluation_id,
+            score=score,
+            intent=[score, 1.0],
+            **more,
+        )
+    )
+
+
+def running(store: sync.Holdproof, agent_id: str = "trader", **options: Any) -> str:
+    """A new flow, under way."""
+    flow_id = store.flows.start(agent_id, **options).flow_id
+    store.flows.transition(flow_id, "RUNNING")
+    return flow_id
+
+
+def settled(store: sync.Holdproof) -> None:
+    """Wait until every leaf is under a signed head."""
+    if store.database.dialect == "postgres":
+        for _ in range(200):
+            if not store.read(lambda tx: tx.all(_PENDING)):
+                return
+            time.sleep(0.02)
+        raise AssertionError("the sequencer signed no head within four seconds")
 
 
 def approve_and_lock(store: sync.Holdproof, skill: Path) -> None:

@@ -1,6 +1,6 @@
 """Attacks on a store from outside Holdproof: statements and edits by name, for the suites and `proof attacks`.
 
-They are made for what `stores.populate` and `filled.remember` write.
+They are made for what `filling.populate` and `filling.remember` write.
 """
 
 import json
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.raw_access import Past, behind
 from holdproof.crypto import attest, canonical, checkpoint, frontier, keys, merkle
 from holdproof.crypto.checkpoint import Checkpoint
 from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.leaves import Projection
 from holdproof.evidence.restores import RESTORES
-from tests.conformance.stores import Past, behind
 
 _SWAP = "UPDATE battles SET {0} = (SELECT b.{0} FROM battles b WHERE b.id = 5 - battles.id) WHERE id IN (2, 3)"
 _ADD = (

@@ -14,7 +14,7 @@ from typing import Any, cast
 import apsw
 
 from bench import workload as w
-from bench.harness import Contestant, Meter, progress
+from bench.measurement import Contestant, Meter, progress
 from bench.peers_sqlite import GROUP, open_apsw
 from holdproof import sync
 from holdproof.db import Migration, Query, Row, Tx, migrate

@@ -130,7 +130,7 @@ def _apply(names: "dict[str, File | Folder]", change: "Mapping[str, File | Folde
             names[name] = node
 
 
-class Platter:
+class FakeDisk:
     """A disk below one folder, told event by event what is done to it."""
 
     def __init__(self, root: Path, chance: random.Random) -> None:
@@ -240,15 +240,15 @@ def _save(folder: Folder, target: Path, chance: random.Random) -> None:
 
 
 _HEARD: Final[dict[str, Callable[..., None]]] = {
-    "open": Platter._opened,
-    "write": Platter._write,
-    "truncate": Platter._truncate,
-    "sync": Platter._sync,
-    "unsynced": Platter._unsynced,
-    "syncdir": Platter._syncdir,
-    "unlink": Platter._unlink,
-    "rmdir": Platter._rmdir,
-    "mkdir": Platter._mkdir,
-    "rename": Platter._rename,
-    "link": Platter._link,
+    "open": FakeDisk._opened,
+    "write": FakeDisk._write,
+    "truncate": FakeDisk._truncate,
+    "sync": FakeDisk._sync,
+    "unsynced": FakeDisk._unsynced,
+    "syncdir": FakeDisk._syncdir,
+    "unlink": FakeDisk._unlink,
+    "rmdir": FakeDisk._rmdir,
+    "mkdir": FakeDisk._mkdir,
+    "rename": FakeDisk._rename,
+    "link": FakeDisk._link,
 }

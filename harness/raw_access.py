@@ -1,4 +1,4 @@
-"""Populated stores to attack, and the tools of an attacker who writes past Holdproof."""
+"""Read and write a store's databases without Holdproof, as an attacker does who has the files or the server."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,37 +9,7 @@ from typing import Any
 import apsw
 import psycopg
 
-from holdproof import sync
 from holdproof.db.sqlite import files
-from holdproof.evidence import evaluations, keys, trust
-
-EVALUATIONS = 12
-
-
-def populate(store: sync.Holdproof, count: int = EVALUATIONS) -> None:
-    """Battles (one of them twice), a subject's sealed one, a root, a rotated judge whose first key is revoked."""
-    for number in range(count):
-        submit(store, f"b{number}", number / 100)
-    submit(store, "b1", 0.5)
-    submit(store, "sealed", 0.6, subject="Ada")
-    store.run(trust.init_root(store.context))
-    first = store.run(keys.use(store.context, "judge")).keyid
-    store.run(keys.rotate(store.context, "judge"))
-    store.run(keys.revoke(store.context, first))
-    submit(store, "after", 0.7)
-
-
-def submit(store: sync.Holdproof, evaluation_id: str, score: float, **more: Any) -> Any:
-    return store.run(
-        evaluations.submit(
-            store.context,
-            {"task": evaluation_id},
-            evaluation_id=evaluation_id,
-            score=score,
-            intent=[score, 1.0],
-            **more,
-        )
-    )
 
 
 def copy(template: Path, target: Path) -> Path:

@@ -4,8 +4,8 @@ import asyncio
 
 import holdproof
 from bench import workload as w
-from bench.harness import Contestant, Meter
-from bench.places import Place
+from bench.fresh_stores import Place
+from bench.measurement import Contestant, Meter
 
 STEPS = 10
 

@@ -14,7 +14,7 @@ _UNKNOWN = (errors.OutcomeUnknownError, errors.WriterDeadError)
 """After these nobody knows, and they say so."""
 
 
-class Storm:
+class ConcurrentCallers:
     """Callers, and what each was told."""
 
     def __init__(self, turns: int, heard: Callable[[], None]) -> None:

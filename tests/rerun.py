@@ -1,6 +1,6 @@
 """Every function of a transaction is run again, as a lost connection or a neighbour's failure may have it.
 
-Under `again()` each job runs once in vain: a write is rolled back and run anew; of reads every other breaks in the
+Under `rerun()` each job runs once in vain: a write is rolled back and run anew; of reads every other breaks in the
 middle and the rest are run to their end. Whatever a function changes outside of its transaction shows.
 """
 
@@ -42,7 +42,7 @@ class _Breaking:
 
 
 @contextmanager
-def again() -> Iterator[None]:
+def rerun() -> Iterator[None]:
     """While this lasts."""
     numbers, begin = count(), Job.__init__
 

@@ -7,12 +7,12 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+from harness.servers import Postgres
 from holdproof import sync
 from holdproof.crypto import keys
 from holdproof.db import MEMORY
 from holdproof.evidence.key_files import MemoryKeys
 from holdproof.testing import FrozenClock, SeededRandom
-from tests.servers import Postgres
 
 Opening = Callable[[], sync.Holdproof]
 

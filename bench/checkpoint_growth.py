@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from itertools import count
 
-from bench.harness import Contestant, Meter, Race, progress
+from bench.measurement import Contestant, Meter, Race, progress
 from holdproof import sync
 from holdproof.db import Tx
 from holdproof.memory.threads import threads

@@ -12,7 +12,7 @@ from holdproof.model.evaluations import Evaluation
 
 
 @dataclass(frozen=True)
-class Place:
+class StoreLocation:
     """Where one store lives."""
 
     home: Path

@@ -7,6 +7,7 @@ import pytest
 
 from holdproof import sync
 from holdproof.api.catalogue import entries
+from tests.cli_parity import SAID, UNSAID, Spoken
 from tests.conformance.decisions import OnSqlite
 from tests.conformance.test_agents import Agents
 from tests.conformance.test_escalations import Escalations
@@ -18,7 +19,6 @@ from tests.conformance.test_sagas import Sagas
 from tests.conformance.test_search import Search
 from tests.conformance.test_snapshots import Snapshots
 from tests.conformance.test_timelines import Timelines
-from tests.spoken import SAID, UNSAID, Spoken
 
 NOT_SAID = {
     "idempotency": "a function that runs once is a program's",

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from bench import whole
+from bench import decision_unit
 from bench import workload as w
-from bench.harness import Contestant, Meter
+from bench.fresh_stores import Place, in_a_folder
+from bench.measurement import Contestant, Meter
 from bench.peers_postgres import Server
 from bench.peers_read import keys
-from bench.places import Place, in_a_folder
 from bench.threads import threads
 from holdproof.db import Database, Migration, Tx, open_database, sql
 from holdproof.evidence import leaves
@@ -102,7 +102,7 @@ class Work(Protocol):
 
 
 Call = Callable[[Callable[[Tx], object]], Awaitable[object]]
-_WORKS: dict[str, Work] = {"txn": txn, "unit": unit, "logged": logged, "whole": whole.decide, "read": read}
+_WORKS: dict[str, Work] = {"txn": txn, "unit": unit, "logged": logged, "whole": decision_unit.decide, "read": read}
 Opener = Callable[[], AbstractContextManager[Database]]
 
 
@@ -123,7 +123,7 @@ def on_postgres(running: Server) -> Iterator[Database]:
 @contextmanager
 def on_store(place: Place = in_a_folder) -> Iterator[Database]:
     """A fresh store with its log, and the agent who decides."""
-    with place() as (home, url), whole.opened(home, url, *STORE) as store:
+    with place() as (home, url), decision_unit.opened(home, url, *STORE) as store:
         yield store.database
 
 

@@ -12,13 +12,11 @@ from typing import Final
 
 import numpy as np
 
+from harness.filling import fill, remember, running, settled
+from harness.raw_access import Past
+from harness.servers import Postgres
 from holdproof import sync
 from holdproof.model.storage import TelemetryEvent
-from tests.conformance.decisions import running
-from tests.conformance.filled import fill, remember
-from tests.conformance.places import settled
-from tests.conformance.stores import Past
-from tests.servers import Postgres
 
 LARGE: Final = bytes(range(256)) * 400
 OTHER: Final = "blue"

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from bench import ours, peers_postgres, peers_read, peers_sqlite
+from bench import own_contestants, peers_postgres, peers_read, peers_sqlite
 from bench.goals import Goal
-from bench.harness import Options, Race, Result, run_race
+from bench.measurement import Options, Race, Result, run_race
 
 RAW, CEILING = "raw sqlite3 commit-each @1", "ceiling @1"
 RAW_EIGHT = "raw sqlite3 8 commits @1"
@@ -32,9 +32,11 @@ def _sqlite(work: str, options: Options) -> Race:
     contestants = [peers_sqlite.raw(work), peers_sqlite.aio(work, most), peers_sqlite.ceiling(work)]
     if work == "unit":
         contestants += [peers_sqlite.raw_each(work), peers_sqlite.aio_each(work, most)]
-    contestants += [ours.asynchronous(work, callers, ours.on_sqlite) for callers in options.callers]
+    contestants += [
+        own_contestants.asynchronous(work, callers, own_contestants.on_sqlite) for callers in options.callers
+    ]
     threaded = [callers for callers in SYNC_CALLERS if callers in options.callers]
-    contestants += [ours.synchronous(work, callers, ours.on_sqlite) for callers in threaded]
+    contestants += [own_contestants.synchronous(work, callers, own_contestants.on_sqlite) for callers in threaded]
     return Race(f"sqlite {work}", contestants, (RAW, f"aiosqlite @{most}", CEILING))
 
 
@@ -43,16 +45,16 @@ def _reads() -> Race:
         peers_read.inline(),
         peers_read.aio(READERS),
         peers_read.aio_fetchall(READERS),
-        ours.asynchronous("read", READERS, ours.on_sqlite),
+        own_contestants.asynchronous("read", READERS, own_contestants.on_sqlite),
     ]
     return Race("sqlite point reads", contestants, (f"aiosqlite @{READERS}", CEILING))
 
 
 def _postgres(running: peers_postgres.Server, work: str, options: Options) -> Race:
     counts = [callers for callers in options.callers if callers <= POSTGRES_MOST]
-    opener = partial(ours.on_postgres, running)
+    opener = partial(own_contestants.on_postgres, running)
     contestants = [peers_postgres.naive(running, work, callers) for callers in counts]
-    contestants += [ours.asynchronous(work, callers, opener) for callers in counts]
+    contestants += [own_contestants.asynchronous(work, callers, opener) for callers in counts]
     return Race(f"postgres {work}", contestants, [f"naive @{callers}" for callers in counts])
 
 
