@@ -1,4 +1,4 @@
-"""Every tampering that docs/audit/threat-model.md speaks of, done to real stores on both databases.
+"""Every tampering that docs/threat-model.md speaks of, done to real stores on both databases.
 
 An attack is done to a copy of a store with something of everything in it. Then the store is verified as its owner
 would, or what was tampered with is loaded, restored or checked as its reader would. What cannot be noticed is in the

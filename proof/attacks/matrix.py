@@ -55,7 +55,7 @@ class Attack:
     shares: bool = False
     """Whether it must not touch the database at all, so that no copy of that is made."""
     design: str = ""
-    """Why it cannot be seen, where it cannot: docs/audit/threat-model.md says the same."""
+    """Why it cannot be seen, where it cannot: docs/threat-model.md says the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ An examiner gets the undamaged bytes of a file, the damage, and a scratch folder
 
     detected    verification, a load, a restore or a check says so
     harmless    every answer is the one it was, which the examiner has compared
-    by design   an answer is another, nobody can tell, and docs/audit/threat-model.md says so
+    by design   an answer is another, nobody can tell, and docs/threat-model.md says so
     silent      an answer is another and nobody says so: a defect
 """
 

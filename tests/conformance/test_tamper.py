@@ -253,7 +253,7 @@ def test_a_rewriting_thief_of_the_log_key_is_found_only_by_a_head_kept_elsewhere
     assert verify(home, full=True).verdict is Verdict.FORKED
     forget_heads(home)
     found = [finding for finding in verify(home, full=True).findings if finding.table in ("log", "log_leaves")]
-    assert found == []  # said plainly in docs/audit/threat-model.md: this cannot be seen from the store alone
+    assert found == []  # said plainly in docs/threat-model.md: this cannot be seen from the store alone
     assert verify(home).verdict is Verdict.TAMPERED  # but the judge's signature is not the log's to forge
 
 

@@ -135,7 +135,7 @@ def test_the_commands_of_the_readme_are_targets_of_the_makefile() -> None:
 
 def test_every_decision_is_listed_in_the_index_of_internals() -> None:
     listed = re.findall(r"\(adr/(\S+?)\)", prose(ROOT / "docs" / "internals" / "index.md"))
-    assert listed == sorted(page.name for page in ROOT.glob("docs/internals/adr/*.md"))
+    assert listed == sorted(page.name for page in ROOT.glob("docs/adr/*.md"))
 
 
 def test_every_dependency_is_explained() -> None:

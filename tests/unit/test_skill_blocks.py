@@ -127,7 +127,7 @@ def test_rules_of_a_later_version_are_refused() -> None:
 
 
 def test_the_root_can_be_computed_with_sha256_alone() -> None:
-    """What docs/reference/format.md says, done by hand."""
+    """What docs/format.md says, done by hand."""
     data = b"* A\nx\n* B\n"
     leaves = [sha256(b"\x00" + part).digest() for part in (b"* A\n", b"x\n", b"* B\n")]
     two = sha256(b"\x01" + leaves[0] + leaves[1]).digest()
