@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # type checkers and editors see every name; at run time `__getattr__` below supplies them
     from holdproof import errors, sync
     from holdproof.client import Holdproof, open
-    from holdproof.db import Call, Migration, Query, Read, Refused, Tx, Wait, Work, Write, ask, sql
+    from holdproof.db import Call, Migration, Read, Refused, Tx, Wait, Work, Write, ask
+    from holdproof.db.sql import Query, sql
     from holdproof.errors import HoldproofError
     from holdproof.remote import connect
     from holdproof.store.opening import VERSION as __version__
