@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdproof.api import Resources
 from holdproof.errors import HoldproofError
@@ -14,7 +14,6 @@ from holdproof.model.legacy import LegacyReport
 from holdproof.model.progress import Progress
 from holdproof.model.status import Check, Migrated, Status
 from holdproof.model.verify import Report
-from holdproof.remote import SyncRemote, connect_sync
 from holdproof.storage.lazy_stores import LazyStores
 from holdproof.store.opening import (
     Store,
@@ -28,6 +27,9 @@ from holdproof.store.opening import (
     open_store,
     restore_store,
 )
+
+if TYPE_CHECKING:
+    from holdproof.remote import SyncRemote
 
 
 class Holdproof(SyncExecutor, Resources[SyncExecutor]):
@@ -68,9 +70,11 @@ def open(home: str | Path | None = None, url: str | None = None, *, ns: str | No
     return Holdproof(open_store(home, url, **options), ns)
 
 
-def connect(url: str, token: str | None = None, **options: Any) -> SyncRemote:
+def connect(url: str, token: str | None = None, **options: Any) -> "SyncRemote":
     """Connect to a store on a server, with the nouns and verbs of an open one; options are those of httpx."""
     refuse_running_loop()
+    from holdproof.remote import connect_sync  # noqa: PLC0415 (its HTTP client is only for those who connect)
+
     return connect_sync(url, token, **options)
 
 
