@@ -18,6 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
+from harness.filling import submit
+from harness.forged_bundles import members
 from holdproof import errors, sync
 from holdproof.config import Paths, load
 from holdproof.db.sqlite import check_file, files
@@ -31,8 +33,6 @@ from holdproof.upkeep import erase
 from holdproof.upkeep.verification import offline
 from proof.flips.damage import Damage, put
 from proof.flips.subject import DIMENSIONS, PASSPHRASE, Subject
-from tests.conformance.stores import submit
-from tests.conformance.twins import members
 
 DETECTED, HARMLESS, DESIGN, SILENT = "detected", "harmless", "by design", "silent"
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
+from harness.filling import settled
 from holdproof import sync
 from holdproof.cli.app import app
 from holdproof.db.clock import system_clock
@@ -15,8 +16,8 @@ from holdproof.model.doctor import HealthCheck, HealthReport
 from holdproof.model.times import to_text
 from holdproof.testing import FrozenClock
 from holdproof.upkeep import doctor
-from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled
-from tests.places import submit
+from tests.conformance.store_backends import StoreInMemory, StoreOnPostgres, StoreOnSqlite
+from tests.store_locations import submit
 
 
 class Usage(NamedTuple):
@@ -96,7 +97,8 @@ class Doctor(StoreOnSqlite):
 
 
 class TestOnSqlite(Doctor):
-    def test_no_store_is_made_where_there_is_none(self) -> None:
+    def test_no_store_is_made_where_there_is_none(self, tmp_path: Path) -> None:
+        self.home = tmp_path / "nothing here"
         told = self.examine()
         [store] = found(told, "store")
         assert (told.ok, store.level, self.home.exists()) == (True, "warning", False)

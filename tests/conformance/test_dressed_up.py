@@ -2,13 +2,14 @@
 
 import time
 
+from harness.attacks import as_erased, as_restored
+from harness.filling import settled, submit
+from harness.raw_access import Past
 from holdproof import sync
 from holdproof.crypto import checkpoint
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Report
-from tests.conformance.attacks import as_erased, as_restored
-from tests.conformance.places import StoreOnPostgres, StoreOnSqlite, settled
-from tests.conformance.stores import Past, submit
+from tests.conformance.store_backends import StoreOnPostgres, StoreOnSqlite
 
 
 class DressedSuite(StoreOnSqlite):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from harness.servers import Postgres
 from holdproof import errors
 from holdproof.crypto.checkpoint import Checkpoint
 from holdproof.db import Tx
@@ -15,7 +16,6 @@ from holdproof.evidence.sequencer import Sequencer, sequence
 from holdproof.evidence.tree import TreeWriter
 from tests.conformance import logs
 from tests.conformance.logs import check, put, settle, texts
-from tests.servers import Postgres
 
 _PENDING = sql_postgres("SELECT count(*) FROM log_pending")
 _AGAIN = sql_postgres("INSERT INTO log_pending (id, ver, leaf) SELECT id, ver, leaf FROM log_leaves WHERE idx = 3")

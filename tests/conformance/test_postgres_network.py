@@ -10,13 +10,13 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.generators import fetch
 
+from harness.servers import Postgres
+from harness.tcp_proxy import Fault, Proxy, to_unix
 from holdproof import errors
 from holdproof.db import Database, Tx, open_database
 from holdproof.db.postgres import liveness, snapshot
 from holdproof.db.postgres.connect import dial
 from holdproof.testing.schema import MIGRATIONS, add, value
-from proof.servers.tcp import Fault, Proxy, to_unix
-from tests.servers import Postgres
 
 
 @pytest.fixture

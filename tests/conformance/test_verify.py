@@ -12,14 +12,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import holdproof
+from harness.filling import populate, settled, submit
+from harness.raw_access import attack, copy
 from holdproof import sync
 from holdproof.cli.app import app
 from holdproof.evidence import logged_tables
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import erase
 from holdproof.upkeep.verification import row_check
-from tests.conformance.places import settled
-from tests.conformance.stores import attack, copy, populate, submit
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from holdproof import errors, sync
 from holdproof.config import Paths
 from holdproof.db.sqlite import snapshot
 from holdproof.upkeep.backups import swap
-from tests.places import submit
+from tests.store_locations import submit
 
 
 def test_an_opening_that_fails_at_its_last_step_leaves_nothing_open(
