@@ -153,7 +153,7 @@ def test_a_backup_with_a_broken_manifest_is_listed_as_such_and_in_nobodys_way(
     text = (folder / "undated" / manifest.MANIFEST).read_text()
     said = json.loads(text)["created_at"]
     (folder / "undated" / manifest.MANIFEST).write_text(text.replace(said, "yesterday"))
-    listed = {Path(each.path).name: each.trust.partition(":")[0] for each in backups.listed(folder)}
+    listed = {Path(each.path).name: each.trust.partition(":")[0] for each in backups.list_backups(folder)}
     assert listed == {"good": "not checked", **dict.fromkeys(("broken", "torn", "undated"), "damaged")}
     assert backups.choose(folder, time="2999-01-01T00:00:00Z") == folder / "good"
     with pytest.raises(errors.FormatError):

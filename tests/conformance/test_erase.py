@@ -216,13 +216,13 @@ def test_a_flipped_bit_never_makes_a_remembered_erasure_another(tmp_path: Path) 
     """A restore would erase somebody else, or let the erased come back."""
     paths = Paths.find(tmp_path)
     made = Erasure("e1", "subject", "00ff" * 8, "dpo", 1, ("h1",), "2026")
-    erase.remember(paths, [made])
+    erase.record_outside(paths, [made])
     file = paths.state / "erasures.jsonl"
     whole = file.read_bytes()
     for at in range(len(whole) - 1):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         try:
-            assert erase.remembered(paths) == [made], at
+            assert erase.recorded_outside(paths) == [made], at
         except errors.FormatError:
             continue
 
@@ -232,15 +232,15 @@ def test_a_remembered_erasure_without_a_digest_counts_as_it_did(tmp_path: Path) 
     made = Erasure("e1", "record", "battles", "dpo", 0, (), "2026")
     paths.state.mkdir()
     (paths.state / "erasures.jsonl").write_text(json.dumps(made.to_dict()) + "\n")
-    assert erase.remembered(paths) == [made]
+    assert erase.recorded_outside(paths) == [made]
 
 
 def test_erasures_that_end_at_once_are_all_remembered(tmp_path: Path) -> None:
     paths = Paths.find(tmp_path)
     made = [Erasure(f"e{number}", "record", "battles", "dpo", 0, (), "2026") for number in range(64)]
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda each: erase.remember(paths, [each]), made))
-    assert sorted(each.id for each in erase.remembered(paths)) == sorted(each.id for each in made)
+        list(pool.map(lambda each: erase.record_outside(paths, [each]), made))
+    assert sorted(each.id for each in erase.recorded_outside(paths)) == sorted(each.id for each in made)
 
 
 @pytest.mark.parametrize("name", ["{}", "../{0.name}", "dboms/../../{0.name}", "dboms", "state/heads.jsonl", 7])

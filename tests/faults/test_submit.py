@@ -48,8 +48,8 @@ def inspect(home: Path, url: str, acknowledged: set[int]) -> None:
         assert found == due
         settled(store)
         size = checkpoint.parse(store.read(lambda tx: tx.all(_HEAD))[0][0].encode()).checkpoint.size
-        assert store.context.marks is not None
-        assert all(head.checkpoint.size <= size for head in store.context.marks.kept())
+        assert store.context.head_file is not None
+        assert all(head.checkpoint.size <= size for head in store.context.head_file.kept())
 
 
 def rounds(home: Path, url: str, times: int, seed: int) -> set[int]:
