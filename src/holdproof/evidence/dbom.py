@@ -183,7 +183,7 @@ _SALT = sql("SELECT leaf_salt FROM battles WHERE id = :id")
 def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None]:
     """Whether a row's leaf stands in the log as a leaf of that kind, under a head of a log key."""
     try:
-        proof = log.prove(tx, row.leaf_id, ver=row.leaf_ver)
+        proof = log.prove(tx, row.leaf_id, row.leaf_ver)
     except NotFoundError as error:
         if not error.fields.get("pending"):
             return Verdict.TAMPERED, "the row names a leaf that the log does not have", None

@@ -102,6 +102,19 @@ def history(tx: Tx) -> list[Erasure]:
     return [_erasure(row) for row in tx.all(_ALL)]
 
 
+LAST: Final = "\U0010ffff"
+"""Sorts after every id."""
+_BEFORE = sql(
+    "SELECT id, kind, target, who, count, leaf_ids, erased_at, files FROM erasures WHERE id < :before"
+    " ORDER BY id DESC LIMIT :limit"
+)
+
+
+def before(tx: Tx, id: str, *, limit: int) -> list[Erasure]:
+    """Return erasures with ids before that one, the newest first."""
+    return [_erasure(row) for row in tx.all(_BEFORE, before=id, limit=limit)]
+
+
 def _erasure(row: tuple[object, ...]) -> Erasure:
     key, kind, target, who, count, handles, moment, files = row
     try:

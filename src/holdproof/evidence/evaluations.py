@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from holdproof import paging
 from holdproof.content import encryption
 from holdproof.crypto import attest, dbom
 from holdproof.crypto.dbom import Fields
@@ -31,11 +32,11 @@ from holdproof.evidence.dbom_files import MAIN, DbomFolder
 from holdproof.evidence.erasable import Erasable, Removed
 from holdproof.evidence.leaves import Projection
 from holdproof.evidence.submissions import SEALED, Draft
-from holdproof.model.evaluations import Evaluation, EvaluationPage
+from holdproof.model.evaluations import Evaluation
+from holdproof.model.page import Page
 from holdproof.model.times import utc
 from holdproof.model.value import by_attribute
 from holdproof.store.context import Context
-from holdproof.validation import limited
 
 EVALUATIONS: Final = Projection(
     "battles",
@@ -47,7 +48,7 @@ EVALUATIONS: Final = Projection(
 )
 logged_tables.register(EVALUATIONS, kinds=("dbom", "legacy_import"), key="id", first=-1)
 
-_AFTER_ALL: Final = 2**53 - 1
+
 _NUMBERED = re.compile(r"(.+)\.([0-9]{1,18})")
 _log = logging.getLogger("holdproof")
 
@@ -197,14 +198,14 @@ def _check_free(tx: Tx, ns: str, evaluation_id: str) -> None:
 
 _LIST = sql(
     "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
-    " leaf_id, leaf_ver FROM battles WHERE id > :after AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
+    " leaf_id, leaf_ver FROM battles WHERE id < :before AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
     " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id)"
     " AND (CAST(:since AS TEXT) IS NULL OR timestamp >= :since)"
     " AND (CAST(:until AS TEXT) IS NULL OR timestamp < :until)"
     " AND (CAST(:low AS DOUBLE PRECISION) IS NULL OR score >= :low)"
     " AND (CAST(:high AS DOUBLE PRECISION) IS NULL OR score <= :high)"
     " AND (:imported = -1 OR (legacy IS NOT NULL) = (:imported = 1))"
-    " ORDER BY id LIMIT :limit"
+    " ORDER BY id DESC LIMIT :limit"
 )
 
 
@@ -218,45 +219,49 @@ def list(
     max_score: float | None = None,
     imported: bool | None = None,
     ns: str | None = MAIN,
-    after: int = 0,
+    cursor: str | None = None,
     limit: int = 100,
-) -> EvaluationPage:
-    """Battles in the order they came, a page at a time: pass `next` of a page as `after` for the one that follows."""
-    limited(limit)
-    since = _moment("since", since)
-    until = _moment("until", until)
+) -> Page[Evaluation]:
+    """List evaluations, the newest first; `ns=None` lists those of every namespace.
+
+    `since` and `until` compare with the evaluation's own timestamp: a date or a time, `until` excluded.
+    """
     rows = tx.all(
         _LIST,
-        after=after,
+        before=paging.last_id(cursor),
         ns=ns,
         battle_id=evaluation_id,
-        since=since,
-        until=until,
+        since=_moment("since", since),
+        until=_moment("until", until),
         low=min_score,
         high=max_score,
         imported=-1 if imported is None else int(imported),
-        limit=limit + 1,
+        limit=paging.fetch(limit),
     )
-    page = [from_row(row) for row in rows[:limit]]
-    return EvaluationPage(page, page[-1].id if len(rows) > limit else None)
+    return paging.page(map(from_row, rows), limit, _sort_key)
 
 
-_RECENT = sql(
+def _sort_key(evaluation: Evaluation) -> tuple[int]:
+    return (evaluation.id,)
+
+
+_WALK = sql(
     "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
-    " leaf_id, leaf_ver FROM battles WHERE id < :before AND ns = :ns ORDER BY id DESC LIMIT :limit"
+    " leaf_id, leaf_ver FROM battles WHERE id > :after AND ns = :ns"
+    " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id) ORDER BY id LIMIT :limit"
 )
 
 
-def recent(tx: Tx, *, before: int | None = None, limit: int = 100, ns: str = MAIN) -> EvaluationPage:
-    """Battles, the newest first, a page at a time: pass `next` of a page as `before`."""
-    limited(limit)
-    rows = tx.all(_RECENT, before=_AFTER_ALL if before is None else before, ns=ns, limit=limit + 1)
-    page = [from_row(row) for row in rows[:limit]]
-    return EvaluationPage(page, page[-1].id if len(rows) > limit else None)
+def walk(
+    tx: Tx, *, after: int = 0, limit: int, evaluation_id: str | None = None, ns: str = MAIN
+) -> builtins.list[Evaluation]:
+    """Return the next evaluations after a row id, the oldest first: for work that passes over all of them."""
+    rows = tx.all(_WALK, after=after, ns=ns, battle_id=evaluation_id, limit=limit)
+    return [from_row(row) for row in rows]
 
 
 def _moment(name: str, text: str | None) -> str | None:
-    """A date or a time to compare with; what has no zone is compared as it is, for imported rows have none either."""
+    """Check a date or a time to compare with; one without a zone is used as it is: imported rows have none either."""
     try:
         return text if text is None or datetime.fromisoformat(text).tzinfo is None else utc(text)
     except ValueError as error:
@@ -274,11 +279,11 @@ _GET = sql(
 
 
 def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Evaluation:
-    """The newest evaluation of a battle, or the one of that row."""
+    """Return the newest row of an evaluation, or the one with that row id; NotFoundError if there is none."""
     columns = {"ns": ns, "battle_id": evaluation_id}
     row = tx.one(_NEWEST, **columns) if id is None else tx.one(_GET, **columns, id=id)
     if row is None:
-        raise NotFoundError(f"there is no battle {evaluation_id!r}", evaluation_id=evaluation_id, id=id)
+        raise NotFoundError(f"there is no evaluation {evaluation_id!r}", evaluation_id=evaluation_id, id=id)
     return from_row(row)
 
 

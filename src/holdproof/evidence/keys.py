@@ -16,8 +16,10 @@ Rules:
 import builtins
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Final
 
+from holdproof import paging
 from holdproof.crypto import dsse, keys
 from holdproof.crypto.dsse import Envelope
 from holdproof.crypto.keys import PublicKey, Signer
@@ -38,6 +40,7 @@ from holdproof.evidence.key_files import ROLES
 from holdproof.evidence.startup import KEYRING, add_key
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.keys import Action, Key, Role, Signed, Successors
+from holdproof.model.page import Page
 from holdproof.store.context import Context
 
 _PREFIX_DIGITS: Final = 8
@@ -48,14 +51,27 @@ _ALL = sql(
 )
 
 
-def list(tx: Tx, *, role: Role | None = None) -> builtins.list[Key]:
-    """Every key, the oldest first; of one role if that is given."""
+def keyring(tx: Tx, *, role: Role | None = None) -> builtins.list[Key]:
+    """Return every key, the oldest first; of one role if that is given."""
     return [key for key in (Key(*row) for row in tx.all(_ALL)) if role in (None, key.role)]
+
+
+def list(tx: Tx, *, role: Role | None = None, cursor: str | None = None, limit: int = 100) -> Page[Key]:
+    """List the keys of the keyring, the newest first; of one role if that is given."""
+    newest_first = reversed(keyring(tx, role=role))
+    if cursor is not None:
+        last = paging.decode(cursor, "", "")
+        newest_first = filter(lambda key: _sort_key(key) < last, newest_first)
+    return paging.page(islice(newest_first, paging.fetch(limit)), limit, _sort_key)
+
+
+def _sort_key(key: Key) -> tuple[str, str]:
+    return key.added_at, key.keyid
 
 
 def get(tx: Tx, keyid: str) -> Key:
     """A key by its id, or by the start of it if that is unmistakable."""
-    matches = [key for key in list(tx) if key.keyid.startswith(keyid)] if len(keyid) >= _PREFIX_DIGITS else []
+    matches = [key for key in keyring(tx) if key.keyid.startswith(keyid)] if len(keyid) >= _PREFIX_DIGITS else []
     if len(matches) != 1:
         raise NotFoundError(f"no key, or more than one, begins with {keyid!r}; give {_PREFIX_DIGITS} digits or more")
     return matches[0]
@@ -63,7 +79,7 @@ def get(tx: Tx, keyid: str) -> Key:
 
 def find(tx: Tx, keyid: str) -> Key | None:
     """A key by its whole id, None where the keyring has no such key."""
-    return next((key for key in list(tx) if key.keyid == keyid), None)
+    return next((key for key in keyring(tx) if key.keyid == keyid), None)
 
 
 _STANDING = sql("SELECT role, revoked_from FROM keyring WHERE keyid = :keyid")
@@ -99,13 +115,13 @@ def origins(tx: Tx) -> builtins.list[str]:
 
 def flaws(tx: Tx) -> dict[str, str]:
     """Keys that nobody who may do so brought in (or revoked), by id, with the reason; empty for an honest keyring."""
-    return key_audit.flaws(list(tx), origins(tx), _places(tx))
+    return key_audit.flaws(keyring(tx), origins(tx), _places(tx))
 
 
 def active_keys(tx: Tx, role: Role) -> builtins.list[PublicKey]:
     """The keys of a role whose word counts now: not revoked, and brought in by whoever may do so."""
     flawed = flaws(tx)
-    return [public(key) for key in list(tx, role=role) if key.revoked_from is None and key.keyid not in flawed]
+    return [public(key) for key in keyring(tx, role=role) if key.revoked_from is None and key.keyid not in flawed]
 
 
 _PLACES = sql("SELECT l.id, l.ver, l.idx FROM keyring k JOIN log_leaves l ON l.id = k.leaf_id")
@@ -139,7 +155,7 @@ def use(context: Context, role: Role) -> Work[Signer]:
 
 def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
     """Bring a key into the keyring: by itself, or by root where there is one."""
-    rooted: bool = yield from ask(Read(lambda tx: bool(list(tx, role="root"))))
+    rooted: bool = yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))
     action: Action = "admit" if rooted else "introduce"
     by = (yield from _root(context, signer.keyid)) if rooted else signer
     stated: KeyStatement = yield from ask(Read(partial(_say, action=action, role=role, key=signer.public)))
@@ -237,7 +253,7 @@ def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | N
 
 def _orphans(tx: Tx, changed: Key) -> builtins.list[Key]:
     """The keys that would not count any more if a key of the ring were like this."""
-    ring = [changed if each.keyid == changed.keyid else each for each in list(tx)]
+    ring = [changed if each.keyid == changed.keyid else each for each in keyring(tx)]
     orphaned = key_audit.flaws(ring, origins(tx), _places(tx)).keys() - flaws(tx).keys()
     return [each for each in ring if each.keyid in orphaned]
 
@@ -283,9 +299,9 @@ def _authorise(tx: Tx, stated: KeyStatement, envelope: Envelope) -> None:
     """Whether the signature is one that may say this; the rules of the module, in one place."""
     if stated.origin != tree.state(tx).origin:
         raise ProofError("the statement is for another log", found=stated.origin, expected=tree.state(tx).origin)
-    roots = [key for key in list(tx, role="root") if key.revoked_from is None]
+    roots = [key for key in keyring(tx, role="root") if key.revoked_from is None]
     if stated.action == "introduce":
-        if list(tx, role="root"):
+        if keyring(tx, role="root"):
             raise UnknownKeyError("root is in charge: a key cannot introduce itself", keyid=stated.public.keyid)
         signers = [stated.public]
     elif stated.action == "rotate":
@@ -309,7 +325,7 @@ def _revoke(tx: Tx, stated: KeyStatement, line: str) -> Key:
         raise InvalidInputError("the statement names no index of this log, or another role", revoked_from=since)
     if key.revoked_from is not None and key.revoked_from <= since:
         raise ConflictError(f"the key is revoked from leaf {key.revoked_from} on", keyid=key.keyid)
-    if key.role == "log" and not [each for each in list(tx, role="log") if _other(each, key)]:
+    if key.role == "log" and not [each for each in keyring(tx, role="log") if _other(each, key)]:
         raise ConflictError("the only log key cannot be revoked: rotate it first", keyid=key.keyid)
     revoked = _with(key, line, revoked_from=since)
     _refuse(key, _orphans(tx, revoked))

@@ -142,13 +142,16 @@ _FIND = sql("SELECT idx, leaf FROM log_leaves WHERE id = :id AND ver = :ver")
 _NEWEST = sql("SELECT idx, leaf FROM log_leaves WHERE id = :id ORDER BY ver DESC LIMIT 1")
 
 
-def find(tx: Tx, leaf_id: str, *, ver: int | None = None) -> tuple[int, str]:
-    """Index and text of a record's leaf: of that version, or the newest."""
-    row = tx.one(_NEWEST, id=leaf_id) if ver is None else tx.one(_FIND, id=leaf_id, ver=ver)
+def get_entry(tx: Tx, leaf_id: str, version: int | None = None) -> tuple[int, str]:
+    """Return index and text of a record's entry (leaf) in the log: of that version, or of the newest.
+
+    NotFoundError if it is not under a signed head; its field `pending` says whether it will be in a moment.
+    """
+    row = tx.one(_NEWEST, id=leaf_id) if version is None else tx.one(_FIND, id=leaf_id, ver=version)
     if row is None:
         waits = tx.dialect == "postgres" and tx.one(_WAITS, id=leaf_id) is not None
         state = "is committed, but not yet" if waits else "is not"
-        raise NotFoundError(f"the leaf {state} under a signed head", leaf_id=leaf_id, ver=ver, pending=waits)
+        raise NotFoundError(f"the leaf {state} under a signed head", leaf_id=leaf_id, version=version, pending=waits)
     index, text = row
     return index, text
 
@@ -166,9 +169,9 @@ def pending(tx: Tx) -> int:
     return int(*row)
 
 
-def prove(tx: Tx, leaf_id: str, ver: int | None = None) -> TlogProof:
-    """That a leaf stands in the tree under the newest head: checkable offline, with the log's public key."""
-    index, text = find(tx, leaf_id, ver=ver)
+def prove(tx: Tx, leaf_id: str, version: int | None = None) -> TlogProof:
+    """Return the proof that an entry is in the log under the newest head: checkable offline with the log's key."""
+    index, text = get_entry(tx, leaf_id, version)
     newest = head(tx)
     path = trees.prove_inclusion(tx, index, newest.checkpoint.size)
     return TlogProof(index=index, proof=path, head=newest, extra=text.encode())

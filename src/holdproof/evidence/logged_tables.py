@@ -28,7 +28,7 @@ class LoggedRow(NamedTuple):
     leaf_id: Any
     leaf_ver: Any
     leaf_salt: Any
-    index: int | None
+    leaf_index: int | None
     """Where the leaf of this version stands; None while it waits for the sequencer."""
     leaf: str | None
     newest: int | None

@@ -68,12 +68,14 @@ def since(tx: Tx, what: str, moment: str, *, ns: str) -> bool:
     return tx.one(_SINCE, ns=ns, what=what, moment=moment) is not None
 
 
-_LIST = sql(
-    "SELECT id, what, rule, who, count, pruned_at, ns FROM prunings WHERE ns = :ns AND id > :after"
-    " ORDER BY id LIMIT :limit"
+LAST: Final = "\U0010ffff"
+"""Sorts after every id."""
+_BEFORE = sql(
+    "SELECT id, what, rule, who, count, pruned_at, ns FROM prunings WHERE ns = :ns AND id < :before"
+    " ORDER BY id DESC LIMIT :limit"
 )
 
 
-def history(tx: Tx, *, ns: str = "main", after: str = "", limit: int = 100) -> list[Pruning]:
-    """What was pruned, when, by which rule and by whom, oldest first."""
-    return [Pruning(*row) for row in tx.all(_LIST, ns=ns, after=after, limit=limit)]
+def before(tx: Tx, id: str, *, limit: int, ns: str) -> list[Pruning]:
+    """Return prunings with ids before that one, the newest first."""
+    return [Pruning(*row) for row in tx.all(_BEFORE, ns=ns, before=id, limit=limit)]

@@ -40,7 +40,7 @@ PAYLOAD_TYPE = "application/vnd.holdproof.trust+json"
 
 def init_root(context: Context, *, recovery: Path | None = None, offline: bool = False) -> Work[Root]:
     """Make the root key; its recovery comes back and, if a file is named, is written there before the key counts."""
-    roots: list[Key] = yield from ask(Read(partial(ring.list, role="root")))
+    roots: list[Key] = yield from ask(Read(partial(ring.keyring, role="root")))
     if roots:
         raise AlreadyExistsError("this store has a root key", keyid=roots[0].keyid)
     yield from ask(Write(lambda _: None))  # a locked store refuses here, before any file is made
@@ -101,7 +101,7 @@ def trust(context: Context) -> Work[Signed]:
 def _able(tx: Tx) -> set[str]:
     """The keys that may sign it: one that the reader does not find in it, or finds revoked, would prove nothing."""
     flawed = ring.flaws(tx)
-    return {key.keyid for key in ring.list(tx) if key.revoked_from is None and key.keyid not in flawed}
+    return {key.keyid for key in ring.keyring(tx) if key.revoked_from is None and key.keyid not in flawed}
 
 
 def _signer(context: Context, able: set[str]) -> tuple[Signer, Role]:
@@ -127,7 +127,7 @@ def _document(tx: Tx) -> bytes:
             "from": key.index,
             "until": key.revoked_from,
         }
-        for key in ring.list(tx)
+        for key in ring.keyring(tx)
         if key.keyid not in flawed
     ]
     origins: list[canonical.Json] = [*ring.origins(tx)]

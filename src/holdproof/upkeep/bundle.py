@@ -138,7 +138,7 @@ def _refuse(logged: LoggedTable, row: Row) -> None:
     finding = judge(logged, row)
     if finding is not None:
         raise ProofError(f"{finding.place}: {finding.what}", table=logged.table, verdict=finding.verdict.word)
-    if logged_tables.logged_row(row).index is None:
+    if logged_tables.logged_row(row).leaf_index is None:
         raise NotFoundError("the record is committed, but not yet under a signed head; try again", table=logged.table)
 
 

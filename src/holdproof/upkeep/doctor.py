@@ -70,7 +70,7 @@ def unopened(paths: Paths, error: HoldproofError) -> HealthReport:
 def absent(paths: Paths) -> HealthReport:
     """Check at a place where there is no store yet."""
     there = HealthCheck(
-        "note", "store", f"there is none in {paths.data} yet", "the first command that needs it makes it"
+        "warning", "store", f"there is none in {paths.data} yet", "the first command that needs it makes it"
     )
     return _gather({"versions": _versions, "disk": partial(_disk, paths), "store": partial(iter, [there])})
 
@@ -129,7 +129,7 @@ def _disk(paths: Paths) -> Iterator[HealthCheck]:
         yield HealthCheck("error", "disk", f"nearly full: {usage}", "make room: a full disk refuses every write")
     elif free < max(used, _GIB):
         yield HealthCheck(
-            "note", "disk", f"little room: {usage}", "a backup or a compaction needs as much again as is held"
+            "warning", "disk", f"little room: {usage}", "a backup or a compaction needs as much again as is held"
         )
     else:
         yield HealthCheck("ok", "disk", usage)
@@ -270,7 +270,7 @@ def _flows(context: Context) -> Iterator[HealthCheck]:
     orphans, dirty, unknown = context.database.read(sweeps.left).result()
     if orphans:
         yield HealthCheck(
-            "note", "flows", f"{orphans} flows have lost their worker", "recover them: store.flows.recover()"
+            "warning", "flows", f"{orphans} flows have lost their worker", "recover them: store.flows.recover()"
         )
     if dirty:
         yield HealthCheck("warning", "flows", f"{dirty} flows failed half way and are dirty", "holdproof sagas list")

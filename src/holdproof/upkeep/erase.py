@@ -25,6 +25,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from holdproof import paging
 from holdproof.config import Paths
 from holdproof.content import disk, encryption
 from holdproof.crypto.canonical import sha256_hex
@@ -35,6 +36,7 @@ from holdproof.evidence import dbom_files, erasable, erasures, evaluations, lock
 from holdproof.evidence.erasable import Removed
 from holdproof.evidence.lockdown import gate_of
 from holdproof.model.erasure import Erasure
+from holdproof.model.page import Page
 from holdproof.store.context import Context
 from holdproof.upkeep import subject_stores
 from holdproof.upkeep.subject_stores import SubjectStore
@@ -65,9 +67,15 @@ def record(context: Context, table: str, id: str, *, who: str = "operator") -> W
     return replace(erasure, files=(), remains=remains)
 
 
-def list(tx: Tx) -> builtins.list[Erasure]:
-    """Every erasure, oldest first."""
-    return [_with_sealed(tx, each) for each in erasures.history(tx)]
+def list(tx: Tx, *, cursor: str | None = None, limit: int = 100) -> Page[Erasure]:
+    """List erasures, the newest first."""
+    (before,) = paging.decode(cursor, erasures.LAST)
+    erased = erasures.before(tx, before, limit=paging.fetch(limit))
+    return paging.page([_with_sealed(tx, each) for each in erased], limit, _sort_key)
+
+
+def _sort_key(erasure: Erasure) -> tuple[str]:
+    return (erasure.id,)
 
 
 def _with_sealed(tx: Tx, erasure: Erasure) -> Erasure:

@@ -18,7 +18,7 @@ from holdproof.errors import InvalidInputError
 from holdproof.evidence import evaluations, submissions
 from holdproof.evidence.dbom_files import MAIN
 from holdproof.model import spread as geometry
-from holdproof.model.evaluations import Evaluation, EvaluationPage
+from holdproof.model.evaluations import Evaluation
 from holdproof.model.spread import Spread
 from holdproof.store.context import Embedder
 
@@ -41,11 +41,10 @@ def spread(tx: Tx, *, ns: str = MAIN, threshold: float = 0.9, limit: int = MOST)
 
 
 def _walk(tx: Tx, ns: str) -> Iterator[Evaluation]:
-    after: int | None = 0
-    while after is not None:
-        page = evaluations.list(tx, ns=ns, after=after, limit=_PAGE)
-        yield from page.evaluations
-        after = page.next
+    after = 0
+    while page := evaluations.walk(tx, ns=ns, after=after, limit=_PAGE):
+        yield from page
+        after = page[-1].id
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +75,13 @@ def check_intent(
     skipped = 0
     cosines: list[float] = []
     drifted: list[dict[str, Any]] = []
-    after: int | None = 0
-    while after is not None:
-        walk = partial(evaluations.list, evaluation_id=evaluation_id, ns=ns, after=after, limit=_PAGE)
-        page: EvaluationPage = yield from ask(Read(walk))
-        for evaluation in page.evaluations:
+    after = 0
+    while True:
+        walk = partial(evaluations.walk, evaluation_id=evaluation_id, ns=ns, after=after, limit=_PAGE)
+        page: list[Evaluation] = yield from ask(Read(walk))
+        if not page:
+            break
+        for evaluation in page:
             task = _task(evaluation)
             recorded = json.loads(evaluation.dbom)["v_intent"] if evaluation.dbom else []
             if task is None or not recorded:
@@ -100,7 +101,7 @@ def check_intent(
                         "dim": len(vector),
                     }
                 )
-        after = page.next
+        after = page[-1].id
     return IntentCheck(len(cosines), same, skipped, min(cosines, default=0.0), drifted)
 
 

@@ -9,10 +9,10 @@ Rules:
   back what is free at the end of a table; `VACUUM FULL`, which locks it, is the server's own business.
 """
 
-import builtins
 from collections import Counter
 from functools import partial
 
+from holdproof import paging
 from holdproof.crypto import canonical
 from holdproof.db import Call, Read, Tx, Work, Write, ask
 from holdproof.errors import InvalidInputError
@@ -20,6 +20,7 @@ from holdproof.evidence import prunings
 from holdproof.memory.objects import garbage
 from holdproof.memory.objects import object_retention as memory
 from holdproof.model.memory import Collected
+from holdproof.model.page import Page
 from holdproof.model.progress import Progress
 from holdproof.model.retention import Batch, Compacted, Cut, Pruned, Pruning
 from holdproof.runtime import logged_rows, retention
@@ -105,6 +106,11 @@ def _size(context: Context) -> int | None:
     return None if sizes is None else sum(sizes.values())
 
 
-def list(tx: Tx, *, ns: str = MAIN, after: str = "", limit: int = 100) -> builtins.list[Pruning]:
-    """What was pruned, by which rule and by whom, oldest first."""
-    return prunings.history(tx, ns=ns, after=after, limit=logged_rows.limited(limit))
+def list(tx: Tx, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Pruning]:
+    """List what was pruned, by which rule and by whom, the newest first."""
+    (before,) = paging.decode(cursor, prunings.LAST)
+    return paging.page(prunings.before(tx, before, limit=paging.fetch(limit), ns=ns), limit, _sort_key)
+
+
+def _sort_key(pruning: Pruning) -> tuple[str]:
+    return (pruning.id,)

@@ -13,8 +13,9 @@ Rules:
 - It names the store and the lockdown: it ends no other, here or elsewhere.
 - Only a root key counts that the keyring holds unrevoked and the log proves: row, leaf, inclusion, head. A row that
   somebody put there proves nothing, and neither does a key file beside the store.
-- The head is one that the log key of this home signed (vouched.py).
-- Nor does a leaf alone: whoever could append to the log still needs the word of the root before (keyaudit.py).
+- The head is one that the log key of this home signed (trusted_keys.py).
+- Nor does a leaf alone: a root key that somebody appended to the log needs the statement of the root before it
+  (key_audit.py).
 - It is kept in the lockdown's row, under a leaf.
 """
 

@@ -19,17 +19,19 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from holdproof import folders
+from holdproof import folders, paging
 from holdproof.content import disk, encryption
 from holdproof.crypto import checkpoint
-from holdproof.db import Call, Tx, Work, ask, migrate, sql
+from holdproof.db import Call, Tx, Work, ask, call, migrate, sql
 from holdproof.db.sqlite import snapshot
 from holdproof.errors import AlreadyExistsError, BusyError, InvalidInputError
 from holdproof.evidence import dbom_files
 from holdproof.model.backup import Backup, Entry, Manifest
+from holdproof.model.page import Page
 from holdproof.model.progress import Progress
 from holdproof.model.times import to_text
 from holdproof.store.context import Context
@@ -55,9 +57,14 @@ def check(src: str | os.PathLike[str], *, key: str | None = None, progress: Prog
     return (yield from ask(Call(lambda: backup_list.inspect(Path(src), key=key, tell=progress or no_progress))))
 
 
-def list(folder: str | os.PathLike[str]) -> Work[builtins.list[Backup]]:
-    """The backups in a folder, oldest first; their files are not read."""
-    return (yield from ask(Call(lambda: backup_list.list_backups(Path(folder)))))
+def list(folder: str | os.PathLike[str], *, cursor: str | None = None, limit: int = 100) -> Work[Page[Backup]]:
+    """List the backups in a folder, the newest first; their files are not read."""
+    backups = yield from call(backup_list.list_backups, Path(folder))
+    newest_first = reversed(backups)
+    if cursor is not None:
+        last = paging.decode(cursor, "", 0, "")
+        newest_first = filter(lambda each: backup_list.sort_key(each) < last, newest_first)
+    return paging.page(islice(newest_first, paging.fetch(limit)), limit, backup_list.sort_key)
 
 
 # --- making one --------------------------------------------------------------------------------------------------

@@ -61,7 +61,12 @@ def list_backups(folder: Path) -> list[Backup]:
     if not folder.is_dir():
         raise NotFoundError(f"{folder}: no such folder", path=str(folder))
     candidates = [at for at in folder.iterdir() if (at / manifests.MANIFEST).is_file() and at.suffix != ".partial"]
-    return sorted(map(_summary, candidates), key=lambda each: (each.created_at, each.size, each.path))
+    return sorted(map(_summary, candidates), key=sort_key)
+
+
+def sort_key(backup: Backup) -> tuple[str, int, str]:
+    """Return what backups are ordered by: the time they were made, then the size of their log."""
+    return backup.created_at, backup.size, backup.path
 
 
 def _summary(at: Path) -> Backup:

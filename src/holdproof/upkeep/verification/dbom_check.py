@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from holdproof.crypto import attest, canonical, dbom
 from holdproof.crypto.attest import LegacySigma
-from holdproof.db import Call, Row, Tx, Work, ask, sql
+from holdproof.db import Call, Tx, Work, ask, sql
 from holdproof.errors import FormatError, ProofError
 from holdproof.evidence import dbom_files, keys, logged_tables
 from holdproof.evidence.dbom_files import DueFile
@@ -61,7 +61,7 @@ class DbomRow(NamedTuple):
     raw_result: str | None
     dbom_hash: str | None
     dbom: str | None
-    index: int | None
+    leaf_index: int | None
     leaf: str | None
     score: float | None
     timestamp: str | None
@@ -71,7 +71,7 @@ class DbomRow(NamedTuple):
 
 def check(context: Context, findings: Findings) -> Work[None]:
     """Check the DBOM of every row, then every DBOM file."""
-    ring = {key.keyid: key for key in (yield from read(context, keys.list))}
+    ring = {key.keyid: key for key in (yield from read(context, keys.keyring))}
     after: int | None = 0
     while after is not None:
         rows, wrong, after = yield from read(context, partial(_judge_page, after=after or 0, ring=ring))
@@ -84,7 +84,7 @@ def check(context: Context, findings: Findings) -> Work[None]:
     yield from _unlisted_files(context, findings)
 
 
-def _judge_page(tx: Tx, after: int, ring: dict[str, Key]) -> tuple[list[Row], list[Finding], int | None]:
+def _judge_page(tx: Tx, after: int, ring: dict[str, Key]) -> tuple[list[DbomRow], list[Finding], int | None]:
     """A page of rows, what is wrong with them, and after which the next page begins; None after the last."""
     limit = page_size(tx, logged_tables.COVERED["battles"], after, _PAGE)
     rows = [DbomRow(*row) for row in tx.all(_ROWS, after=after, limit=limit)]
@@ -93,7 +93,7 @@ def _judge_page(tx: Tx, after: int, ring: dict[str, Key]) -> tuple[list[Row], li
     return rows, [finding for finding in judged if finding is not None], following
 
 
-def judge(row: Row, ring: dict[str, Key]) -> Finding | None:
+def judge(row: DbomRow, ring: dict[str, Key]) -> Finding | None:
     """What is wrong with the DBOM of a row, if anything."""
     imported = _IMPORTED in (row.leaf or "")
     if row.dbom is None:
@@ -108,24 +108,24 @@ def judge(row: Row, ring: dict[str, Key]) -> Finding | None:
     if key is None:
         what = "a signed DBOM was replaced by one with a simulated signature: a downgrade"
         return _finding(row, Verdict.TAMPERED, what)
-    if not key.trusted_at(row.index):
+    if not key.trusted_at(row.leaf_index):
         what = f"its DBOM is signed with a judge's key that does not count from leaf {key.revoked_from} on"
         return _finding(row, Verdict.REVOKED_KEY, what, "decide it again under a key that counts")
     return None
 
 
-def _lacking(row: Row, imported: bool) -> Finding | None:
+def _lacking(row: DbomRow, imported: bool) -> Finding | None:
     """What a row without a DBOM is; one without a leaf has been reported as such."""
     if imported:
         return _finding(row, Verdict.UNSIGNED, "imported without a DBOM: nobody signed it", _NONE)
     return _finding(row, Verdict.TAMPERED, "the DBOM of a signed decision is gone") if row.leaf else None
 
 
-def _finding(row: Row, verdict: Verdict, what: str, remedy: str = RESTORE) -> Finding:
+def _finding(row: DbomRow, verdict: Verdict, what: str, remedy: str = RESTORE) -> Finding:
     return Finding(verdict, what, remedy, table="battles", row=str(row.id))
 
 
-def _signer(row: Row, ring: dict[str, Key]) -> Key | None:
+def _signer(row: DbomRow, ring: dict[str, Key]) -> Key | None:
     """The judge's key whose signature on the row's DBOM holds; None for a legacy one; ProofError for neither."""
     parsed = dbom.parse((row.dbom or "").encode())
     sigma = attest.parse_sigma(parsed.sigma_judge)
@@ -148,7 +148,7 @@ def _signer(row: Row, ring: dict[str, Key]) -> Key | None:
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def _files(context: Context, rows: list[Row], findings: Findings) -> Work[None]:
+def _files(context: Context, rows: list[DbomRow], findings: Findings) -> Work[None]:
     """Compare the files of every battle whose first row is on this page."""
     if context.head_file is None:  # in memory: there are none
         return

@@ -123,7 +123,7 @@ def judge(table: LoggedTable, row: Row) -> Finding | None:
     if logged.newest is not None and logged.newest > logged.leaf_ver:
         what = f"version {logged.leaf_ver} of the row was put back; the log has {logged.newest}"
         return finding(Verdict.TAMPERED, what, RESTORE)
-    if logged.index is None:
+    if logged.leaf_index is None:
         return finding(Verdict.PENDING, "committed, not yet under a signed head", WAIT)
     return None
 
@@ -161,7 +161,7 @@ def _walk_prunings(context: HasDatabase, findings: Findings) -> Work[dict[str, i
     sums: dict[str, int] = defaultdict(int)
     after: str | None = ""
     while after is not None:
-        page, after = yield from read(context, partial(prunings.pruned, after=after))  # type: ignore[arg-type]
+        page, after = yield from read(context, partial(prunings.pruned, after=after))
         for name, handles in page.items():
             sums[name] += sum(map(_number, handles))
             findings.checked["pruned"] += len(handles)
@@ -255,7 +255,7 @@ def _name_returned(context: HasDatabase, table: LoggedTable, findings: Findings)
     """Find the rows of a table that retention removed and somebody put back."""
     after: str | None = ""
     while after is not None:
-        rows, after = yield from read(context, partial(_returned, table=table, after=after))  # type: ignore[arg-type]
+        rows, after = yield from read(context, partial(_returned, table=table, after=after))
         for key in rows:
             what = "the record was pruned, and its row was put back"
             findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=key))

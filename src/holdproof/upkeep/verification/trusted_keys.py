@@ -40,10 +40,10 @@ def is_proven(tx: Tx, keyid: str, own: Sequence[PublicKey], heads: Sequence[Sign
     if row is None or judge(table, row) is not None:
         return False
     logged = logged_tables.logged_row(row)
-    if logged.index is None or logged.leaf is None:
+    if logged.leaf_index is None or logged.leaf is None:
         return False
     leaf = merkle.leaf_hash(logged.leaf.encode())
-    index = int(logged.index)
+    index = int(logged.leaf_index)
     return any(_stands_under(tx, leaf, index, head) for head in _own_heads(tx, own, heads))
 
 
