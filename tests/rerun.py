@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdproof.db import Tx
-from holdproof.db.sqlite.link import SqliteLink
+from holdproof.db.sqlite.connection import SqliteConnection
 from holdproof.db.worker_pool import ONCE, READS, Job
 from holdproof.errors import ConnectionLostError
 
@@ -63,14 +63,14 @@ def rerun() -> Iterator[None]:
 
         return run
 
-    def made(job: Job[Any], fn: Callable[[Tx], Any], box: Any, ticket: Any, flags: int = 0) -> None:
-        begin(job, fn if flags & ONCE else twice(fn, bool(flags & READS)), box, ticket, flags)
+    def made(job: Job[Any], fn: Callable[[Tx], Any], sink: Any, future: Any, flags: int = 0) -> None:
+        begin(job, fn if flags & ONCE else twice(fn, bool(flags & READS)), sink, future, flags)
 
-    usual = SqliteLink.retryable
+    usual = SqliteConnection.retryable
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Job, "__init__", made)
         patch.setattr(
-            SqliteLink,
+            SqliteConnection,
             "retryable",
             lambda link, error, *, together: isinstance(error, _InVainError) or usual(link, error, together=together),
         )

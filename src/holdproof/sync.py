@@ -4,12 +4,11 @@ from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdproof.api import Resources
 from holdproof.executors import SyncExecutor, refuse_running_loop
 from holdproof.model.status import Check, Status
-from holdproof.remote import SyncRemote, connect_sync
 from holdproof.storage.executors import SyncStorageExecutor
 from holdproof.storage.lazy_stores import LazyStores
 from holdproof.store import maintenance
@@ -31,6 +30,9 @@ __all__ = [
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from holdproof.remote import SyncRemote
 
 
 class Holdproof(SyncExecutor, Resources[SyncExecutor]):
@@ -73,9 +75,11 @@ def open(home: str | Path | None = None, url: str | None = None, *, ns: str | No
     return Holdproof(open_store(home, url, **options), ns)
 
 
-def connect(url: str, token: str | None = None, **options: Any) -> SyncRemote:
+def connect(url: str, token: str | None = None, **options: Any) -> "SyncRemote":
     """Connect to a store on a server, with the resources and methods of an open one; options are those of httpx."""
     refuse_running_loop()
+    from holdproof.remote import connect_sync  # noqa: PLC0415 (its HTTP client is only for those who connect)
+
     return connect_sync(url, token, **options)
 
 

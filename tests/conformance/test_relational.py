@@ -9,7 +9,7 @@ import pytest
 
 from holdproof import errors
 from holdproof.db import Database, open_database
-from holdproof.db.tx import SHAPED
+from holdproof.db.tx import MIGRATED_TABLES
 from holdproof.executors import SyncExecutor
 from holdproof.storage.executors import AsyncStorageExecutor
 from holdproof.storage.operation_tracker import OperationTracker
@@ -116,7 +116,7 @@ class TestSqlite(_Opens, OnSqlite, _Bounded):
     def test_every_table_that_migrations_made_is_safe_from_sql_of_services(self) -> None:
         async def test(store: RelationalStore) -> None:
             tables = await store.fetch_all("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            assert {each["name"] for each in tables if not each["name"].startswith("sqlite_")} == SHAPED
+            assert {each["name"] for each in tables if not each["name"].startswith("sqlite_")} == MIGRATED_TABLES
 
         self.use(test)
 

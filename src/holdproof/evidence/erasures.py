@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from holdproof.content import encryption
 from holdproof.db import Tx, sql
 from holdproof.errors import FormatError
 from holdproof.evidence import leaves, logged_tables
@@ -33,9 +32,9 @@ _STAMP = sql(
 )
 
 
-def log_subjects(tx: Tx) -> None:
-    """Before commit: subjects seen for the first time get their leaf."""
-    for handle in tx.notes.get(encryption.TOPIC, ()):
+def log_subjects(tx: Tx, handles: list[str]) -> None:
+    """Log subjects that were used for the first time, in the same transaction."""
+    for handle in handles:
         log_subject(tx, handle)
 
 

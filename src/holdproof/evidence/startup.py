@@ -4,9 +4,10 @@ import logging
 from collections.abc import Callable, Collection
 from functools import partial
 
+from holdproof.content import encryption
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.crypto.keys import PublicKey
-from holdproof.db import Database, Tx, sql
+from holdproof.db import Database, Migration, Tx, sql
 from holdproof.db.migrate import TOPIC as MIGRATED
 from holdproof.errors import CorruptError, FormatError
 from holdproof.evidence import erasures, leaves, logged_tables, tree
@@ -43,7 +44,7 @@ def start(
     if own_heads and not database.read(tree.exists).result():
         size = max(each.size for each in own_heads)
         raise CorruptError(f"the log of this store is gone; a head of size {size} was kept here", origin=origin)
-    database.hooks.before_commit += [erasures.log_subjects, _log_migrations]
+    database.hooks.on_note |= {encryption.TOPIC: erasures.log_subjects, MIGRATED: _log_migrations}
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
     database.hooks.after_commit.append(log.publish)
@@ -112,7 +113,7 @@ def _log_migration(tx: Tx, name: str, digest: str, moment: str) -> None:
     tx.execute(_STAMP, name=name, **mark._asdict(), expect=1)
 
 
-def _log_migrations(tx: Tx) -> None:
-    """Before commit: a migration applied while the log is running gets its leaf in the same transaction."""
-    for migration in tx.notes.get(MIGRATED, ()):
+def _log_migrations(tx: Tx, migrations: list[Migration]) -> None:
+    """Log migrations applied while the log is running, in the same transaction."""
+    for migration in migrations:
         _log_migration(tx, migration.name, migration.sha256, tx.now)

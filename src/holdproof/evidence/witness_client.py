@@ -11,10 +11,8 @@ Rules:
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
-
-import httpx
 
 from holdproof.content.credentials import Credentials, split_credentials
 from holdproof.crypto import checkpoint, vkey
@@ -32,9 +30,15 @@ from holdproof.errors import (
     UnreachableError,
 )
 from holdproof.evidence import log, tree
+from holdproof.lazy import lazy_module
 from holdproof.model.log import Level
 from holdproof.model.verdicts import Verdict
 from holdproof.store.context import Context
+
+if TYPE_CHECKING:
+    import httpx
+else:  # loaded at the first request: it costs more than all the rest at start
+    httpx = lazy_module("httpx")
 
 _MOST_BYTES: Final = 1 << 20
 _TRIES = 3

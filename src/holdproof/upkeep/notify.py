@@ -16,9 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import httpx
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import httpx
+else:  # loaded at the first request: it costs more than all the rest at start
+    httpx = lazy_module("httpx")
 
 _log = logging.getLogger("holdproof.alerts")
 

@@ -32,7 +32,7 @@ from holdproof.db.clock import system_random
 from holdproof.db.migrate import ARRIVING, MOVED
 from holdproof.db.sql import sql_postgres
 from holdproof.db.transfer import TransferSource, TransferTarget
-from holdproof.db.tx import SHAPED
+from holdproof.db.tx import MIGRATED_TABLES
 from holdproof.errors import (
     AlreadyExistsError,
     BusyError,
@@ -120,7 +120,7 @@ def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary
     with transfer.leave(journey.source, journey.spaces) as leaving:
         sealed = _check_source(journey, leaving)
         plan = {space: _tables(leaving, space) for space in leaving.spaces}
-        _refuse_strange(plan.get("membrane", {}).keys() - SHAPED)
+        _refuse_strange(plan.get("membrane", {}).keys() - MIGRATED_TABLES)
         for space in leaving.spaces:
             _check_target(arriving, space, sealed=sealed)
         moved = _survey(leaving, plan)

@@ -15,7 +15,7 @@ from holdproof.db.postgres import liveness
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import Dialect, Query, first_word, sql_postgres, statements
 from holdproof.db.topics import short
-from holdproof.db.tx import HIDDEN, WAKE, Answer, Refusal, Row, Tx, weighed
+from holdproof.db.tx import SECRET_TABLES, WAKE, Answer, Refusal, Row, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
     ConfigError,
@@ -84,11 +84,11 @@ class PostgresTx(Tx):
 
     def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
         """See Tx; the server counts the rows it reads as well."""
-        if any(name in statement.lower() for name in HIDDEN):  # our own statements come by the same login
+        if any(name in statement.lower() for name in SECRET_TABLES):  # our own statements come by the same login
             raise ForbiddenSqlError("this speaks of a table that holds a secret", statement=first_word(statement))
         query = Query(statement, statement, "statement", -1)
         self.wire.ask(query, params)
-        rows = weighed(self.settle())
+        rows = bounded_rows(self.settle())
         return Answer(self.wire.columns if rows else (), rows, 0 if query.kind == "read" else self.wire.touched)
 
     def settle(self) -> list[Row]:
@@ -172,7 +172,7 @@ class Connector:
         pause = 0.02
         while True:
             try:
-                return Wire(conninfo, silence_s=silence_s, at_work=partial(liveness.backend_is_active, conninfo))
+                return Wire(conninfo, silence_s=silence_s, is_active=partial(liveness.backend_is_active, conninfo))
             except UnavailableError:
                 if time.monotonic() + pause > deadline:
                     raise
@@ -192,7 +192,7 @@ _HANG_UP = sql_postgres(
 _NOTIFY = sql_postgres("SELECT pg_notify(:channel, :payload)")
 
 
-class PostgresLink:
+class PostgresConnection:
     """A worker's connection, as the group writer uses it."""
 
     def __init__(self, connector: Connector, tx: PostgresTx, clock: ServerClock) -> None:
@@ -214,7 +214,7 @@ class PostgresLink:
         return wire
 
     def begin(self, *, serializable: bool, together: bool) -> None:
-        """See Link."""
+        """See WriteConnection."""
         wire = self._connected()
         self._clock.measure(wire)
         wire.new_op()
@@ -223,11 +223,11 @@ class PostgresLink:
             wire.text(_GROUP_PATIENCE)
 
     def settle(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
         self.tx.settle()
 
     def commit(self) -> None:
-        """See Link: one wait for all statements and the mark, one for the commit."""
+        """See WriteConnection: one wait for all statements and the mark, one for the commit."""
         wire, mark = self.tx.wire, str(uuid.uuid4())
         for payload in _payloads(self.tx.notes.get(WAKE, [])):
             wire.send(_NOTIFY, {"channel": self._connector.channel, "payload": payload})
@@ -265,7 +265,7 @@ class PostgresLink:
         self._marked = True
 
     def rollback(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
         wire = self._wire
         if wire is None or not wire.alive:
             return
@@ -277,15 +277,15 @@ class PostgresLink:
             wire.close()
 
     def savepoint(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
         self.tx.wire.text("SAVEPOINT op")
 
     def release(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
         self.tx.wire.text("RELEASE op")
 
     def restore(self) -> bool:
-        """See Link."""
+        """See WriteConnection."""
         wire = self.tx.wire
         if not wire.alive:
             return False
@@ -299,27 +299,27 @@ class PostgresLink:
         return True
 
     def mark(self) -> int:
-        """See Link."""
+        """See WriteConnection."""
         self.tx.wire.new_op()
         return 0
 
     def wrote(self, mark: int) -> bool:
-        """See Link."""
+        """See WriteConnection."""
         del mark
         wire = self.tx.wire
         return not wire.alive or wire.failed or wire.op_wrote()
 
     def retryable(self, error: BaseException, *, together: bool) -> bool:
-        """See Link."""
+        """See WriteConnection."""
         return isinstance(error, ConnectionLostError | SerializationError) or (
             together and isinstance(error, BusyError)
         )
 
     def tidy(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
 
     def close(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
         if self._wire is not None:
             self._wire.close()
 

@@ -12,7 +12,7 @@ _CHECKPOINT_PAGES = 1_000
 _WAL_LIMIT_PAGES = 16_000
 
 
-class SqliteLink:
+class SqliteConnection:
     """The writer's connection, as the group writer uses it."""
 
     def __init__(self, connection: apsw.Connection, tx: SqliteTx, *, busy_s: float) -> None:
@@ -41,34 +41,34 @@ class SqliteLink:
             raise typed(error, statement, self._connection) from error
 
     def begin(self, *, serializable: bool = False, together: bool = False) -> None:
-        """See Link; SQLite's one writer is always serializable."""
+        """See WriteConnection; SQLite's one writer is always serializable."""
         del serializable, together
         self._patience = time.monotonic() + self._busy_s
         self.tx.schema_touched = False
         self._do("BEGIN IMMEDIATE")
 
     def settle(self) -> None:
-        """See Link; nothing is pipelined here."""
+        """See WriteConnection; nothing is pipelined here."""
 
     def commit(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
         self._do("COMMIT")
 
     def rollback(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
         if self._connection.in_transaction:
             self._do("ROLLBACK")
 
     def savepoint(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
         self._do("SAVEPOINT op")
 
     def release(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
         self._do("RELEASE op")
 
     def restore(self) -> bool:
-        """See Link: a full disk or failing I/O may have rolled back everything by itself."""
+        """See WriteConnection: a full disk or failing I/O may have rolled back everything by itself."""
         if not self._connection.in_transaction:
             return False
         self._do("ROLLBACK TO op")
@@ -76,21 +76,21 @@ class SqliteLink:
         return True
 
     def mark(self) -> int:
-        """See Link."""
+        """See WriteConnection."""
         return self._connection.total_changes()
 
     def wrote(self, mark: int) -> bool:
-        """See Link."""
+        """See WriteConnection."""
         connection = self._connection
         return connection.total_changes() != mark or self.tx.schema_touched or not connection.in_transaction
 
     def retryable(self, error: BaseException, *, together: bool) -> bool:
-        """See Link."""
+        """See WriteConnection."""
         del error, together
         return False
 
     def tidy(self) -> None:
-        """See Link: move the write-ahead log into the file, and insist once it has grown large."""
+        """See WriteConnection: move the write-ahead log into the file, and insist once it has grown large."""
         if self._wal_pages < _CHECKPOINT_PAGES:
             return
         insist = self._wal_pages >= _WAL_LIMIT_PAGES
@@ -102,5 +102,5 @@ class SqliteLink:
             return
 
     def close(self) -> None:
-        """See Link."""
+        """See WriteConnection."""
         self._connection.close()
