@@ -1,10 +1,10 @@
-"""Battles: evaluations, each with a signed DBOM, written together.
+"""Evaluations, each with a signed DBOM, written together.
 
 Rules:
 - Bad input is a typed error before anything is written.
 - Order: text of the result, its SHA-256 (`h_delta`), the signed DBOM, one transaction (row, DBOM, leaf), then the file.
 - What is hashed is stored as its exact text: `raw_result` is `json.dumps(result, sort_keys=True, allow_nan=False)`.
-- A second submit for a battle_id is a new row and a new DBOM; none is ever lost.
+- A second submit for an evaluation id is a new row and a new DBOM; none is ever lost.
 - The intent vector comes from the caller or the configured embedder; without either it is empty, never invented.
 - The result of a labelled subject is sealed before it is hashed; breakdown and vector are inside the seal.
 - Nothing is recorded of a subject that was erased since its result was sealed: no erasure would find it again.
@@ -79,6 +79,8 @@ def submit(
     if subject is not None:
         plain = draft
         draft = yield from ask(Write(partial(submissions.seal, draft=plain, subject=subject)))
+    # Signing happens outside the transaction. If the key turns out not to be registered, it is introduced and the
+    # DBOM signed again: with another key, where another process introduced one meanwhile.
     while True:
         signature: tuple[Signer, str] = yield from ask(Call(partial(_sign, context, draft)))
         signer, signed = signature
@@ -96,12 +98,12 @@ def _sign(context: Context, draft: Draft) -> tuple[Signer, str]:
 
 
 def sign(fields: Fields, signer: Signer) -> str:
-    """The text of a signed DBOM, as its file will hold it."""
+    """Return the text of a signed DBOM, as its file will hold it."""
     return dbom.encode(attest.sign(fields, signer)).decode()
 
 
 def write_files(context: Context, ns: str, evaluation_id: str, row_id: int | None = None) -> None:
-    """Write a battle's DBOM files; what cannot be written now is written at the next start, and said in the log."""
+    """Write an evaluation's DBOM files; one that cannot be written now is logged, and written at the next opening."""
     if (folder := dbom_folder(context)) is None:
         return
     try:
@@ -111,7 +113,7 @@ def write_files(context: Context, ns: str, evaluation_id: str, row_id: int | Non
 
 
 def dbom_folder(context: Context) -> DbomFolder | None:
-    """Where DBOM files lie; None for a store in memory."""
+    """Return the folder of DBOM files; None for a store in memory."""
     if context.head_file is None:
         return None
     return DbomFolder(context.database, context.paths.dboms, context.paths.state / "dboms")
@@ -121,11 +123,11 @@ def dbom_folder(context: Context) -> DbomFolder | None:
 
 
 def _record(tx: Tx, draft: Draft, signed: str, keyid: str) -> Evaluation | None:
-    """Row, DBOM and leaf; None if the judge's key has to be introduced first."""
+    """Write row, DBOM and leaf; None if the judge's key has to be introduced first."""
     if not keys.is_registered(tx, keyid, "judge"):
         return None
     _check_free(tx, draft.ns, draft.evaluation_id)
-    if draft.subject is not None:  # sealed in a transaction before this one
+    if draft.subject is not None:  # sealed in an earlier transaction; the subject may have been erased since
         encryption.check_alive(tx, draft.subject)
     return add(
         tx,
@@ -188,10 +190,11 @@ _BATTLE_OF = sql("SELECT battle_id FROM battles WHERE id = :id AND ns = :ns")
 
 
 def _check_free(tx: Tx, ns: str, evaluation_id: str) -> None:
-    """Refuse the one battle_id whose file would be an earlier DBOM of another battle."""
+    """Refuse the one evaluation id whose file name is that of an earlier DBOM of another evaluation."""
     numbered = _NUMBERED.fullmatch(evaluation_id)
     if numbered and tx.all(_BATTLE_OF, id=int(numbered[2]), ns=ns) == [(numbered[1],)]:
-        raise AlreadyExistsError(f"a DBOM of battle {numbered[1]} has the file name of {evaluation_id}; use another id")
+        what = f"an earlier DBOM of evaluation {numbered[1]} has the file name of {evaluation_id}; use another id"
+        raise AlreadyExistsError(what, evaluation_id=evaluation_id)
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -288,13 +291,14 @@ def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) ->
 
 
 def from_row(row: Row) -> Evaluation:
-    """A battle from its columns; a REAL may come back as an integer."""
+    """Return an evaluation from its columns."""
+    # SQLite may give a REAL column back as an integer, which would hash differently.
     id, evaluation_id, timestamp, score, *rest = row
     return Evaluation(id, evaluation_id, timestamp, None if score is None else float(score), *rest)
 
 
 def reveal(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Any:
-    """The result as it was submitted, unsealed if a subject's key still opens it."""
+    """Return the result as it was submitted; a sealed one needs its subject's key (ErasedError once that is gone)."""
     evaluation = get(tx, evaluation_id, id=id, ns=ns)
     if evaluation.raw_result is None or not evaluation.raw_result.startswith(SEALED):
         return evaluation.result
@@ -319,7 +323,7 @@ def _at(tx: Tx, leaf_id: str) -> str | None:
 
 
 def _remove(tx: Tx, key: str) -> Removed | None:
-    """Delete a row; its file, and the one whose name another DBOM now takes, go too and are written anew."""
+    """Delete a row and return the files to remove: its own, and one whose name another DBOM takes over."""
     row = tx.one(_WHERE, id=int(key))
     if row is None:
         return None
