@@ -196,7 +196,7 @@ class DbomSuite(StoreOnSqlite):
             good = store.dbom.check_intent(embed)
             assert (good.ok, good.checked, good.same, good.skipped) == (True, 2, 2, 1)
             bad = store.dbom.check_intent(lambda text: [1.0, float(len(text))])
-            assert [each["battle_id"] for each in bad.drifted] == ["longer"]
+            assert [each["evaluation_id"] for each in bad.drifted] == ["longer"]
             assert len(store.dbom.check_intent(lambda _: [1.0]).drifted) == 2
 
     @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")

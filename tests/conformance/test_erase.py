@@ -89,7 +89,7 @@ def test_every_proof_still_holds(place: StoreLocation) -> None:
         before = [store.read(partial(log.prove, leaf_id=each.leaf_id)) for each in found]
         store.erase.subject(NAME)
         for each, proof in zip(found, before, strict=True):
-            again = store.read(partial(log.prove, leaf_id=each.leaf_id, ver=1))
+            again = store.read(partial(log.prove, leaf_id=each.leaf_id, version=1))
             assert (again.index, again.extra) == (proof.index, proof.extra)
             keys = store.read(log.verifiers)
             tlog_proof.verify(

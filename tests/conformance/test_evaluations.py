@@ -358,7 +358,7 @@ def test_a_crash_between_commit_and_file_is_repaired_at_the_next_start(
     with sync.open(tmp_path) as store:
         store.evaluations.submit({"n": 1}, **GOOD)
         with monkeypatch.context() as patch:
-            patch.setattr(evaluations, "file", lambda *_: None)
+            patch.setattr(evaluations, "write_files", lambda *_: None)
             patch.setattr("holdproof.evidence.crash_recovery.at_closing", lambda _: None)
             store.evaluations.submit({"n": 2}, **GOOD)
             store.evaluations.submit({"n": 3}, **{**GOOD, "evaluation_id": "c"})

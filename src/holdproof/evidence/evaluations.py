@@ -297,6 +297,12 @@ def from_row(row: Row) -> Evaluation:
     return Evaluation(id, evaluation_id, timestamp, None if score is None else float(score), *rest)
 
 
+def columns_of(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the columns that an evaluation's leaf commits to; the table calls the id `battle_id`."""
+    names = {"battle_id": "evaluation_id"}
+    return {column: getattr(evaluation, names.get(column, column)) for column in EVALUATIONS.columns}
+
+
 def reveal(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Any:
     """Return the result as it was submitted; a sealed one needs its subject's key (ErasedError once that is gone)."""
     evaluation = get(tx, evaluation_id, id=id, ns=ns)
