@@ -1,9 +1,9 @@
-"""Research over intent vectors: how battles spread, and whether an embedder still gives what was recorded.
+"""Analyse intent vectors: how evaluations spread, and whether an embedder still gives what was recorded.
 
 Rules:
 - Vectors come from the stored DBOMs, so neither the model nor the task texts are needed for `spread`.
 - `check_intent` calls the embedder with the task text of the stored result, and never writes.
-- A battle whose result holds no task text, or whose vector is empty, is counted as not checked.
+- An evaluation whose result holds no task text, or whose vector is empty, is counted as skipped.
 """
 
 import json
@@ -28,7 +28,7 @@ _CLOSE: Final = 1e-6
 
 
 def spread(tx: Tx, *, ns: str = MAIN, threshold: float = 0.9, limit: int = MOST) -> Spread:
-    """Pairwise cosines, clusters, outliers and a plot of the newest DBOM of each battle."""
+    """Return pairwise cosines, clusters, outliers and a plot of the newest DBOM of each evaluation."""
     if not -1 <= threshold <= 1 or not 1 <= limit <= MOST:
         raise InvalidInputError(f"threshold is a cosine, limit 1 to {MOST}", threshold=threshold, limit=limit)
     newest = {
@@ -49,7 +49,7 @@ def _walk(tx: Tx, ns: str) -> Iterator[Evaluation]:
 
 @dataclass(frozen=True, slots=True)
 class IntentCheck:
-    """How what an embedder says now compares with what was recorded."""
+    """How an embedder's vectors compare with the recorded ones."""
 
     checked: int
     same: int
@@ -63,7 +63,7 @@ class IntentCheck:
         return not self.drifted
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """Return the outcome as JSON values."""
         return {"ok": self.ok, **asdict(self)}
 
 

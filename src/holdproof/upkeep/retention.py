@@ -1,12 +1,12 @@
-"""Retention: what has had its time goes, in small transactions, and its space goes back to the system.
+"""Retention: remove old records in small transactions, and return their space to the system.
 
 Rules:
-- Each batch is one transaction: rows gone, and a pruning in the log that names them; a crash leaves whole batches.
-- Log leaves stay, so every proof holds, and `verify` answers VALID.
-- Of memory, snapshots and versions are let go first, then their blocks as garbage, where nothing else leads to them.
+- Each batch is one transaction: rows removed, and a pruning in the log that names them; a crash leaves whole batches.
+- Log leaves stay, so every proof stays valid, and `verify` says VALID.
+- Of memory, snapshots and versions are removed first, then their blocks as garbage, where nothing else refers to them.
 - A dry run counts by the same queries and changes nothing.
-- Space goes back in small transactions too, so that writers get on. PostgreSQL keeps the room for new rows and gives
-  back what is free at the end of a table; `VACUUM FULL`, which locks it, is the server's own business.
+- Space is returned in small transactions too, so that writers are not blocked. PostgreSQL keeps the room for new rows
+  and returns what is free at the end of a table; `VACUUM FULL`, which locks the table, is left to the server's admin.
 """
 
 from collections import Counter
@@ -86,7 +86,7 @@ def _batch(tx: Tx, *, what: str, cut: Cut, after: str, who: str, dry_run: bool, 
 
 
 def gc(context: Context, *, dry_run: bool = False, progress: Progress | None = None) -> Work[Collected]:
-    """Remove blocks of memory that nothing leads to any more, and give their space back; `dry_run` only counts them."""
+    """Remove blocks of memory that nothing refers to, and return their space; `dry_run` only counts them."""
     done = yield from garbage.collect(context, dry_run=dry_run, progress=progress)
     if done.blocks and not dry_run:
         yield from compact(context)
@@ -94,7 +94,7 @@ def gc(context: Context, *, dry_run: bool = False, progress: Progress | None = N
 
 
 def compact(context: Context) -> Work[Compacted]:
-    """Give the free space of the database back to the system."""
+    """Return the free space of the database to the system; sizes before and after."""
     measure: Call[int | None] = Call(partial(_size, context))
     before = yield from ask(measure)
     yield from ask(Call(context.database.backend.compact))

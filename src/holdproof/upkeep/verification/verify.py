@@ -43,7 +43,7 @@ from holdproof.model.verify import Finding, Report
 from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
 from holdproof.upkeep import lockdown
-from holdproof.upkeep.verification import dbom_check, log_check, memory_check, row_check, schema_check, storage_check
+from holdproof.upkeep.verification import content_check, dbom_check, log_check, row_check, schema_check
 from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
@@ -109,9 +109,9 @@ def _checks(context: Context, findings: Findings, full: bool) -> list[tuple[str,
         ("flows", partial(_flows, context, findings)),
         ("skills", partial(_skills, context, findings)),
         ("erasures", partial(_erasures, context, findings)),
-        ("memory", partial(memory_check.check, context, findings)),
+        ("memory", partial(content_check.check_memory, context, findings)),
         ("DBOMs", partial(dbom_check.check, context, findings)),
-        ("services", partial(storage_check.check, context, findings)),
+        ("services", partial(content_check.check_services, context, findings)),
     ]
 
 
