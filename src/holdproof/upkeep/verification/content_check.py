@@ -1,7 +1,7 @@
 """Checks of content: memory block by block, and what the application stores hold.
 
 Rules:
-- Memory: leaf, commit, tree and record agree; every block is what its CID says, every snapshot signed, every index right.
+- Memory: leaf, commit, tree and record agree; every block is what its CID says, every snapshot is signed.
 - Application stores: their database files are intact, and every blob is what its row says. None of it is under the log:
   what is wrong there is reported, but does not lock the kernel.
 - A store that nobody has used is not created for the check; one that cannot be opened is reported as not checked.
