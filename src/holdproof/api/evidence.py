@@ -68,7 +68,7 @@ class Evaluations(Resource[Executor]):
 
     submit = RunsWith(evaluations.submit)
     list = Reads(evaluations.list)
-    recent = Reads(evaluations.recent)
+
     get = Reads(evaluations.get)
     reveal = Reads(evaluations.reveal)
 
@@ -113,7 +113,7 @@ class Log(Resource[Executor]):
     """The append-only log: its head, proofs out of it, audits of it, and who else keeps it."""
 
     head = Reads(log.head)
-    find = Reads(log.find)
+    get_entry = Reads(log.get_entry)
     prove = Reads(log.prove)
     prove_consistency = Reads(log.prove_consistency)
     tile = Reads(log.tile)

@@ -12,7 +12,7 @@ from holdproof.memory.objects import graph, objects, snapshots
 from holdproof.memory.search import nearest, text_search
 from holdproof.memory.threads import removal, thread_index, threads
 from holdproof.memory.transcripts import transcripts
-from holdproof.upkeep import heartbeats
+from holdproof.upkeep import housekeeping
 from holdproof.upkeep import thread_pruning as threadupkeep
 
 
@@ -70,7 +70,7 @@ class Image(Resource[Executor]):
     dump = RunsWith(image.dump)
     load = RunsWith(image.load)
     open = RunsWith(image.open)
-    beat = RunsWith(heartbeats.write_due_images)
+    beat = RunsWith(housekeeping.write_due_images)
     list = RunsWith(image_list.list, reads=True)
 
 

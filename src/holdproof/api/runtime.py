@@ -29,7 +29,7 @@ from holdproof.runtime import (
     steps,
     timelines,
 )
-from holdproof.upkeep import sweep
+from holdproof.upkeep import housekeeping
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -181,7 +181,7 @@ class Escalations(Resource[Executor]):
 class Sweep(Resource[Executor]):
     """What time has ended, put away."""
 
-    run = Runs(sweep.run)
+    run = Runs(housekeeping.sweep)
 
 
 class RuntimeResources(Generic[Executor]):

@@ -51,7 +51,7 @@ def record(
 def list(call: Call) -> dict[str, Any]:
     """Show every erasure: who, when, how many, by handles only."""
     with call.open() as store:
-        return {each.id: each.to_dict() for each in store.erase.list()}
+        return {each.id: each.to_dict() for each in store.erase.list(limit=1_000).items}
 
 
 def _confirm(question: str, yes: bool) -> None:

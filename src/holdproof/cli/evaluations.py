@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from holdproof.cli import complete
-from holdproof.cli.call import AfterNumber, Call, Limit, Namespace, Since, command, options
+from holdproof.cli.call import Call, Cursor, Limit, Namespace, Since, command, options
 from holdproof.cli.files import load
-from holdproof.model.evaluations import Evaluation, EvaluationPage
+from holdproof.model.evaluations import Evaluation
+from holdproof.model.page import Page
 
 app = typer.Typer(
     help="Submit and read evaluations.", epilog="Example: holdproof evaluations list --limit 20", no_args_is_help=True
@@ -59,11 +60,11 @@ def list(
     min_score: Annotated[float | None, typer.Option("--min-score", help="This score or more.")] = None,
     max_score: Annotated[float | None, typer.Option("--max-score", help="This score or less.")] = None,
     imported: Annotated[bool | None, typer.Option("--imported/--own", help="Only imported ones, or only ours.")] = None,
-    after: AfterNumber = 0,
+    cursor: Cursor = None,
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> EvaluationPage:
-    """List evaluations in the order they came, a page at a time."""
+) -> Page[Evaluation]:
+    """List evaluations, the newest first."""
     with call.open() as store:
         return store.evaluations.list(
             evaluation_id=evaluation_id,
@@ -72,7 +73,7 @@ def list(
             min_score=min_score,
             max_score=max_score,
             imported=imported,
-            after=after,
+            cursor=cursor,
             limit=limit,
             ns=ns,
         )

@@ -36,7 +36,7 @@ SuccessorsOption = Annotated[
 def list(call: Call) -> builtins.list[dict[str, Any]]:
     """List every key: role, id, since which leaf it counts and, if revoked, up to which."""
     with call.open() as store:
-        return [_short(key) for key in store.keys.list()]
+        return [_short(key) for key in store.keys.list(limit=1_000).items]
 
 
 @command(app, example="holdproof keys rotate judge")

@@ -1,15 +1,16 @@
 """`holdproof retention`: what has had its time."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from holdproof.cli import draw
 from holdproof.cli.bar import bar, pulse
-from holdproof.cli.call import After, Call, Limit, Namespace, command, options, page
+from holdproof.cli.call import Call, Cursor, Limit, Namespace, command, options
 from holdproof.model.memory import Collected
-from holdproof.model.retention import Compacted, Pruned
+from holdproof.model.page import Page
+from holdproof.model.retention import Compacted, Pruned, Pruning
 
 app = typer.Typer(
     help="Remove what has had its time; proofs stay whole, and space goes back.",
@@ -84,9 +85,9 @@ def compact(call: Call) -> Compacted:
 @command(
     app,
     example="holdproof retention list",
-    draw=draw.rows("prunings", "pruned_at", "what", "count", "who", "rule"),
+    draw=draw.rows("items", "pruned_at", "what", "count", "who", "rule"),
 )
-def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
-    """List what was pruned, by which rule and by whom, oldest first."""
+def list(call: Call, cursor: Cursor = None, limit: Limit = 100, ns: Namespace = "main") -> Page[Pruning]:
+    """List what was pruned, by which rule and by whom, the newest first."""
     with call.open() as store:
-        return page("prunings", store.retention.list(after=after, limit=limit, ns=ns), limit, "id")
+        return store.retention.list(cursor=cursor, limit=limit, ns=ns)

@@ -253,7 +253,7 @@ def _complete(tx: Tx, plan: Plan, known: tuple[Any, ...], ns: str) -> bool:
     battle: Evaluation = evaluations.get(tx, known[0], id=known[1], ns=ns)
     if battle.dbom is not None or plan.bom is None:
         return False
-    row = {column: getattr(battle, column) for column in EVALUATIONS.columns}
+    row = evaluations.columns_of(battle)
     row |= {"dbom": plan.bom.data.decode(), "legacy": _facts(plan)}
     mark = leaves.stamp(
         tx, "legacy_import", EVALUATIONS, row, leaf_id=battle.leaf_id, leaf_ver=battle.leaf_ver + 1, ns=ns
