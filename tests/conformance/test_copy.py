@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from holdproof import client, errors, sync
 from holdproof.cli.app import app

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from holdproof import sync
 from holdproof.cli.app import app
@@ -51,7 +51,7 @@ class Doctor(StoreOnSqlite):
             flow = store.flows.start("trader")
             store.sagas.mark_dirty(flow.flow_id, "order")
         [dirty] = found(self.examine(), "flows")
-        assert (dirty.health, dirty.remedy) == ("note", "holdproof sagas list")
+        assert (dirty.health, dirty.remedy) == ("note", "holdproof sagas list-dirty")
 
     def test_a_locked_store_is_ill(self) -> None:
         with self.open() as store:

@@ -257,7 +257,7 @@ def _flows(context: Context) -> Iterator[Symptom]:
     if orphans:
         yield Symptom("note", "flows", f"{orphans} flows have lost their worker", "recover them: store.flows.recover()")
     if dirty:
-        yield Symptom("note", "flows", f"{dirty} flows failed half way and are dirty", "holdproof sagas list")
+        yield Symptom("note", "flows", f"{dirty} flows failed half way and are dirty", "holdproof sagas list-dirty")
     if unknown:
         what = f"{unknown} calls were begun under a key and never finished"
         yield Symptom("note", "flows", what, "store.idempotency.settle(key, result), or forget(key)")
