@@ -87,7 +87,7 @@ class Image(Resource[Executor]):
     dump = RunsWith(image.dump, example="/mnt/usb/memory")
     load = RunsWith(image.load, example="--verify lazy")
     open = RunsWith(image.open, local=True)
-    beat = RunsWith(heartbeats.beat, columns=("name", "made_at", "files", "bytes", "rev"))
+    beat = RunsWith(heartbeats.write_due_images, columns=("name", "made_at", "files", "bytes", "rev"))
     list = RunsWith(image_list.list, reads=True, columns=("name", "made_at", "files", "bytes", "rev", "damage"))
 
 

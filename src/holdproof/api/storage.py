@@ -78,7 +78,7 @@ class LazyResource(Resource[Executor]):
         if not isinstance(verb, Method):
             text = f"{name} is no verb of {kind.__name__}; whatever else it has is known once a verb was used"
             raise AttributeError(text, name=name, obj=self)  # noqa: TRY004 (an attribute is missing, no type is wrong)
-        after = self._face.stream_after if isinstance(verb, StreamsWith) else self._face.after
+        after = self._face.open_then_stream if isinstance(verb, StreamsWith) else self._face.open_then
 
         def run(*args: Any, **kwargs: Any) -> Any:
             return after(self._open, lambda noun: getattr(noun, name)(*args, **kwargs))
@@ -111,7 +111,7 @@ class LazyTransaction(Resource[Executor]):
         return block.__aenter__() if isinstance(self._face, AsyncExecutor) else block.__enter__()
 
     async def __aenter__(self: "LazyTransaction[AsyncExecutor]") -> Any:
-        return await self._face.after(self._opening, self._enter)
+        return await self._face.open_then(self._opening, self._enter)
 
     async def __aexit__(
         self: "LazyTransaction[AsyncExecutor]",
@@ -122,7 +122,7 @@ class LazyTransaction(Resource[Executor]):
         await self._block.__aexit__(kind, error, trace)
 
     def __enter__(self: "LazyTransaction[SyncExecutor]") -> Any:
-        return self._face.after(self._opening, self._enter)
+        return self._face.open_then(self._opening, self._enter)
 
     def __exit__(
         self: "LazyTransaction[SyncExecutor]",

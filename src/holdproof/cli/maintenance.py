@@ -15,17 +15,17 @@ from holdproof.cli.render import words
 from holdproof.crypto import keys
 from holdproof.model.backup import Restored
 from holdproof.model.copy import Copied
-from holdproof.model.doctor import Examined
+from holdproof.model.doctor import HealthReport
 from holdproof.model.legacy import LegacyReport
 from holdproof.model.status import Check, Migrated, Status
-from holdproof.model.verify import Checked, Report
+from holdproof.model.verify import BundleReport, Report
 from holdproof.upkeep.verification import offline
 
 COMMANDS: dict[str, click.Command] = {}
 
 _UNSOUND: Final = 8
 """The exit code of a check that found something."""
-_HEALTH_STYLES: Final = {"well": "green", "note": "yellow", "ill": "bold red"}
+_HEALTH_STYLES: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
 _OUTCOME_STYLES: Final = {"moved": "green", "would move": "cyan", "moved before": "dim"}
 _DATABASE: Final = "Check and migrate the database."
 
@@ -45,15 +45,15 @@ def status(call: Call) -> Status:
         return replace(store.status(), storage=store.storage.status().to_dict())
 
 
-def _examination(value: dict[str, Any]) -> Text:
-    drawn = Text()
-    width = max(len(each["about"]) for each in value["symptoms"])
-    for each in value["symptoms"]:
-        drawn.append(f"{each['health']:<4}  ", style=_HEALTH_STYLES[each["health"]])
-        drawn.append(f"{each['about']:<{width}}  {words(each['what'])}\n")
+def _health(value: dict[str, Any]) -> Text:
+    text = Text()
+    width = max(len(each["about"]) for each in value["checks"])
+    for each in value["checks"]:
+        text.append(f"{each['level']:<7}  ", style=_HEALTH_STYLES[each["level"]])
+        text.append(f"{each['about']:<{width}}  {words(each['what'])}\n")
         if each["remedy"]:
-            drawn.append(f"{'':<{width + 8}}{words(each['remedy'])}\n", style="dim")
-    return drawn
+            text.append(f"{'':<{width + 11}}{words(each['remedy'])}\n", style="dim")
+    return text
 
 
 @command(
@@ -62,10 +62,10 @@ def _examination(value: dict[str, Any]) -> Text:
     example="holdproof doctor --json",
     group="Operate",
     exit_code=lambda answer: 0 if answer.ok else _UNSOUND,
-    draw=_examination,
+    draw=_health,
 )
-def doctor(call: Call) -> Examined:
-    """Look at disk, folders, keys, clock, log and flows, and say what to do; exits with 8 if anything is ill."""
+def doctor(call: Call) -> HealthReport:
+    """Look at disk, folders, keys, clock, log and flows, and say what to do; exits with 8 if anything is an error."""
     with pulse("looking"):
         return sync.doctor(call.home, call.url)
 
@@ -83,7 +83,7 @@ def verify(
     full: Annotated[bool, Option("--full", help="Recompute the whole tree from its leaves.")] = False,
     no_lock: Annotated[bool, Option("--no-lock", help="Only report; do not lock the store.")] = False,
     root: Annotated[Path | None, Option("--root", help="The root's public key (PEM) you trust.")] = None,
-) -> Report | Checked:
+) -> Report | BundleReport:
     """Verify the store, or a bundle; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 and more tampered with."""
     if bundle is not None:
         trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))

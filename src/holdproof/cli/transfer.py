@@ -407,7 +407,7 @@ def back_up(
 @command(COMMANDS, "backup list", example="holdproof backup list /mnt/backups", group="Operate")
 def list_backups(_: Call, folder: Annotated[Path, Argument(help="The folder that holds backups.")]) -> dict[str, Any]:
     """Show the backups in a folder, the oldest first: the moments and log indices that can be restored."""
-    return {Path(each.path).name: each.to_dict() for each in backup_list.listed(folder)}
+    return {Path(each.path).name: each.to_dict() for each in backup_list.list_backups(folder)}
 
 
 @command(COMMANDS, "backup check", example="holdproof backup check /mnt/backups/monday", group="Operate")
@@ -418,7 +418,7 @@ def check_backup(
 ) -> Backup:
     """Check a backup: signature, every file, the database, the log; needs no store."""
     with bar() as progress:
-        return backup_list.inspect(src, key=key, tell=progress or backup_list.silent)
+        return backup_list.inspect(src, key=key, tell=progress or backup_list.no_progress)
 
 
 @command(COMMANDS, "flows recover", example="holdproof flows recover --register my_agents:register", group="Run")

@@ -181,7 +181,7 @@ class WritesWith(Method[P, T]):
             try:
                 transaction = fn(resource.held, *args, **kwargs)
             except HoldproofError as error:
-                return face.fail(error)
+                return face.reject(error)
             return face.write(transaction)
 
         return call
@@ -223,7 +223,7 @@ class Awaits(Method[P, T]):
 
     def bind(self, resource: Any) -> Callable[..., Any]:
         """Each call waits for its answer."""
-        fn, hear = self.scoped(resource), resource._face.hear
+        fn, hear = self.scoped(resource), resource._face.wait_for
         return lambda *args, **kwargs: hear(fn(resource.held, *args, **kwargs))
 
 

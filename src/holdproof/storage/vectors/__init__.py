@@ -22,8 +22,9 @@ F = TypeVar("F", AsyncExecutor, SyncExecutor)
 def open_vectors(face: F, kind: str = "numpy", **options: Any) -> "Work[Vectors[F]]":
     """Open the vectors of a membrane database, on the face it was opened with; see `opening.opening` for options."""
     try:
-        from holdproof.storage.vectors import open_vectors, store  # noqa: PLC0415 (an optional extra)
+        from holdproof.storage.vectors import open_vectors as vector_opening  # noqa: PLC0415 (an optional extra)
+        from holdproof.storage.vectors import store  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("vectors need numpy: pip install 'holdproof[vectors]'") from error
-    opened = yield from open_vectors.opening(kind, **options)
+    opened = yield from vector_opening.opening(kind, **options)
     return store.Vectors(face, opened)
