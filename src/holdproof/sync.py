@@ -15,7 +15,7 @@ from holdproof.model.progress import Progress
 from holdproof.model.status import Check, Migrated, Status
 from holdproof.model.verify import Report
 from holdproof.remote import SyncRemote, connect_sync
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store.opening import (
     Store,
     check_store,
@@ -74,7 +74,7 @@ def connect(url: str, token: str | None = None, **options: Any) -> SyncRemote:
     return connect_sync(url, token, **options)
 
 
-def storage(home: str | Path | None = None, url: str | None = None) -> LazyStores:
+def storage(home: str | Path | None = None, url: str | None = None) -> OpenStores:
     """What services store, without the kernel: `stores.open("blobs")` is its noun. Close it."""
     refuse_running_loop()
     return open_services(home, url)

@@ -10,9 +10,10 @@ import typer
 from holdproof import sync
 from holdproof.cli import archive, vectors
 from holdproof.cli.bar import bar
-from holdproof.cli.call import AfterNumber, Call, Limit, Namespace, command, options
-from holdproof.model.imports import Imported, ImportPage, Takeover
+from holdproof.cli.call import Call, Limit, Namespace, command, options
+from holdproof.model.imports import Imported, ImportRecord, Takeover
 from holdproof.model.lisp import LispImported
+from holdproof.model.page import Page
 from holdproof.model.threads import ThreadsImported
 
 app = typer.Typer(
@@ -89,13 +90,13 @@ def list(
     *,
     verdict: Annotated[str | None, typer.Option("--verdict", help="Only TAKEN, ADAPTED or KEPT.")] = None,
     table: Annotated[str | None, typer.Option("--table", help="Only rows of this table of the source.")] = None,
-    after: AfterNumber = 0,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="next_cursor of the page before.")] = None,
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> ImportPage:
+) -> Page[ImportRecord]:
     """What imports found of each row, and the values that its own row here does not hold as they were."""
     with call.open() as store:
-        return store.imports.list(verdict=verdict, table=table, ns=ns, after=after, limit=limit)
+        return store.imports.list(verdict=verdict, table=table, ns=ns, cursor=cursor, limit=limit)
 
 
 def _rows(tell: Callable[[str, int, int], None] | None) -> Callable[[int, int], None] | None:

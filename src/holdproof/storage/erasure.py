@@ -26,14 +26,14 @@ _FORGET = sql(
 )
 
 
-def erase(shelf: BlobStoreConfig, handle: str) -> Work[tuple[str, ...]]:
+def erase(config: BlobStoreConfig, handle: str) -> Work[tuple[str, ...]]:
     """Remove all that carries a label, and the label; where bytes lie that could not be removed for good."""
     left: list[str] = []
     while (yield from ask(Read(lambda tx: tx.one(_KNOWN, handle=handle) is not None))):
         while (yield from ask(Write(partial(blob_rows.delete_labelled, handle=handle, limit=_PAGE)))):
             pass
         yield Write(lambda tx: tx.execute(_SESSIONS, handle=handle))
-        left += yield from removing.finish(shelf)
+        left += yield from removing.finish(config)
         yield from _forgotten(handle)
     return tuple(left)
 

@@ -35,9 +35,8 @@ from holdproof.model.status import Check, Migrated, Status
 from holdproof.model.verify import Report
 from holdproof.runtime import sagas
 from holdproof.storage import degraded
-from holdproof.storage.executors import SyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
-from holdproof.storage.open_stores import StorageExecutor
+from holdproof.storage.executors import StorageExecutor, SyncStorageExecutor
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store.context import Context, Embedder
 from holdproof.upkeep import doctor, erase, head_webhook, skill_watch
 from holdproof.upkeep import lockdown as response
@@ -64,11 +63,11 @@ class Store:
         self.paths, self.settings, self.database = context.paths, context.settings, context.database
         self._closed = False
 
-    def services(self, face: StorageExecutor) -> LazyStores:
+    def services(self, face: StorageExecutor) -> OpenStores:
         """What services store over the same home, for one of the faces; nothing is opened before its first use."""
         if self._closed:
             raise ClosedError("the store is closed")
-        opened: LazyStores = self.context.services.setdefault(face, LazyStores(self.settings, self.paths, face))
+        opened: OpenStores = self.context.services.setdefault(face, OpenStores(self.settings, self.paths, face))
         return opened
 
     def status(self) -> Status:
@@ -220,10 +219,10 @@ def _publishing(marks: HeadFile | None, carrying: HeadWebhook | None) -> Callabl
     return publish
 
 
-def open_services(home: str | Path | None = None, url: str | None = None) -> LazyStores:
+def open_services(home: str | Path | None = None, url: str | None = None) -> OpenStores:
     """What services store at `home` or `url`, for threads, without the kernel; each store is opened when asked for."""
     paths, settings, _ = _locate(home, url)
-    return LazyStores(settings, paths, SyncStorageExecutor)
+    return OpenStores(settings, paths, SyncStorageExecutor)
 
 
 def migrate_legacy_store(

@@ -15,7 +15,7 @@ from holdproof.errors import HoldproofError
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.storage.executors import SyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store.context import Context
 from holdproof.upkeep.verification.findings import RESTORE, Findings
 
@@ -41,9 +41,9 @@ def _blobs(context: Context, found: Findings) -> list[Finding]:
         found.checked["blobs"] = done
         found.tell("blobs", done)
 
-    with closing(LazyStores(context.settings, context.paths, SyncStorageExecutor)) as stores:
+    with closing(OpenStores(context.settings, context.paths, SyncStorageExecutor)) as stores:
         try:
-            blobs = stores.open("blobs") if stores.there("blobs") else None
+            blobs = stores.open("blobs") if stores.exists("blobs") else None
         except HoldproofError as error:
             found.skip(f"blobs, which cannot be opened: {error.message}")
             return []

@@ -1,30 +1,47 @@
-"""A matrix that follows the rows.
+"""`MatrixReplica`: a matrix in memory that follows the rows.
 
 Rules:
-- Every search first brings the matrix up to date, whoever wrote, in this process or another: what was acknowledged
-  before the search began is found by it.
-- A sidecar is believed only if, brought up to date, it has as many rows as the database and the same sum of stamps.
-- A long catch-up is read page by page, so that nobody waits for a lock longer than a page takes.
+- Every search first brings the matrix up to date, whichever process wrote: what was acknowledged before the
+  search began is found by it.
+- A sidecar is used only if, brought up to date, it has as many rows as the database and the same sum of stamps.
+- A long catch-up is read page by page, so that no lock is held longer than a page takes.
 """
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from holdproof.db import Call, Read, Row, Tx, Work, ask
+from holdproof.db import Call, Read, Tx, Work, ask
+from holdproof.errors import ClosedError
 from holdproof.storage.vectors import sidecar, vector_rows
+from holdproof.storage.vectors.embedding import Embedder
 from holdproof.storage.vectors.matrix import Matrix, View
-from holdproof.storage.vectors.vector_state import VectorStoreState
+from holdproof.storage.vectors.vector_rows import Change, Facts
 
 _PAGE = 1000
 _WORTH_A_FILE = 5_000
 
 
 @dataclass
-class Following:
+class VectorStoreState:
+    """One open vector store, as all its parts know it."""
+
+    facts: Facts
+    cache: Path | None = None
+    embedder: Embedder | None = None
+    closed: bool = False
+
+    def check_open(self) -> None:
+        """Raise ClosedError after closing."""
+        if self.closed:
+            raise ClosedError("the vectors are closed")
+
+
+@dataclass
+class MatrixReplica:
     """A matrix that follows the rows."""
 
-    shelf: VectorStoreState
+    state: VectorStoreState
     matrix: Matrix
     unsaved: int = 0
     """How many changes the sidecar does not have."""
@@ -33,8 +50,8 @@ class Following:
     _swept: int | None = None
 
     def current(self) -> Work[View]:
-        """The matrix with everything that was acknowledged before now."""
-        if self.matrix.key != self.shelf.facts.key:
+        """Bring the matrix up to date; return a view with everything that was acknowledged before now."""
+        if self.matrix.key != self.state.facts.key:
             yield from ask(Call(self._load))
         while not (yield from ask(Read(self._advance))):
             pass
@@ -44,7 +61,8 @@ class Following:
 
     def _load(self) -> None:
         with self._loading:
-            key, matrix = self.shelf.facts.key, self.matrix
+            key = self.state.facts.key
+            matrix = self.matrix
             if matrix.key == key:
                 return
             with matrix.lock:
@@ -53,40 +71,44 @@ class Following:
                     matrix.key = key
 
     def _advance(self, tx: Tx) -> bool:
-        """Follow the rows, on SQLite by a page; True when there is nothing more to follow."""
-        facts = vector_rows.known(tx, self.shelf.facts.key)
+        """Apply changes of the rows, on SQLite one page; True when there are no more."""
+        facts = vector_rows.require_key(tx, self.state.facts.key)
         with self.matrix.lock:
+            # Tombstones that we have not read were deleted: only a new start can tell what is gone.
             if self._swept is not None and self._swept != facts.swept and self.matrix.mark < facts.swept:
                 self._forget()
             self._swept = facts.swept
             return (self._by_page(tx) if tx.dialect == "sqlite" else self._by_moment(tx)) and self._fits(tx)
 
     def _by_page(self, tx: Tx) -> bool:
-        """Numbers are given in the order of commits: whoever comes next goes on after the last that was read."""
+        """On SQLite numbers are in commit order: continue after the last one that was read."""
         page = vector_rows.changes(tx, self.matrix.mark + 1, "", limit=_PAGE)
         if page:
             self._apply(page)
-            self.matrix.mark = page[-1][0]
+            self.matrix.mark = page[-1].number
         return len(page) < _PAGE
 
     def _by_moment(self, tx: Tx) -> bool:
-        """Numbers are those of transactions, which end in any order: all since the oldest that was under way."""
+        """On PostgreSQL numbers are transaction ids, which commit in any order: read all since the oldest open one."""
         moment = vector_rows.moment(tx)
-        if moment.order <= self._moment:  # a look at an older snapshot would take back what is known already
+        if moment.order <= self._moment:  # an older snapshot would undo changes that were applied already
             return True
-        change, id = self.matrix.mark + 1, ""
+        change = self.matrix.mark + 1
+        id = ""
         while page := vector_rows.changes(tx, change, id, limit=_PAGE):
             self._apply(page)
-            change, id = page[-1][:2]
-        self.matrix.mark, self._moment = moment.horizon, moment.order
+            change = page[-1].number
+            id = page[-1].id
+        self.matrix.mark = moment.horizon
+        self._moment = moment.order
         return True
 
-    def _apply(self, page: list[Row]) -> None:
-        self.matrix.apply([change[1:] for change in page])
+    def _apply(self, page: list[Change]) -> None:
+        self.matrix.apply(page)
         self.unsaved += len(page)
 
     def _fits(self, tx: Tx) -> bool:
-        """Whether a matrix that came from a file has what the rows have; else it is forgotten."""
+        """Whether a matrix from a sidecar matches the rows; it is discarded if not."""
         matrix = self.matrix
         if not matrix.proven and (matrix.alive, matrix.total) != vector_rows.totals(tx):
             self._forget()
@@ -96,12 +118,12 @@ class Following:
 
     @property
     def path(self) -> Path | None:
-        """Where the sidecar lies; None where nothing is kept."""
-        shelf = self.shelf
-        return None if shelf.cache is None else shelf.cache / f"vectors-{shelf.facts.key}-{self.matrix.name}.bin"
+        """The path of the sidecar; None without a cache folder."""
+        cache = self.state.cache
+        return None if cache is None else cache / f"vectors-{self.state.facts.key}-{self.matrix.name}.bin"
 
     def _outgrown(self) -> bool:
-        """Whether so much changed since the file was written that it pays to write it anew."""
+        """Whether so much changed since the sidecar was written that it is worth writing it again."""
         return self.unsaved > max(4 * _WORTH_A_FILE, self.matrix.alive) and self.path is not None
 
     def save(self) -> None:
@@ -111,7 +133,7 @@ class Following:
             sidecar.save(path, self.matrix)
 
     def close(self) -> None:
-        """Write the sidecar if it is worth it, and give the memory back."""
+        """Write the sidecar if it is worth it, and release the memory."""
         matrix = self.matrix
         if matrix.proven and matrix.alive >= _WORTH_A_FILE and self.unsaved * 8 > matrix.alive:
             self.save()
@@ -121,4 +143,5 @@ class Following:
 
     def _forget(self) -> None:
         self.matrix.reset()
-        self._moment, self.unsaved = (0, 0), 0
+        self._moment = (0, 0)
+        self.unsaved = 0
