@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.goals import Goal
-from bench.harness import Contestant, Meter, Options, Race, Result, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, run_race
 from bench.threads import threads
 from holdproof.db import open_database
 from holdproof.executors import AsyncExecutor, SyncExecutor

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from harness.http_proxy import KINDS, Proxy
+from harness.servers import Seaweed
 from holdproof import sync
 from holdproof.storage.blobs import open_backend
 from holdproof.storage.blobs import s3 as client
 from proof.servers.blobs import Rounds
 from proof.servers.tally import Tally
-from proof.servers.web import KINDS, Proxy
-from tests.servers import Seaweed
 
 _PATIENCE_S = 2
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers import IpfsNode, Seaweed
 from holdproof.db import MEMORY, Database, open_database, sql
 from holdproof.executors import AsyncExecutor, SyncExecutor
 from holdproof.model.blobs import Blob
 from holdproof.storage.blobs import Blobs, BlobStoreConfig, blob_rows, open_backend
-from tests.servers import IpfsNode, Seaweed
 
 _ALTER = sql("UPDATE blobs SET data = :data WHERE key = :key")
 

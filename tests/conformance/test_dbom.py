@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.crypto import attest, dbom, dsse, keys
 from holdproof.crypto.dbom import Fields
@@ -20,7 +21,7 @@ from holdproof.evidence import keys as ring
 from holdproof.evidence.dbom import read
 from holdproof.model.evaluations import Evaluation
 from holdproof.model.verdicts import Verdict
-from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
+from tests.conformance.store_backends import StoreInMemory, StoreOnPostgres, StoreOnSqlite, sound
 
 _EDIT = {
     "score": sql("UPDATE battles SET score = 0.99 WHERE id = :id"),

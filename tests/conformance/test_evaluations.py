@@ -15,13 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdproof
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.db import sql
 from holdproof.evidence import evaluations
 from holdproof.evidence.dbom_files import DbomFolder
 from holdproof.model.verdicts import Verdict
 from holdproof.testing import FrozenClock
-from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
+from tests.conformance.store_backends import StoreInMemory, StoreOnPostgres, StoreOnSqlite, sound
 
 GOOD: dict[str, Any] = {"evaluation_id": "b", "score": 0.5, "breakdown": "fine", "intent": [0.25, -1.0]}
 _AS_IMPORTED = sql("UPDATE battles SET dbom = replace(dbom, 'dsse:', 'SIG_GREEN_') WHERE id = :id")

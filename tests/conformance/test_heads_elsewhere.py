@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.filling import settled
 from holdproof import sync
 from holdproof.crypto import checkpoint
 from holdproof.evidence import log
 from holdproof.model.verdicts import Verdict
-from tests.conformance.places import StoreOnPostgres, StoreOnSqlite, settled, sound
-from tests.places import submit
+from tests.conformance.store_backends import StoreOnPostgres, StoreOnSqlite, sound
 from tests.receiver import Receiver
+from tests.store_locations import submit
 
 Serve = Callable[..., Receiver]
 

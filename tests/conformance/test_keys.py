@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import holdproof
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.crypto import attest, dbom, dsse, keys
 from holdproof.crypto.keys import PublicKey, Signer
@@ -23,7 +24,7 @@ from holdproof.evidence.startup import add_key
 from holdproof.model.keys import Role, Successors
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep.verification import offline
-from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled, sound
+from tests.conformance.store_backends import StoreInMemory, StoreOnPostgres, StoreOnSqlite, sound
 
 _TAKE_BACK = sql("UPDATE keyring SET revoked_from = NULL WHERE keyid = :keyid")
 

@@ -258,7 +258,7 @@ class LogSuite(logs.OnSqlite):
             settle(store)
             seen = store.log.head().checkpoint
             with self.open(tmp_path / "other") as other:
-                marks = other.context.marks
+                marks = other.context.head_file
                 assert marks is not None
                 assert marks.largest()[seen.origin].checkpoint.size >= seen.size
                 store.write(put)

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.crypto import checkpoint
 from holdproof.crypto.keys import Signer
@@ -15,8 +16,8 @@ from holdproof.evidence import keys as ring
 from holdproof.evidence import statements
 from holdproof.evidence.key_files import KeyFolder, MemoryKeys
 from holdproof.evidence.statements import KeyStatement
-from tests.conformance.places import StoreOnPostgres, StoreOnSqlite, settled, sound
-from tests.places import submit
+from tests.conformance.store_backends import StoreOnPostgres, StoreOnSqlite, sound
+from tests.store_locations import submit
 
 
 def elsewhere(store: sync.Holdproof, url: str | None, *words: str) -> None:

@@ -4,11 +4,12 @@ import time
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.model.times import later
 from holdproof.testing import FrozenClock
 from holdproof.upkeep.verification import offline
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
 def asked(store: sync.Holdproof, agent: str, **given: object) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.db import Tx, sql
 from holdproof.db.sql import Query
@@ -17,7 +18,7 @@ from holdproof.model.verdicts import Verdict
 from holdproof.runtime import audit, flows
 from holdproof.runtime.logged_rows import RECORDS
 from holdproof.testing import FrozenClock
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 DAY_S = 86_400
 _TABLES = (

@@ -14,15 +14,15 @@ import pytest
 from typer.testing import CliRunner
 
 import holdproof
+from harness.servers import Postgres
 from holdproof import config, sync
 from holdproof.cli.app import app
 from holdproof.content.kubo import Kubo
-from holdproof.db.postgres.link import Connector
+from holdproof.db.postgres.connection import Connector
 from holdproof.errors import HoldproofError
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.storage.blobs import open_backend
 from holdproof.upkeep import head_webhook, notify
-from tests.servers import Postgres
 from tests.web import Web, running
 
 SECRET = "hunter2-s3cr3t-Zq9"

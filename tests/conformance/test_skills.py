@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import holdproof
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.crypto import keys as keypairs
 from holdproof.db import Tx, sql
@@ -22,8 +23,8 @@ from holdproof.model.skills import Fingerprint, Skill, SkillState
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import skill_watch as upkeep
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
-from tests.conformance.places import settled, sound
 from tests.conformance.racing import together
+from tests.conformance.store_backends import sound
 from tests.receiver import Receiver
 
 GOOD = b"""* Deploy

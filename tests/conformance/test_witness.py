@@ -17,6 +17,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from harness.witnesses import NAME, made, serving
 from holdproof import errors, sync
 from holdproof.cli.app import app
 from holdproof.crypto import checkpoint, keys, merkle, tlog_proof, vkey, witness
@@ -28,7 +29,6 @@ from holdproof.evidence import log, witness_server
 from holdproof.evidence.witness_server import Witness, WitnessState
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle
-from tests.conformance.witnesses import NAME, made, serving
 
 
 class WitnessSuite(logs.OnSqlite):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.filling import settled
 from holdproof import folders, sync
 from holdproof.crypto import checkpoint
 from holdproof.db import sql
@@ -19,12 +20,11 @@ from holdproof.errors import UnavailableError
 from holdproof.evidence import dbom_files
 from holdproof.model.evaluations import Evaluation
 from holdproof.model.verdicts import Verdict
-from tests.conformance.places import settled
 from tests.faults.children import child, kill_after
 from tests.faults.test_kill import PARTS
 
 _HEAD = sql("SELECT head FROM log_state")
-KILLS = int(os.environ.get("HOLDPROOF_KILLS", "100"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "40"))
 
 
 def everything(store: sync.Holdproof) -> Iterator[Evaluation]:
@@ -48,8 +48,8 @@ def inspect(home: Path, url: str, acknowledged: set[int]) -> None:
         assert found == due
         settled(store)
         size = checkpoint.parse(store.read(lambda tx: tx.all(_HEAD))[0][0].encode()).checkpoint.size
-        assert store.context.marks is not None
-        assert all(head.checkpoint.size <= size for head in store.context.marks.kept())
+        assert store.context.head_file is not None
+        assert all(head.checkpoint.size <= size for head in store.context.head_file.kept())
 
 
 def rounds(home: Path, url: str, times: int, seed: int) -> set[int]:

@@ -10,12 +10,12 @@ from typing import Any
 import apsw
 import pytest
 
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.adapters.dir import bundle
 from holdproof.model.imports import Takeover
 from holdproof.model.verdicts import Verdict
 from tests.conformance import decisions
-from tests.conformance.places import settled
 from tests.unit.test_runtime_schema import SEED
 
 THEN, NOW = "2026-01-02 03:04:05", "CURRENT_TIMESTAMP"

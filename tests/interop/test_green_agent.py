@@ -11,11 +11,11 @@ from typing import Any
 import apsw
 import pytest
 
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.crypto import attest
 from holdproof.model.imports import Imported
 from holdproof.model.verdicts import Verdict
-from tests.conformance.places import settled
 from tests.fixtures import fixture
 
 REAL = {

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from harness.filling import settled
 from holdproof import sync
 from holdproof.crypto import attest, dsse, keys, sigstore
 from holdproof.crypto.dbom import Fields
 from holdproof.crypto.keys import Alg, PublicKey
-from tests.conformance.places import settled
 from tests.interop.npm import Node
 
 PACKAGES = ("@sigstore/verify@3.1.1", "@sigstore/bundle@4.0.0")

@@ -70,7 +70,7 @@ class Image(Resource[Executor]):
     dump = RunsWith(image.dump)
     load = RunsWith(image.load)
     open = RunsWith(image.open)
-    beat = RunsWith(heartbeats.beat)
+    beat = RunsWith(heartbeats.write_due_images)
     list = RunsWith(image_list.list, reads=True)
 
 

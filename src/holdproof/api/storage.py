@@ -83,7 +83,7 @@ class LazyResource(Resource[Executor]):
         if not isinstance(method, Method):
             text = f"{name} is no method of {kind.__name__}; its other attributes exist after the first call"
             raise AttributeError(text, name=name, obj=self)  # noqa: TRY004 (an attribute is missing, no type is wrong)
-        after = self._face.stream_after if isinstance(method, StreamsWith) else self._face.after
+        after = self._face.open_then_stream if isinstance(method, StreamsWith) else self._face.open_then
 
         def run(*args: Any, **kwargs: Any) -> Any:
             return after(self._open, lambda resource: getattr(resource, name)(*args, **kwargs))
@@ -112,8 +112,8 @@ async def _async_block(begin: Callable[[], Any]) -> AsyncIterator[Any]:
 
 @contextmanager
 def _sync_block(face: SyncExecutor, begin: Callable[[], Any]) -> Iterator[Any]:
-    # `after` refuses to block a running event loop.
-    with face.after(begin, lambda block: block) as transaction:
+    # `open_then` refuses to block a running event loop.
+    with face.open_then(begin, lambda block: block) as transaction:
         yield transaction
 
 

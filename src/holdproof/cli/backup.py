@@ -57,7 +57,7 @@ def create(
 @command(app, example="holdproof backup list /mnt/backups")
 def list(_: Call, folder: Annotated[Path, typer.Argument(help="The folder that holds backups.")]) -> dict[str, Any]:
     """Show the backups in a folder, the oldest first: the moments and log indices that can be restored."""
-    return {Path(each.path).name: each.to_dict() for each in backup_list.listed(folder)}
+    return {Path(each.path).name: each.to_dict() for each in backup_list.list_backups(folder)}
 
 
 @command(app, example="holdproof backup check /mnt/backups/monday")
@@ -68,4 +68,4 @@ def check(
 ) -> Backup:
     """Check a backup: signature, every file, the database, the log; needs no store."""
     with bar() as progress:
-        return backup_list.inspect(src, key=key, tell=progress or backup_list.silent)
+        return backup_list.inspect(src, key=key, tell=progress or backup_list.no_progress)

@@ -11,7 +11,7 @@ from holdproof.cli.storage import filed
 from holdproof.crypto import b64, tlog_proof
 from holdproof.crypto.checkpoint import SignedCheckpoint
 from holdproof.evidence.log import verifiers
-from holdproof.evidence.witness_client import Cosigned
+from holdproof.evidence.witness_client import CosignedHead
 from holdproof.model.log import Audited, Level
 
 app = typer.Typer(
@@ -82,7 +82,7 @@ def witness(
     address: Annotated[str, typer.Argument(metavar="URL", help="The witness's submission prefix.")],
     key: Annotated[str | None, typer.Option("--key", help="Its verifier key; needed the first time.")] = None,
     timeout_s: Annotated[float, typer.Option("--timeout-s", help="Seconds to wait for it.")] = 10.0,
-) -> Cosigned:
+) -> CosignedHead:
     """Have a witness cosign the newest head."""
     with call.open() as store:
         return store.log.witness(address, key=key, timeout_s=timeout_s)

@@ -10,7 +10,7 @@ from holdproof.cli.bar import bar
 from holdproof.cli.call import Call, command
 from holdproof.cli.files import read_bytes
 from holdproof.crypto import keys
-from holdproof.model.verify import Checked, Report
+from holdproof.model.verify import BundleReport, Report
 from holdproof.upkeep.verification import offline
 
 app = typer.Typer()
@@ -25,7 +25,7 @@ def verify(
     full: Annotated[bool, typer.Option("--full", help="Recompute the whole tree from its leaves.")] = False,
     no_lock: Annotated[bool, typer.Option("--no-lock", help="Only report; do not lock the store.")] = False,
     root: Annotated[Path | None, typer.Option("--root", help="The root's public key (PEM) you trust.")] = None,
-) -> Report | Checked:
+) -> Report | BundleReport:
     """Verify the store, or a bundle; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 and more tampered with."""
     if bundle is not None:
         trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))

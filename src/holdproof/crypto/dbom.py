@@ -44,8 +44,9 @@ class Dbom:
 
 def check(fields: Fields) -> None:
     """Raise InvalidInputError where fields cannot be signed."""
-    for name in ("dbom_version", "battle_id"):
-        if not isinstance(text := getattr(fields, name), str) or not text:
+    # The record says battle_id, as its published format does; we call it evaluation_id.
+    for name, text in (("dbom_version", fields.dbom_version), ("battle_id", fields.evaluation_id)):
+        if not isinstance(text, str) or not text:
             raise InvalidInputError(f"{name} is an empty text", field=name)
     if not canonical.is_sha256_hex(fields.h_delta):
         raise InvalidInputError("h_delta is not 64 lowercase hex digits", field="h_delta")

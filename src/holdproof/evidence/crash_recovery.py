@@ -21,14 +21,14 @@ _log = logging.getLogger("holdproof")
 
 def at_opening(context: Context) -> None:
     """Finish what was left undone."""
-    _try(context, keys.settle(context), "a key rotation could not be finished")
+    _try(context, keys.finish_rotations(context), "a key rotation could not be finished")
     _try(context, keys.use(context, "log"), "the log key of this machine is not in the keyring")
     _try(context, dbom.repair(context), "DBOM files could not be repaired")
 
 
 def at_closing(context: Context) -> None:
     """Note up to where DBOM files are complete; write those that could not be written before."""
-    if evaluations.files(context) is not None:
+    if evaluations.dbom_folder(context) is not None:
         _try(context, dbom.repair(context), "DBOM files could not be repaired", level=logging.INFO)
 
 

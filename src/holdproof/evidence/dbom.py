@@ -11,6 +11,7 @@ Rules:
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -29,7 +30,7 @@ from holdproof.store.context import Context
 
 _MOST_BYTES: Final = 4 << 20
 
-Given = bytes | str | Path | Mapping[str, Any]
+DbomSource = bytes | str | Path | Mapping[str, Any]
 """A DBOM: its text, its bytes, its fields, or (a Path) its file."""
 
 
@@ -58,39 +59,39 @@ def envelope(
 
 def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
     """Write DBOM files that a crash left out; in full: every one that is missing or differs from its row."""
-    folder = evaluations.files(context)
+    folder = evaluations.dbom_folder(context)
     if folder is None:
         return Repaired(0)
-    return (yield from ask(Call(lambda: folder.repair(full=full))))
+    return (yield from ask(Call(partial(folder.repair, full=full))))
 
 
-def verify(given: Given, *, ns: str = MAIN) -> Work[DbomChecked]:
+def verify(document: DbomSource, *, ns: str = MAIN) -> Work[DbomChecked]:
     """What this store can say of a DBOM: one verdict, and why."""
-    data: bytes = yield from ask(Call(lambda: read(given)))
+    data: bytes = yield from ask(Call(partial(read, document)))
     try:
-        found = dbom.parse(data)
+        parsed = dbom.parse(data)
     except FormatError as error:
         return DbomChecked(Verdict.TAMPERED, f"no DBOM: {error.message}")
-    return (yield from ask(Read(lambda tx: check(tx, found, ns=ns))))
+    return (yield from ask(Read(partial(check, parsed=parsed, ns=ns))))
 
 
-def read(given: Given) -> bytes:
+def read(document: DbomSource) -> bytes:
     """The bytes of a DBOM, however it was given."""
-    if isinstance(given, Mapping):
-        return canonical.dumps(dict(given))
-    if isinstance(given, str):
-        return given.encode("utf-8", "surrogatepass")
-    if isinstance(given, bytes):
-        return given
+    if isinstance(document, Mapping):
+        return canonical.dumps(dict(document))
+    if isinstance(document, str):
+        return document.encode("utf-8", "surrogatepass")
+    if isinstance(document, bytes):
+        return document
     try:
-        with given.open("rb") as file:
+        with document.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except FileNotFoundError as error:
-        raise NotFoundError(f"{given}: no such file", path=str(given)) from error
+        raise NotFoundError(f"{document}: no such file", path=str(document)) from error
     except OSError as error:
-        raise UnavailableError(f"cannot read {given}: {error.strerror}", path=str(given)) from error
+        raise UnavailableError(f"cannot read {document}: {error.strerror}", path=str(document)) from error
     if len(data) > _MOST_BYTES:
-        raise InvalidInputError(f"{given} is larger than any DBOM", path=str(given))
+        raise InvalidInputError(f"{document} is larger than any DBOM", path=str(document))
     return data
 
 
@@ -99,37 +100,35 @@ def read(given: Given) -> bytes:
 _ROWS = sql("SELECT id FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom IS NOT NULL ORDER BY id DESC")
 
 
-def check(tx: Tx, found: Dbom, *, ns: str = MAIN) -> DbomChecked:
+def check(tx: Tx, parsed: Dbom, *, ns: str = MAIN) -> DbomChecked:
     """The verdict on a parsed DBOM."""
-    evaluation_id = found.fields.evaluation_id
-    rows = [
-        evaluations.get(tx, evaluation_id, id=row[0], ns=ns) for row in tx.all(_ROWS, ns=ns, battle_id=evaluation_id)
-    ]
-    row = next((each for each in rows if _parsed(each) == found), None)
+    evaluation_id = parsed.fields.evaluation_id
+    rows = [evaluations.get(tx, evaluation_id, id=id, ns=ns) for (id,) in tx.all(_ROWS, ns=ns, battle_id=evaluation_id)]
+    row = next((each for each in rows if _parsed(each) == parsed), None)
     try:
-        sigma = attest.parse_sigma(found.sigma_judge)
+        sigma = attest.parse_sigma(parsed.sigma_judge)
     except FormatError as error:
-        return _say(Verdict.TAMPERED, error.message, found, row)
+        return _say(Verdict.TAMPERED, error.message, parsed, row)
     if isinstance(sigma, LegacySigma):
-        return _legacy(tx, found, row)
+        return _legacy(tx, parsed, row)
     key = keys.find(tx, sigma.keyid)
     if key is None or key.role != "judge":
         verdict = Verdict.TAMPERED if rows else Verdict.UNSIGNED
-        return _say(verdict, "signed by a key that is no judge of this store", found, row, sigma.keyid)
-    if wrong := _wrong(tx, found, key):
-        return _say(Verdict.TAMPERED, wrong, found, row, sigma.keyid)
+        return _say(verdict, "signed by a key that is no judge of this store", parsed, row, sigma.keyid)
+    if wrong := _wrong(tx, parsed, key):
+        return _say(Verdict.TAMPERED, wrong, parsed, row, sigma.keyid)
     if row is None:
         what = "other than the one recorded here" if rows else "not recorded here"
-        return _say(Verdict.UNLOGGED, f"well signed, but {what}", found, None, sigma.keyid)
-    return _recorded(tx, found, row, key, sigma.keyid)
+        return _say(Verdict.UNLOGGED, f"well signed, but {what}", parsed, None, sigma.keyid)
+    return _recorded(tx, parsed, row, key, sigma.keyid)
 
 
-def _wrong(tx: Tx, found: Dbom, key: Key) -> str:
+def _wrong(tx: Tx, parsed: Dbom, key: Key) -> str:
     """Why the signature proves nothing, empty if it holds."""
     if flaw := keys.flaws(tx).get(key.keyid):
         return f"signed by a key that does not belong here: {flaw}"
     try:
-        attest.verify(found, keys.public(key))
+        attest.verify(parsed, keys.public(key))
     except FormatError as error:
         return error.message
     return ""
@@ -142,34 +141,38 @@ def _parsed(row: Evaluation) -> Dbom | None:
         return None
 
 
-def _recorded(tx: Tx, found: Dbom, row: Evaluation, key: Key, keyid: str) -> DbomChecked:
+def _recorded(tx: Tx, parsed: Dbom, row: Evaluation, key: Key, keyid: str) -> DbomChecked:
     """A well signed DBOM that stands in a row: does the row hold, and is it in the log?"""
-    if wrong := differs(row, found):
-        return _say(Verdict.TAMPERED, wrong, found, row, keyid)
+    if wrong := differs(row, parsed):
+        return _say(Verdict.TAMPERED, wrong, parsed, row, keyid)
     verdict, why, index = logged(tx, row, "dbom")
     if verdict.sound and not key.trusted_at(index):
-        verdict, why = Verdict.REVOKED_KEY, f"the judge's key does not count from leaf {key.revoked_from} on"
-    return _say(verdict, why, found, row, keyid, index)
+        verdict = Verdict.REVOKED_KEY
+        why = f"the judge's key does not count from leaf {key.revoked_from} on"
+    return _say(verdict, why, parsed, row, keyid, index)
 
 
-def _legacy(tx: Tx, found: Dbom, row: Evaluation | None) -> DbomChecked:
+def _legacy(tx: Tx, parsed: Dbom, row: Evaluation | None) -> DbomChecked:
     if row is None or row.legacy is None:
-        return _say(Verdict.TAMPERED, "a simulated signature where no imported record has one: a downgrade", found, row)
-    if wrong := differs(row, found):
-        return _say(Verdict.TAMPERED, wrong, found, row)
+        return _say(
+            Verdict.TAMPERED, "a simulated signature where no imported record has one: a downgrade", parsed, row
+        )
+    if wrong := differs(row, parsed):
+        return _say(Verdict.TAMPERED, wrong, parsed, row)
     verdict, why, index = logged(tx, row, "legacy_import")
     if verdict.sound:
-        verdict, why = Verdict.UNSIGNED, "imported with a simulated signature, which proves nothing"
-    return _say(verdict, why, found, row, index=index)
+        verdict = Verdict.UNSIGNED
+        why = "imported with a simulated signature, which proves nothing"
+    return _say(verdict, why, parsed, row, index=index)
 
 
-def differs(row: Evaluation, found: Dbom) -> str:
+def differs(row: Evaluation, parsed: Dbom) -> str:
     """How a row contradicts its DBOM, empty if it does not; the stored text is hashed, never serialised again."""
-    if canonical.sha256_hex((row.raw_result or "").encode()) != found.fields.h_delta:
+    if canonical.sha256_hex((row.raw_result or "").encode()) != parsed.fields.h_delta:
         return "the stored result is not the one the DBOM hashes"
-    if row.dbom_hash != found.fields.h_delta:
+    if row.dbom_hash != parsed.fields.h_delta:
         return "the row names another hash than its DBOM"
-    if row.score != found.fields.score_cis:
+    if row.score != parsed.fields.score_cis:
         return "the row has another score than its DBOM"
     return ""
 
@@ -201,7 +204,7 @@ def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None
 
 
 def _say(  # noqa: PLR0917
-    verdict: Verdict, why: str, found: Dbom, row: Evaluation | None, signer: str = "", index: int | None = None
+    verdict: Verdict, why: str, parsed: Dbom, row: Evaluation | None, signer: str = "", index: int | None = None
 ) -> DbomChecked:
-    fields = found.fields
+    fields = parsed.fields
     return DbomChecked(verdict, why, fields.evaluation_id, fields.h_delta, signer, row.id if row else None, index)

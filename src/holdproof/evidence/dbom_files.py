@@ -22,7 +22,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -50,7 +50,7 @@ _SPARES: Final = ".tmp"
 _BUCKET: Final = "[0-9a-f][0-9a-f]"
 
 
-class Due(NamedTuple):
+class DueFile(NamedTuple):
     """A DBOM with the name its file shall have."""
 
     name: str
@@ -134,14 +134,14 @@ def _newest(tx: Tx, ns: str, evaluation_id: str) -> _Newest | None:
     return None if row is None else _Newest(*row)
 
 
-def due(tx: Tx, ns: str, evaluation_id: str) -> list[Due]:
+def due(tx: Tx, ns: str, evaluation_id: str) -> list[DueFile]:
     """Every file a battle shall have, the one with the plain name first; none where its id is no file name."""
     newest = _newest(tx, ns, evaluation_id)
     if newest is None:
         return []
     rows = tx.all(_OF_BATTLE, ns=ns, battle_id=evaluation_id)
-    earlier = [Due(name_of(evaluation_id, row[0]), row[1]) for row in rows if row[0] != newest.id]
-    return [Due(name_of(evaluation_id), newest.text), *earlier]
+    earlier = [DueFile(name_of(evaluation_id, id), text) for id, text in rows if id != newest.id]
+    return [DueFile(name_of(evaluation_id), newest.text), *earlier]
 
 
 def is_due(tx: Tx, dboms: Path, path: Path) -> bool:
@@ -150,7 +150,8 @@ def is_due(tx: Tx, dboms: Path, path: Path) -> bool:
 
 
 def _speaks_of(tx: Tx, ns: str, evaluation_id: str, name: str) -> bool:
-    newest, number = _newest(tx, ns, evaluation_id), name.removesuffix(".json").rpartition(".")[2]
+    newest = _newest(tx, ns, evaluation_id)
+    number = name.removesuffix(".json").rpartition(".")[2]
     if newest is None or name == name_of(evaluation_id):
         return newest is not None
     if not _ROW_ID.fullmatch(number) or int(number) == newest.id or name != name_of(evaluation_id, int(number)):
@@ -162,7 +163,9 @@ class DbomFolder:
     """The DBOM files of one store."""
 
     def __init__(self, database: Database, dboms: Path, locks: Path) -> None:
-        self.dboms, self._database, self._locks = dboms, database, locks
+        self.dboms = dboms
+        self._database = database
+        self._locks = locks
 
     def publish(self, ns: str, evaluation_id: str, row_id: int | None = None) -> Path | None:
         """Write what is missing or out of date of a battle's files; where its newest lies.
@@ -172,7 +175,7 @@ class DbomFolder:
         """
         folder = folder_of(self.dboms, ns)
         with self._turn(_bucket(ns, evaluation_id)) as spare:
-            newest = self._ask(lambda tx: _newest(tx, ns, evaluation_id))
+            newest = self._ask(partial(_newest, ns=ns, evaluation_id=evaluation_id))
             if newest is None:
                 return None
             path = folder / name_of(evaluation_id)
@@ -181,12 +184,14 @@ class DbomFolder:
             for earlier in sorted(set(self._unfiled(ns, evaluation_id, newest, row_id))):
                 row = self._ask(lambda tx, at=earlier: tx.one(_TEXT, ns=ns, battle_id=evaluation_id, id=at))  # type: ignore[misc]
                 if row is not None:  # else it was erased just now
-                    self._write(folder / name_of(evaluation_id, earlier), row[0], spare)
+                    (text,) = row
+                    self._write(folder / name_of(evaluation_id, earlier), text, spare)
         return path
 
     def _unfiled(self, ns: str, evaluation_id: str, newest: _Newest, added: int | None) -> Iterator[int]:
         """The earlier rows without a file; if one was added, that one and those down to where none is missing."""
-        folder, before = folder_of(self.dboms, ns), _MOST_ID
+        folder = folder_of(self.dboms, ns)
+        before = _MOST_ID
         if added is not None and added != newest.id:
             yield added
         about: dict[str, Any] = {"ns": ns, "battle_id": evaluation_id, "newest": newest.id, "limit": _FEW}
@@ -209,8 +214,8 @@ class DbomFolder:
             raise
 
     def _ask(self, fn: Callable[[Tx], T]) -> T:
-        found = self._database.peek(fn, _PEEK_S)
-        return self._database.read(fn).result() if found is NOTHING else found
+        result = self._database.peek(fn, _PEEK_S)
+        return self._database.read(fn).result() if result is NOTHING else result
 
     @contextmanager
     def _turn(self, bucket: str) -> Iterator[Path]:
@@ -232,11 +237,14 @@ class DbomFolder:
         stand = self._database.read(lambda tx: f"{tree.state(tx).origin} {len(tx.all(_ERASURES))}").result()
         since, gaps = (0, []) if full else self._mark(stand)
         rows = self._database.read(lambda tx: [row for gap in gaps for row in tx.all(_AT, id=gap)]).result()
-        looked, written, ids, spaces = 0, list[str](), set[int](), set[str]()
+        looked = 0
+        written: list[str] = []
+        ids: set[int] = set()
+        spaces: set[str] = set()
         for page in (rows, *self._pages(since)):
             looked += len(page)
-            ids.update(row[0] for row in page)
-            spaces.update(row[1] for row in page)
+            ids.update(id for id, _, _ in page)
+            spaces.update(ns for _, ns, _ in page)
             written += self._mend(page, full)
         for ns in spaces:  # a file that is there may be one that a killed process never saw durable
             _settle(folder_of(self.dboms, ns))
@@ -259,27 +267,28 @@ class DbomFolder:
         return written
 
     def _lacking(self, ns: str, evaluation_id: str, full: bool) -> list[tuple[Path, str]]:
-        folder, files = folder_of(self.dboms, ns), self._ask(lambda tx: due(tx, ns, evaluation_id))
-        found = [(folder / file.name, file.text) for file in files]
-        lacking = [(path, text) for path, text in found if _lacks(path, text if full else None)]
-        if lacking and found[0] not in lacking and _lacks(*found[0]):
-            return [found[0], *lacking]
+        folder = folder_of(self.dboms, ns)
+        files = self._ask(partial(due, ns=ns, evaluation_id=evaluation_id))
+        due_files = [(folder / file.name, file.text) for file in files]
+        lacking = [(path, text) for path, text in due_files if _lacks(path, text if full else None)]
+        if lacking and due_files[0] not in lacking and _lacks(*due_files[0]):
+            return [due_files[0], *lacking]
         return lacking
 
     def _pages(self, after: int) -> Iterator[list[tuple[int, str, str]]]:
         while page := self._database.read(lambda tx: tx.all(_SINCE, after=after, limit=_PAGE)).result():  # noqa: B023
-            yield [(row[0], row[1], row[2]) for row in page]
-            after = page[-1][0]
+            yield [(id, ns, evaluation_id) for id, ns, evaluation_id in page]
+            after, _, _ = page[-1]
 
     def _strangers(self) -> list[str]:
         """Files in the folder that no row speaks of; they are named, never deleted."""
-        known = {
+        named = {
             str(folder_of(self.dboms, ns) / file.name)
             for page in self._pages(0)
             for ns, evaluation_id in {(ns, evaluation_id) for _, ns, evaluation_id in page}
-            for file in self._ask(lambda tx, ns=ns, evaluation_id=evaluation_id: due(tx, ns, evaluation_id))  # type: ignore[misc]
+            for file in self._ask(partial(due, ns=ns, evaluation_id=evaluation_id))
         }
-        return sorted(str(path) for path in self.dboms.rglob("dbom_*.json") if str(path) not in known)
+        return sorted(str(path) for path in self.dboms.rglob("dbom_*.json") if str(path) not in named)
 
     def _sweep(self) -> None:
         """Remove temporary files that a crash left behind: their content may be erased some day."""
@@ -384,7 +393,8 @@ class _Syncing:
     """One fsync of a folder for everybody who waits for one: whoever asked before it began needs no other."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._turn = folder, threading.Condition()
+        self._folder = folder
+        self._turn = threading.Condition()
         self._asked = self._done = 0
         self._busy = False
 
@@ -395,7 +405,8 @@ class _Syncing:
             self._turn.wait_for(lambda: not self._busy or self._done >= mine)
             if self._done >= mine:
                 return
-            self._busy, covered = True, self._asked
+            self._busy = True
+            covered = self._asked
         try:
             folders.sync(self._folder)
         except OSError:
@@ -403,7 +414,8 @@ class _Syncing:
             raise
         finally:
             with self._turn:
-                self._busy, self._done = False, max(self._done, covered)
+                self._busy = False
+                self._done = max(self._done, covered)
                 self._turn.notify_all()
 
 

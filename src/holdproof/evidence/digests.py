@@ -8,7 +8,8 @@ import sys
 from hashlib import sha256
 from typing import IO
 
-WIDTH, LEVELS = 256, 8
+WIDTH = 256
+LEVELS = 8
 
 
 def digest(leaves: bytes) -> tuple[bytes, bytes]:
@@ -18,7 +19,7 @@ def digest(leaves: bytes) -> tuple[bytes, bytes]:
     del row[len(row) // WIDTH * WIDTH :]
     for _ in range(LEVELS):
         pairs = iter(row)
-        row = [sha256(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=True)]
+        row = [sha256(b"\x01" + first + second).digest() for first, second in zip(pairs, pairs, strict=True)]
     return hashes, b"".join(row)
 
 

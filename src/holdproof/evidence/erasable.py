@@ -49,10 +49,10 @@ def register(domain: Erasable) -> Erasable:
 
 def of(table: str) -> Erasable:
     """How records of that table are erased."""
-    found = ERASABLE.get(table)
-    if found is None:
+    domain = ERASABLE.get(table)
+    if domain is None:
         raise InvalidInputError(f"records of {table!r} cannot be erased", table=table, known=sorted(ERASABLE))
-    return found
+    return domain
 
 
 def domains() -> Iterator[Erasable]:
@@ -60,18 +60,18 @@ def domains() -> Iterator[Erasable]:
     return iter(sorted(ERASABLE.values(), key=lambda each: each.table))
 
 
-class Rows(NamedTuple):
-    """Rows outside the log that may be a subject's."""
+class UnloggedRows(NamedTuple):
+    """UnloggedRows outside the log that may be a subject's."""
 
     table: str
     remove: Callable[[Tx, str], int]
     """Delete all that carry a subject's handle; how many."""
 
 
-ROWS: Final[dict[str, Rows]] = {}
+ROWS: Final[dict[str, UnloggedRows]] = {}
 
 
-def register_rows(rows: Rows) -> Rows:
+def register_rows(rows: UnloggedRows) -> UnloggedRows:
     """Let rows that no leaf covers go with their subject."""
     ROWS[rows.table] = rows
     return rows

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from holdproof.content import encryption
 from holdproof.db import Tx, sql
 from holdproof.errors import FormatError
 from holdproof.evidence import leaves, logged_tables
@@ -33,9 +32,9 @@ _STAMP = sql(
 )
 
 
-def log_subjects(tx: Tx) -> None:
-    """Before commit: subjects seen for the first time get their leaf."""
-    for handle in tx.notes.get(encryption.TOPIC, ()):
+def log_subjects(tx: Tx, handles: list[str]) -> None:
+    """Log subjects that were used for the first time, in the same transaction."""
+    for handle in handles:
         log_subject(tx, handle)
 
 
@@ -43,9 +42,10 @@ def log_subject(tx: Tx, handle: str) -> None:
     """Log a subject as it stands now: the next version under its handle in the log."""
     row = tx.one(_SUBJECT, handle=handle)
     assert row is not None, "a subject is logged in the transaction that made it"
-    values = dict(zip(SUBJECTS.columns, row, strict=False))
-    leaf_id, leaf_ver = row[4], row[5] or 0
-    mark = leaves.stamp(tx, "key", SUBJECTS, values, leaf_id=leaf_id, leaf_ver=leaf_ver + 1, ns=values["ns"])
+    *columns, leaf_id, leaf_ver = row
+    values = dict(zip(SUBJECTS.columns, columns, strict=True))
+    next_version = (leaf_ver or 0) + 1
+    mark = leaves.stamp(tx, "key", SUBJECTS, values, leaf_id=leaf_id, leaf_ver=next_version, ns=values["ns"])
     tx.execute(_STAMP, handle=handle, **mark._asdict(), expect=1)
 
 
@@ -85,11 +85,12 @@ _ERASED = sql("SELECT id, leaf_ids FROM erasures WHERE id > :after ORDER BY id L
 
 def among(tx: Tx, handles: set[str]) -> set[str]:
     """Which of these records an erasure names: a tombstone by itself is nobody's."""
-    found, after = set[str](), ""
+    named: set[str] = set()
+    after = ""
     while page := tx.all(_ERASED, after=after, limit=_PAGE):
-        found.update(handle for _, text in page for handle in json.loads(text) if handle in handles)
+        named.update(handle for _, text in page for handle in json.loads(text) if handle in handles)
         after = page[-1][0]
-    return found
+    return named
 
 
 _ALL = sql("SELECT id, kind, target, who, count, leaf_ids, erased_at, files FROM erasures ORDER BY id")
@@ -109,7 +110,7 @@ def _erasure(row: tuple[object, ...]) -> Erasure:
         raise FormatError(f"the erasure {key} is not what Holdproof writes", id=str(key)) from error
 
 
-class Due(NamedTuple):
+class PendingRemoval(NamedTuple):
     """Files of a committed erasure that are still on disk."""
 
     id: str
@@ -120,13 +121,13 @@ _DUE = sql("SELECT id, target, files FROM erasures WHERE files <> '[]' ORDER BY 
 _DONE = sql("UPDATE erasures SET files = '[]' WHERE id = :id")
 
 
-def due(tx: Tx) -> list[Due]:
+def due(tx: Tx) -> list[PendingRemoval]:
     """What a crash between commit and removal left to do; never a file outside the store's own folders."""
-    found = ((key, _names(target, files)) for key, target, files in tx.all(_DUE))
-    return [Due(key, names) for key, names in found if names is not None]
+    pending = ((key, _names(target, files)) for key, target, files in tx.all(_DUE))
+    return [PendingRemoval(key, names) for key, names in pending if names is not None]
 
 
-def odd(tx: Tx) -> list[str]:
+def with_foreign_files(tx: Tx) -> list[str]:
     """Erasures whose list of files Holdproof did not write."""
     return [str(key) for key, target, files in tx.all(_DUE) if _names(target, files) is None]
 
@@ -134,7 +135,7 @@ def odd(tx: Tx) -> list[str]:
 _KNOWN = sql("SELECT 1 FROM erasures WHERE kind = 'subject' AND target = :target LIMIT 1")
 
 
-def known(tx: Tx, target: str) -> bool:
+def is_recorded(tx: Tx, target: str) -> bool:
     """Whether the erasure of that subject is recorded."""
     return tx.one(_KNOWN, target=target) is not None
 
@@ -157,6 +158,6 @@ def _is_ours(target: object, name: object) -> bool:
     return len(path.parts) > 1 and path.parts[0] in _FOLDERS and ".." not in path.parts
 
 
-def done(tx: Tx, erasure_id: str) -> None:
+def mark_done(tx: Tx, erasure_id: str) -> None:
     """The files of an erasure are gone, and so are their names."""
     tx.execute(_DONE, id=erasure_id)

@@ -11,6 +11,7 @@ Rules:
 - The judge's key is in the log before the first leaf it signed for.
 """
 
+import builtins
 import logging
 import re
 from collections.abc import Iterable
@@ -76,15 +77,15 @@ def submit(
     )
     if subject is not None:
         plain = draft
-        draft = yield from ask(Write(lambda tx: submissions.seal(tx, plain, subject)))
+        draft = yield from ask(Write(partial(submissions.seal, draft=plain, subject=subject)))
     while True:
-        made: tuple[Signer, str] = yield from ask(Call(partial(_sign, context, draft)))
-        signer, signed = made
+        signature: tuple[Signer, str] = yield from ask(Call(partial(_sign, context, draft)))
+        signer, signed = signature
         evaluation = yield from ask(Write(partial(_record, draft=draft, signed=signed, keyid=signer.keyid)))
         if evaluation is not None:
             break
         yield from keys.introduce(context, "judge", signer)
-    yield from ask(Call(partial(file, context, ns, evaluation_id, evaluation.id)))
+    yield from ask(Call(partial(write_files, context, ns, evaluation_id, evaluation.id)))
     return evaluation
 
 
@@ -98,9 +99,9 @@ def sign(fields: Fields, signer: Signer) -> str:
     return dbom.encode(attest.sign(fields, signer)).decode()
 
 
-def file(context: Context, ns: str, evaluation_id: str, row_id: int | None = None) -> None:
+def write_files(context: Context, ns: str, evaluation_id: str, row_id: int | None = None) -> None:
     """Write a battle's DBOM files; what cannot be written now is written at the next start, and said in the log."""
-    if (folder := files(context)) is None:
+    if (folder := dbom_folder(context)) is None:
         return
     try:
         folder.publish(ns, evaluation_id, row_id)
@@ -108,9 +109,9 @@ def file(context: Context, ns: str, evaluation_id: str, row_id: int | None = Non
         _log.warning("the DBOM of %s is in the database but not in its file yet: %s", evaluation_id, error)
 
 
-def files(context: Context) -> DbomFolder | None:
+def dbom_folder(context: Context) -> DbomFolder | None:
     """Where DBOM files lie; None for a store in memory."""
-    if context.marks is None:
+    if context.head_file is None:
         return None
     return DbomFolder(context.database, context.paths.dboms, context.paths.state / "dboms")
 
@@ -120,7 +121,7 @@ def files(context: Context) -> DbomFolder | None:
 
 def _record(tx: Tx, draft: Draft, signed: str, keyid: str) -> Evaluation | None:
     """Row, DBOM and leaf; None if the judge's key has to be introduced first."""
-    if not keys.standing(tx, keyid, "judge"):
+    if not keys.is_registered(tx, keyid, "judge"):
         return None
     _check_free(tx, draft.ns, draft.evaluation_id)
     if draft.subject is not None:  # sealed in a transaction before this one
@@ -174,10 +175,11 @@ _NEXT_ID = sql(
 def _new_id(tx: Tx, ns: str, evaluation_id: str) -> int:
     skip = 0
     while True:
-        found = tx.one(_NEXT_ID, ns=ns, battle_id=evaluation_id, skip=skip)
-        assert found is not None, "the query always has one row"
-        if not found[1]:
-            return int(found[0])
+        row = tx.one(_NEXT_ID, ns=ns, battle_id=evaluation_id, skip=skip)
+        assert row is not None, "the query always has one row"
+        id, is_file_name_of_another = row
+        if not is_file_name_of_another:
+            return int(id)
         skip += 1
 
 
@@ -221,7 +223,8 @@ def list(
 ) -> EvaluationPage:
     """Battles in the order they came, a page at a time: pass `next` of a page as `after` for the one that follows."""
     limited(limit)
-    since, until = _moment("since", since), _moment("until", until)
+    since = _moment("since", since)
+    until = _moment("until", until)
     rows = tx.all(
         _LIST,
         after=after,
@@ -234,8 +237,8 @@ def list(
         imported=-1 if imported is None else int(imported),
         limit=limit + 1,
     )
-    found = [from_row(row) for row in rows[:limit]]
-    return EvaluationPage(found, found[-1].id if len(rows) > limit else None)
+    page = [from_row(row) for row in rows[:limit]]
+    return EvaluationPage(page, page[-1].id if len(rows) > limit else None)
 
 
 _RECENT = sql(
@@ -248,8 +251,8 @@ def recent(tx: Tx, *, before: int | None = None, limit: int = 100, ns: str = MAI
     """Battles, the newest first, a page at a time: pass `next` of a page as `before`."""
     limited(limit)
     rows = tx.all(_RECENT, before=_AFTER_ALL if before is None else before, ns=ns, limit=limit + 1)
-    found = [from_row(row) for row in rows[:limit]]
-    return EvaluationPage(found, found[-1].id if len(rows) > limit else None)
+    page = [from_row(row) for row in rows[:limit]]
+    return EvaluationPage(page, page[-1].id if len(rows) > limit else None)
 
 
 def _moment(name: str, text: str | None) -> str | None:
@@ -272,8 +275,8 @@ _GET = sql(
 
 def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Evaluation:
     """The newest evaluation of a battle, or the one of that row."""
-    given = {"ns": ns, "battle_id": evaluation_id}
-    row = tx.one(_NEWEST, **given) if id is None else tx.one(_GET, **given, id=id)
+    columns = {"ns": ns, "battle_id": evaluation_id}
+    row = tx.one(_NEWEST, **columns) if id is None else tx.one(_GET, **columns, id=id)
     if row is None:
         raise NotFoundError(f"there is no battle {evaluation_id!r}", evaluation_id=evaluation_id, id=id)
     return from_row(row)
@@ -281,8 +284,8 @@ def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) ->
 
 def from_row(row: Row) -> Evaluation:
     """A battle from its columns; a REAL may come back as an integer."""
-    evaluation_id, timestamp, score = row[1:4]
-    return Evaluation(row[0], evaluation_id, timestamp, None if score is None else float(score), *row[4:])
+    id, evaluation_id, timestamp, score, *rest = row
+    return Evaluation(id, evaluation_id, timestamp, None if score is None else float(score), *rest)
 
 
 def reveal(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Any:
@@ -301,9 +304,13 @@ _WHERE = sql("SELECT ns, battle_id, leaf_id, leaf_ver FROM battles WHERE id = :i
 _DELETE = sql("DELETE FROM battles WHERE id = :id")
 
 
+def _labelled(tx: Tx, handle: str) -> builtins.list[str]:
+    return [str(id) for (id,) in tx.all(_LABELLED, subject=handle)]
+
+
 def _at(tx: Tx, leaf_id: str) -> str | None:
     row = tx.one(_AT_LEAF, leaf_id=leaf_id)
-    return str(row[0]) if row else None
+    return str(*row) if row else None
 
 
 def _remove(tx: Tx, key: str) -> Removed | None:
@@ -315,14 +322,14 @@ def _remove(tx: Tx, key: str) -> Removed | None:
     before = dbom_files.due(tx, ns, evaluation_id)
     tx.execute(_DELETE, id=int(key), expect=1)
     after = dbom_files.due(tx, ns, evaluation_id)
-    gone = [str(dbom_files.folder_of(Path("dboms"), ns) / each.name) for each in before if each not in after]
-    return Removed(leaf_id, leaf_ver, tuple(gone))
+    files = [str(dbom_files.folder_of(Path("dboms"), ns) / each.name) for each in before if each not in after]
+    return Removed(leaf_id, leaf_ver, tuple(files))
 
 
 erasable.register(
     Erasable(
         "battles",
-        find=lambda tx, handle: [str(row[0]) for row in tx.all(_LABELLED, subject=handle)],
+        find=_labelled,
         at=_at,
         remove=_remove,
     )

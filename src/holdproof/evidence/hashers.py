@@ -29,8 +29,8 @@ class Hashers:
     """A row of workers; as a context manager, so that no helper outlives its use."""
 
     def __init__(self, helpers: int | None = None) -> None:
-        wanted = min(_MOST_HELPERS, _cores()) if helpers is None else helpers
-        self._helpers = [helper for _ in range(wanted if wanted > 1 else 0) if (helper := _start()) is not None]
+        count = min(_MOST_HELPERS, _cores()) if helpers is None else helpers
+        self._helpers = [helper for _ in range(count if count > 1 else 0) if (helper := _start()) is not None]
         self._free = deque[_Worker](self._helpers or (_Here(),))
         self._busy: deque[_Worker] = deque()
 
@@ -53,9 +53,9 @@ class Hashers:
     def take(self) -> Digests:
         """The answer to the oldest page that is out."""
         worker = self._busy.popleft()
-        found = worker.answer()
+        digests_of_page = worker.answer()
         self._free.append(worker)
-        return found
+        return digests_of_page
 
     def __enter__(self) -> "Hashers":
         return self
@@ -81,7 +81,8 @@ class _Helper:
     """One helper process."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process, self._leaves = process, b""
+        self._process = process
+        self._leaves = b""
 
     def ask(self, leaves: bytes) -> None:
         self._leaves = leaves

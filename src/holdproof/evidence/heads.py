@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from holdproof import folders
@@ -29,7 +30,8 @@ from holdproof.errors import DiskFullError, FormatError, UnavailableError
 
 _EVERY_S = 1.0
 _MOST_BYTES = 512 << 10
-_RECENT, _OLDER = 256, 256
+_RECENT = 256
+_OLDER = 256
 
 
 class HeadFile:
@@ -38,12 +40,13 @@ class HeadFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._written, self._waiting = -1e9, ""
+        self._written = -1e9
+        self._waiting = ""
 
     def publish(self, head: str) -> None:
         """Keep a durable head; written at once, or with the next one if the last was written just now."""
         with self._lock:
-            self._waiting = max(self._waiting, head, key=lambda each: _size(each, head))
+            self._waiting = max(self._waiting, head, key=partial(_size, newest=head))
             if time.monotonic() - self._written >= _EVERY_S:
                 self._flush()
 
@@ -66,7 +69,8 @@ class HeadFile:
                 os.fsync(file)
                 if not end:
                     folders.sync(self.path.parent)  # or the file itself may be gone after a power cut
-                self._waiting, self._written = "", time.monotonic()
+                self._waiting = ""
+                self._written = time.monotonic()
                 if end > _MOST_BYTES:
                     self._thin()
         except OSError as error:
@@ -90,12 +94,13 @@ class HeadFile:
         """Write the file anew without most of its older heads; called with the file locked."""
         lines = self._lines()
         largest = {line for _, line in _largest(lines).values()}
-        older, recent = lines[:-_RECENT], lines[-_RECENT:]
+        older = lines[:-_RECENT]
+        recent = lines[-_RECENT:]
         step = max(1, -(-len(older) // _OLDER))
-        kept = [line for number, line in enumerate(older) if number % step == 0 or line in largest] + recent
+        selection = [line for number, line in enumerate(older) if number % step == 0 or line in largest] + recent
         spare = self.path.with_name(f".{self.path.name}.new")  # one name: nobody else is here, and a crash leaves one
         with open(spare, "w", encoding="utf-8", opener=disk.private) as file:
-            file.write("".join(f"{line}\n" for line in kept))
+            file.write("".join(f"{line}\n" for line in selection))
             file.flush()
             os.fsync(file.fileno())
         os.replace(spare, self.path)
@@ -111,8 +116,8 @@ class HeadFile:
 
     def largest(self) -> dict[str, SignedCheckpoint]:
         """The largest head of each log, by its origin."""
-        found = {origin: _parse(line) for origin, (_, line) in _largest(self._lines()).items()}
-        return {origin: head for origin, head in found.items() if head is not None}
+        by_origin = {origin: _parse(line) for origin, (_, line) in _largest(self._lines()).items()}
+        return {origin: head for origin, head in by_origin.items() if head is not None}
 
     def _lines(self) -> list[str]:
         """Every line; the last one too if nothing ends it, for it may be whole or torn like any other."""
@@ -146,21 +151,21 @@ def _size(head: str, newest: str) -> int:
 
 def _largest(lines: list[str]) -> dict[str, tuple[int, str]]:
     """Size and line of the largest head of each log, without checking more than has to be."""
-    found: dict[str, tuple[int, str]] = {}
+    largest: dict[str, tuple[int, str]] = {}
     for line in reversed(lines):  # the newest is the largest, as a rule
         try:
             origin, size, _ = json.loads(line)["head"].split("\n", 2)
-            if int(size) > found.get(origin, (-1, ""))[0] and _parse(line) is not None:
-                found[origin] = int(size), line
+            if int(size) > largest.get(origin, (-1, ""))[0] and _parse(line) is not None:
+                largest[origin] = int(size), line
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
-    return found
+    return largest
 
 
 def _parse(line: str) -> SignedCheckpoint | None:
     try:
-        said = json.loads(line)
-        head = said["head"].encode()
-        return checkpoint.parse(head) if said.get("sha256") in (None, sha256_hex(head)) else None
+        fields = json.loads(line)
+        head = fields["head"].encode()
+        return checkpoint.parse(head) if fields.get("sha256") in (None, sha256_hex(head)) else None
     except (ValueError, KeyError, TypeError, AttributeError, FormatError):
         return None

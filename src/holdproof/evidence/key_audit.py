@@ -25,30 +25,32 @@ from holdproof.evidence import statements
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.keys import Key
 
-Places = Mapping[tuple[str, int], int]
+LeafIndexes = Mapping[tuple[str, int], int]
 """Where the leaf of a handle and version stands; one that is only being written has no place yet, and comes last."""
 
 _FIRST: Final = "first"
 _LAST: Final = 1 << 62
 
 
-def flaws(ring: Sequence[Key], origins: Collection[str], places: Places) -> dict[str, str]:
+def flaws(ring: Sequence[Key], origins: Collection[str], places: LeafIndexes) -> dict[str, str]:
     """The keys that do not count, by id, each with the reason; empty for an honest keyring."""
-    log, found, good = _Log(origins, places), dict[str, str](), list[Key]()
+    log = _Log(origins, places)
+    reasons: dict[str, str] = {}
+    good: list[Key] = []
     for key in sorted(ring, key=lambda each: (each.role != "root", log.place(each))):  # judges before the judged
         try:
             if not log.counts_nowhere(key):
                 _check_entry(key, good, log)
                 good.append(key)
         except FormatError as error:  # ProofError and BadKeyError are kinds of it
-            found[key.keyid] = error.message
+            reasons[key.keyid] = error.message
     roots = [each for each in good if each.role == "root"]
     for key in ring:
         try:
             _check_exit(key, roots, log)
         except FormatError as error:
-            found.setdefault(key.keyid, error.message)
-    return found
+            reasons.setdefault(key.keyid, error.message)
+    return reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class _Log:
     """Which names the log has had, and where in it the leaves of keys stand."""
 
     origins: Collection[str]
-    places: Places
+    places: LeafIndexes
 
     def place(self, key: Key, ver: int = 1) -> int:
         return self.places.get((key.leaf_id, ver), _LAST)
@@ -70,44 +72,45 @@ class _Log:
         return [(self.place(key, ver), *self.parse(text, key)) for ver, text in enumerate(lines, 2)]
 
     def parse(self, text: str, key: Key) -> tuple[KeyStatement, Envelope]:
-        said, envelope = statements.parse(text)
-        if (said.public.keyid, said.role) != (key.keyid, key.role) or said.origin not in self.origins:
+        stated, envelope = statements.parse(text)
+        if (stated.public.keyid, stated.role) != (key.keyid, key.role) or stated.origin not in self.origins:
             raise FormatError("its statement is about another key, role or log")
-        return said, envelope
+        return stated, envelope
 
 
 def _check_entry(key: Key, good: Sequence[Key], log: _Log) -> None:
-    if any(said.action == "readmit" for _, said, _ in log.later(key)):  # which _check_exit verifies
+    if any(stated.action == "readmit" for _, stated, _ in log.later(key)):  # which _check_exit verifies
         return
-    place, text = log.place(key), key.statement.split("\n")[0]
+    place = log.place(key)
+    text = key.statement.split("\n")[0]
     before = [each for each in good if log.place(each) < place]
     if text == _FIRST:
         if key.role != "log" or any(each.role == "log" for each in before):
             raise FormatError("it came in without a statement")
         return
-    said, envelope = log.parse(text, key)
+    stated, envelope = log.parse(text, key)
     roots = [each for each in before if each.role == "root"]
-    if said.action == "introduce":
+    if stated.action == "introduce":
         signers = [] if roots else [key]
-    elif said.action == "rotate":
-        signers = [each for each in before if (each.keyid, each.role) == (said.previous, key.role)]
+    elif stated.action == "rotate":
+        signers = [each for each in before if (each.keyid, each.role) == (stated.previous, key.role)]
     else:
-        signers = roots if said.action == "admit" and key.role != "root" else []
+        signers = roots if stated.action == "admit" and key.role != "root" else []
     _verify(envelope, [each for each in signers if each is key or each.trusted_at(place)])
 
 
 def _check_exit(key: Key, roots: Sequence[Key], log: _Log) -> None:
     """Root's word against a key counts even if that root key was revoked later: it can only take trust away."""
-    stated = []
-    for place, said, envelope in log.later(key):
-        if said.action == "revoke" and said.revoked_from is not None:
+    revocations = []
+    for place, stated, envelope in log.later(key):
+        if stated.action == "revoke" and stated.revoked_from is not None:
             _verify(envelope, roots)
-            stated.append(said.revoked_from)
-        elif said.action == "readmit" and key.role != "root":
+            revocations.append(stated.revoked_from)
+        elif stated.action == "readmit" and key.role != "root":
             _verify(envelope, [root for root in roots if log.place(root) < place and root.trusted_at(place)])
         else:
             raise FormatError("it came in twice")
-    if key.revoked_from != min(stated, default=None):
+    if key.revoked_from != min(revocations, default=None):
         raise FormatError("its revocation is not what root stated")
 
 

@@ -128,30 +128,32 @@ class KeyFolder:
     def _load(self, role: Role, path: Path) -> PrivateKey:
         try:
             mark = _mark(path.stat())
-            known = self._read.get(path)
-            if known and known[0] == mark:
-                return known[1]
+            cached = self._read.get(path)
+            if cached is not None:
+                cached_mark, cached_key = cached
+                if cached_mark == mark:
+                    return cached_key
             with path.open("rb") as file:
-                found = os.fstat(file.fileno())
+                status = os.fstat(file.fileno())
                 pem = file.read(1 << 16)
         except FileNotFoundError:
             raise NotFoundError(f"there is no {role} key at {path}", role=role, path=str(path)) from None
         except OSError as error:
             raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(status.st_mode) & 0o077:
             raise BadKeyError(f"{path} can be read by others; chmod 600 it", role=role, path=str(path))
         key = keys.load_private(pem, self._passphrase)
         check_role(role, key)
-        self._read[path] = _mark(found), key
+        self._read[path] = _mark(status), key
         return key
 
     def every(self, role: Role) -> list[PrivateKey]:
         """All keys of a role that lie here: current, waiting and kept aside; one that cannot be read is passed over."""
-        found = []
+        signers = []
         for path in sorted(self.folder.glob(f"{role}.*pem")):
             with suppress(HoldproofError):
-                found.append(self._load(role, path))
-        return found
+                signers.append(self._load(role, path))
+        return signers
 
     def ensure(self, role: Role) -> PrivateKey:
         """See Keys."""
@@ -178,7 +180,8 @@ class KeyFolder:
 
     def promote(self, role: Role) -> None:
         """See Keys."""
-        path, successor = self.path(role), self._next(role)
+        path = self.path(role)
+        successor = self._next(role)
         if not successor.exists():
             return
         aside = self.folder / f"{role}.{self.load(role).keyid[:_KEYID_DIGITS]}.pem"
@@ -217,6 +220,6 @@ class KeyFolder:
         folders.sync(self.folder)
 
 
-def _mark(found: os.stat_result) -> tuple[int, ...]:
+def _mark(status: os.stat_result) -> tuple[int, ...]:
     """What changes when another key takes the place of a file; its mode too, so that a loosened one is refused."""
-    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
+    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode

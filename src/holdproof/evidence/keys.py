@@ -15,6 +15,7 @@ Rules:
 
 import builtins
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from holdproof.crypto import dsse, keys
@@ -32,7 +33,7 @@ from holdproof.errors import (
     UnknownKeyError,
 )
 from holdproof.evidence import key_audit, leaves, statements, tree
-from holdproof.evidence.key_audit import Places
+from holdproof.evidence.key_audit import LeafIndexes
 from holdproof.evidence.key_files import ROLES
 from holdproof.evidence.startup import KEYRING, add_key
 from holdproof.evidence.statements import KeyStatement
@@ -54,10 +55,10 @@ def list(tx: Tx, *, role: Role | None = None) -> builtins.list[Key]:
 
 def get(tx: Tx, keyid: str) -> Key:
     """A key by its id, or by the start of it if that is unmistakable."""
-    found = [key for key in list(tx) if key.keyid.startswith(keyid)] if len(keyid) >= _PREFIX_DIGITS else []
-    if len(found) != 1:
+    matches = [key for key in list(tx) if key.keyid.startswith(keyid)] if len(keyid) >= _PREFIX_DIGITS else []
+    if len(matches) != 1:
         raise NotFoundError(f"no key, or more than one, begins with {keyid!r}; give {_PREFIX_DIGITS} digits or more")
-    return found[0]
+    return matches[0]
 
 
 def find(tx: Tx, keyid: str) -> Key | None:
@@ -68,15 +69,18 @@ def find(tx: Tx, keyid: str) -> Key | None:
 _STANDING = sql("SELECT role, revoked_from FROM keyring WHERE keyid = :keyid")
 
 
-def standing(tx: Tx, keyid: str, role: Role) -> bool:
+def is_registered(tx: Tx, keyid: str, role: Role) -> bool:
     """Whether a key is registered for its role; RevokedKeyError if it may not sign any more."""
     row = tx.one(_STANDING, keyid=keyid)
     if row is None:
         return False
-    if row[0] != role:
-        raise UnknownKeyError(f"the key is registered as a {row[0]} key, not as a {role} key", keyid=keyid, role=row[0])
-    if row[1] is not None:
-        raise RevokedKeyError(f"the {role} key was revoked from leaf {row[1]} on", keyid=keyid, revoked_from=row[1])
+    registered, revoked_from = row
+    if registered != role:
+        what = f"the key is registered as a {registered} key, not as a {role} key"
+        raise UnknownKeyError(what, keyid=keyid, role=registered)
+    if revoked_from is not None:
+        what = f"the {role} key was revoked from leaf {revoked_from} on"
+        raise RevokedKeyError(what, keyid=keyid, revoked_from=revoked_from)
     return True
 
 
@@ -90,7 +94,7 @@ _ORIGINS = sql("SELECT previous FROM restores ORDER BY n")
 
 def origins(tx: Tx) -> builtins.list[str]:
     """Every name this log has had, the current one last."""
-    return [*(row[0] for row in tx.all(_ORIGINS)), tree.state(tx).origin]
+    return [*(previous for (previous,) in tx.all(_ORIGINS)), tree.state(tx).origin]
 
 
 def flaws(tx: Tx) -> dict[str, str]:
@@ -98,7 +102,7 @@ def flaws(tx: Tx) -> dict[str, str]:
     return key_audit.flaws(list(tx), origins(tx), _places(tx))
 
 
-def counting(tx: Tx, role: Role) -> builtins.list[PublicKey]:
+def active_keys(tx: Tx, role: Role) -> builtins.list[PublicKey]:
     """The keys of a role whose word counts now: not revoked, and brought in by whoever may do so."""
     flawed = flaws(tx)
     return [public(key) for key in list(tx, role=role) if key.revoked_from is None and key.keyid not in flawed]
@@ -112,7 +116,7 @@ _COMING = sql_postgres(
 )
 
 
-def _places(tx: Tx) -> Places:
+def _places(tx: Tx) -> LeafIndexes:
     """Where the leaves of keys stand, or will stand; those on their way are read first, lest one is missed."""
     if tx.dialect == "postgres":
         coming = tx.all(_COMING)
@@ -127,8 +131,8 @@ def _places(tx: Tx) -> Places:
 
 def use(context: Context, role: Role) -> Work[Signer]:
     """The current signer of a role: made at its first use, and in the keyring when this returns."""
-    signer: Signer = yield from ask(Call(lambda: context.keys.ensure(role)))
-    if not (yield from ask(Read(lambda tx: standing(tx, signer.keyid, role)))):
+    signer: Signer = yield from ask(Call(partial(context.keys.ensure, role)))
+    if not (yield from ask(Read(partial(is_registered, keyid=signer.keyid, role=role)))):
         yield from introduce(context, role, signer)
     return signer
 
@@ -138,44 +142,44 @@ def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
     rooted: bool = yield from ask(Read(lambda tx: bool(list(tx, role="root"))))
     action: Action = "admit" if rooted else "introduce"
     by = (yield from _root(context, signer.keyid)) if rooted else signer
-    said: KeyStatement = yield from ask(Read(lambda tx: _say(tx, action, role, signer.public)))
-    text: str = yield from ask(Call(lambda: statements.sign(said.encode(), by)))
+    stated: KeyStatement = yield from ask(Read(partial(_say, action=action, role=role, key=signer.public)))
+    text: str = yield from ask(Call(lambda: statements.sign(stated.encode(), by)))
     try:
-        return (yield from ask(Write(lambda tx: import_statement(tx, text))))
+        return (yield from ask(Write(partial(import_statement, text=text))))
     except ConflictError:  # perhaps another process was faster
-        found = yield from ask(Read(lambda tx: find(tx, signer.keyid)))
-        if found is None:
+        known_key = yield from ask(Read(partial(find, keyid=signer.keyid)))
+        if known_key is None:
             raise
-        return found
+        return known_key
 
 
 def rotate(context: Context, role: Role) -> Work[Key]:
     """Replace the key of a role: the old one signs the new one in, and is kept aside; a revoked one needs root."""
     _check_role(role)
-    old: Signer = yield from ask(Call(lambda: context.keys.load(role)))
-    known = yield from ask(Read(lambda tx: find(tx, old.keyid)))
-    if known is None:
-        known = yield from introduce(context, role, old)
-    new: Signer = yield from ask(Call(lambda: context.keys.prepare(role)))
-    found = yield from ask(Read(lambda tx: find(tx, new.keyid)))
-    if found is None:  # else a crash came between the leaf and the file
-        action: Action = "rotate" if known.revoked_from is None else "admit"
+    old: Signer = yield from ask(Call(partial(context.keys.load, role)))
+    current = yield from ask(Read(partial(find, keyid=old.keyid)))
+    if current is None:
+        current = yield from introduce(context, role, old)
+    new: Signer = yield from ask(Call(partial(context.keys.prepare, role)))
+    successor = yield from ask(Read(partial(find, keyid=new.keyid)))
+    if successor is None:  # else a crash came between the leaf and the file
+        action: Action = "rotate" if current.revoked_from is None else "admit"
         by = old if action == "rotate" else (yield from _root(context, new.keyid))
-        said = yield from ask(Read(lambda tx: _say(tx, action, role, new.public, previous=old.keyid)))
-        text: str = yield from ask(Call(lambda: statements.sign(said.encode(), by)))
-        yield from ask(Write(lambda tx: import_statement(tx, text)))
-    yield from settle(context)
-    return (yield from ask(Read(lambda tx: get(tx, new.keyid))))  # with the index of its leaf, if it is logged by now
+        stated = yield from ask(Read(partial(_say, action=action, role=role, key=new.public, previous=old.keyid)))
+        text: str = yield from ask(Call(lambda: statements.sign(stated.encode(), by)))
+        yield from ask(Write(partial(import_statement, text=text)))
+    yield from finish_rotations(context)
+    return (yield from ask(Read(partial(get, keyid=new.keyid))))  # with the index of its leaf, if it is logged by now
 
 
-def settle(context: Context) -> Work[builtins.list[str]]:
+def finish_rotations(context: Context) -> Work[builtins.list[str]]:
     """Make successors current whose leaf is in the log: the last step of a rotation, also after a crash."""
     done = []
     for role in ROLES:
-        waiting: Signer | None = yield from ask(Call(lambda r=role: context.keys.prepared(r)))  # type: ignore[misc]
-        if waiting is None or (yield from ask(Read(lambda tx, w=waiting: find(tx, w.keyid)))) is None:  # type: ignore[misc]
+        waiting: Signer | None = yield from ask(Call(partial(context.keys.prepared, role)))
+        if waiting is None or (yield from ask(Read(partial(find, keyid=waiting.keyid)))) is None:
             continue
-        yield from ask(Call(lambda r=role: context.keys.promote(r)))  # type: ignore[misc]
+        yield from ask(Call(partial(context.keys.promote, role)))
         if role == "log":
             context.log.use(waiting)
         done.append(f"{role} {waiting.keyid}")
@@ -193,16 +197,16 @@ def revoke(
     Keys that would be left without anybody's word make it a ConflictError, unless `successors` says what becomes of
     them in the same act: "readmit" them, or "revoke" them as well, from their own leaf on.
     """
-    planned = yield from ask(Read(lambda tx: _plan(tx, keyid, from_index, successors)))
+    planned = yield from ask(Read(partial(_plan, keyid=keyid, from_index=from_index, successors=successors)))
     root = yield from _root(context, keyid)
-    texts: builtins.list[str] = yield from ask(Call(lambda: [statements.sign(said.encode(), root) for said in planned]))
+    texts: builtins.list[str] = yield from ask(Call(lambda: [statements.sign(each.encode(), root) for each in planned]))
     return (yield from ask(Write(lambda tx: [import_statement(tx, text) for text in texts][-1])))
 
 
 def revocation(tx: Tx, keyid: str, *, from_index: int | None = None) -> Signed:
     """The statement that revokes a key, not signed yet: for a root key that is kept elsewhere."""
-    [said] = _plan(tx, keyid, from_index, None)
-    return Signed(said.encode().decode(), "statement", "")
+    [stated] = _plan(tx, keyid, from_index, None)
+    return Signed(stated.encode().decode(), "statement", "")
 
 
 def readmission(tx: Tx, keyid: str) -> Signed:
@@ -213,7 +217,8 @@ def readmission(tx: Tx, keyid: str) -> Signed:
 
 def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | None) -> builtins.list[KeyStatement]:
     """What root has to say to revoke a key: first of the keys that would be orphaned, the youngest first."""
-    key, size = get(tx, keyid), _end(tx)
+    key = get(tx, keyid)
+    size = _end(tx)
     if from_index is not None and not 0 <= from_index <= size:
         raise InvalidInputError(
             f"a key is revoked from one of 0 … {size} on, the size of the log", from_index=from_index
@@ -222,18 +227,19 @@ def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | N
     orphans = [each for each in _orphans(tx, replace(key, revoked_from=since)) if each.keyid != key.keyid]
     if successors is None:
         _refuse(key, orphans)
-    said, places = [_say(tx, "revoke", key.role, public(key), revoked_from=since)], _places(tx)
+    stated = [_say(tx, "revoke", key.role, public(key), revoked_from=since)]
+    places = _places(tx)
     for each in sorted(orphans, key=lambda each: places[each.leaf_id, 1]):
         from_leaf = places[each.leaf_id, 1] if successors == "revoke" else None
-        said.insert(0, _say(tx, successors or "revoke", each.role, public(each), revoked_from=from_leaf))
-    return said
+        stated.insert(0, _say(tx, successors or "revoke", each.role, public(each), revoked_from=from_leaf))
+    return stated
 
 
-def _orphans(tx: Tx, made: Key) -> builtins.list[Key]:
+def _orphans(tx: Tx, changed: Key) -> builtins.list[Key]:
     """The keys that would not count any more if a key of the ring were like this."""
-    ring = [made if each.keyid == made.keyid else each for each in list(tx)]
-    gone = key_audit.flaws(ring, origins(tx), _places(tx)).keys() - flaws(tx).keys()
-    return [each for each in ring if each.keyid in gone]
+    ring = [changed if each.keyid == changed.keyid else each for each in list(tx)]
+    orphaned = key_audit.flaws(ring, origins(tx), _places(tx)).keys() - flaws(tx).keys()
+    return [each for each in ring if each.keyid in orphaned]
 
 
 def _refuse(key: Key, orphans: builtins.list[Key]) -> None:
@@ -252,67 +258,68 @@ def statement(context: Context, role: Role) -> Work[Signed]:
     _check_role(role)
     if role == "root":
         raise InvalidInputError("a root key follows another by rotation only: `holdproof keys rotate root`", role=role)
-    signer: Signer = yield from ask(Call(lambda: context.keys.ensure(role)))
-    said = yield from ask(Read(lambda tx: _say(tx, "admit", role, signer.public)))
-    return Signed(said.encode().decode(), "statement", "")
+    signer: Signer = yield from ask(Call(partial(context.keys.ensure, role)))
+    stated = yield from ask(Read(partial(_say, action="admit", role=role, key=signer.public)))
+    return Signed(stated.encode().decode(), "statement", "")
 
 
 def import_statement(tx: Tx, text: str) -> Key:
     """Carry out a signed statement about a key: admit, re-admit or revoke it; refuses what its signer may not say."""
-    said, envelope = statements.parse(text.strip())
+    stated, envelope = statements.parse(text.strip())
     tree.lock(tx)  # or a key names its successor while it is being revoked
-    _authorise(tx, said, envelope)
+    _authorise(tx, stated, envelope)
     line = dsse.encode(envelope).decode()
-    if said.action == "revoke":
-        return _revoke(tx, said, line)
-    if said.action == "readmit":
-        return _readmit(tx, said, line)
-    if find(tx, said.public.keyid) is not None:
-        raise ConflictError("the key is in the keyring already", keyid=said.public.keyid)
-    add_key(tx, said.role, said.public, statement=line)
-    return get(tx, said.public.keyid)
+    if stated.action == "revoke":
+        return _revoke(tx, stated, line)
+    if stated.action == "readmit":
+        return _readmit(tx, stated, line)
+    if find(tx, stated.public.keyid) is not None:
+        raise ConflictError("the key is in the keyring already", keyid=stated.public.keyid)
+    add_key(tx, stated.role, stated.public, statement=line)
+    return get(tx, stated.public.keyid)
 
 
-def _authorise(tx: Tx, said: KeyStatement, envelope: Envelope) -> None:
+def _authorise(tx: Tx, stated: KeyStatement, envelope: Envelope) -> None:
     """Whether the signature is one that may say this; the rules of the module, in one place."""
-    if said.origin != tree.state(tx).origin:
-        raise ProofError("the statement is for another log", found=said.origin, expected=tree.state(tx).origin)
+    if stated.origin != tree.state(tx).origin:
+        raise ProofError("the statement is for another log", found=stated.origin, expected=tree.state(tx).origin)
     roots = [key for key in list(tx, role="root") if key.revoked_from is None]
-    if said.action == "introduce":
+    if stated.action == "introduce":
         if list(tx, role="root"):
-            raise UnknownKeyError("root is in charge: a key cannot introduce itself", keyid=said.public.keyid)
-        signers = [said.public]
-    elif said.action == "rotate":
-        old = find(tx, said.previous or "")
-        if old is None or old.role != said.role:
-            raise ProofError("the predecessor is no key of that role here", keyid=said.previous)
+            raise UnknownKeyError("root is in charge: a key cannot introduce itself", keyid=stated.public.keyid)
+        signers = [stated.public]
+    elif stated.action == "rotate":
+        old = find(tx, stated.previous or "")
+        if old is None or old.role != stated.role:
+            raise ProofError("the predecessor is no key of that role here", keyid=stated.previous)
         if old.revoked_from is not None:
             raise RevokedKeyError("a revoked key cannot name its successor", keyid=old.keyid)
         signers = [public(old)]
     else:
-        if said.action != "revoke" and said.role == "root":
-            raise ProofError("a root key follows another by rotation only", keyid=said.public.keyid)
+        if stated.action != "revoke" and stated.role == "root":
+            raise ProofError("a root key follows another by rotation only", keyid=stated.public.keyid)
         signers = [public(root) for root in roots]
     dsse.verify(envelope, signers, payload_type=PAYLOAD_TYPE)
 
 
-def _revoke(tx: Tx, said: KeyStatement, line: str) -> Key:
-    key, since = get(tx, said.public.keyid), said.revoked_from
-    if since is None or not 0 <= since <= _end(tx) or said.role != key.role:
+def _revoke(tx: Tx, stated: KeyStatement, line: str) -> Key:
+    key = get(tx, stated.public.keyid)
+    since = stated.revoked_from
+    if since is None or not 0 <= since <= _end(tx) or stated.role != key.role:
         raise InvalidInputError("the statement names no index of this log, or another role", revoked_from=since)
     if key.revoked_from is not None and key.revoked_from <= since:
         raise ConflictError(f"the key is revoked from leaf {key.revoked_from} on", keyid=key.keyid)
     if key.role == "log" and not [each for each in list(tx, role="log") if _other(each, key)]:
         raise ConflictError("the only log key cannot be revoked: rotate it first", keyid=key.keyid)
-    made = _with(key, line, revoked_from=since)
-    _refuse(key, _orphans(tx, made))
-    return _restate(tx, made)
+    revoked = _with(key, line, revoked_from=since)
+    _refuse(key, _orphans(tx, revoked))
+    return _restate(tx, revoked)
 
 
-def _readmit(tx: Tx, said: KeyStatement, line: str) -> Key:
-    key = get(tx, said.public.keyid)
-    if said.role != key.role:
-        raise InvalidInputError("the statement names another role than the key has", role=said.role)
+def _readmit(tx: Tx, stated: KeyStatement, line: str) -> Key:
+    key = get(tx, stated.public.keyid)
+    if stated.role != key.role:
+        raise InvalidInputError("the statement names another role than the key has", role=stated.role)
     return _restate(tx, _with(key, line, revoked_from=key.revoked_from))
 
 
@@ -328,21 +335,21 @@ _RESTATE = sql(
 )
 
 
-def _restate(tx: Tx, made: Key) -> Key:
+def _restate(tx: Tx, key: Key) -> Key:
     """Put the next version of a key in the place of the one before, with its leaf."""
-    row = {column: getattr(made, column) for column in KEYRING.columns}
-    mark = leaves.stamp(tx, "key", KEYRING, row, leaf_id=made.leaf_id, leaf_ver=made.leaf_ver)
+    row = {column: getattr(key, column) for column in KEYRING.columns}
+    mark = leaves.stamp(tx, "key", KEYRING, row, leaf_id=key.leaf_id, leaf_ver=key.leaf_ver)
     tx.execute(
         _RESTATE,
-        keyid=made.keyid,
-        revoked_from=made.revoked_from,
-        statement=made.statement,
+        keyid=key.keyid,
+        revoked_from=key.revoked_from,
+        statement=key.statement,
         leaf_ver=mark.leaf_ver,
         leaf_salt=mark.leaf_salt,
-        seen=made.leaf_ver - 1,
+        seen=key.leaf_ver - 1,
         expect=1,
     )
-    return made
+    return key
 
 
 _END = sql(
@@ -369,7 +376,7 @@ def _say(
 
 def _root(context: Context, keyid: str) -> Work[Signer]:
     try:
-        root: Signer = yield from ask(Call(lambda: context.keys.load("root")))
+        root: Signer = yield from ask(Call(partial(context.keys.load, "root")))
     except NotFoundError as error:
         raise UnknownKeyError(
             "this needs the root key, which is not here: `holdproof keys init-root` makes one; if it is kept"

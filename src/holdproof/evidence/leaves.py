@@ -94,7 +94,8 @@ def stamp(
     ns: str = "main",
 ) -> Stamp:
     """Log a row as it is about to be written; give a later version its record's handle and the next number."""
-    handle, salt = leaf_id or tx.new_id(), tx.random(_SALT_BYTES)
+    handle = leaf_id or tx.new_id()
+    salt = tx.random(_SALT_BYTES)
     digest = sha256(salt + projection.content(row)).hexdigest()
     text = f'{{"h":"{digest}","id":"{handle}{_middle(ns, projection.name, kind)}{tx.now}","v":1,"ver":{leaf_ver}}}'
     append(tx, (handle, leaf_ver, text))

@@ -14,11 +14,11 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdproof import folders
 from holdproof.content import disk
-from holdproof.db import Database, Row, Tx, sql
+from holdproof.db import Database, Tx, sql
 from holdproof.errors import ConfigError, LockedError
 from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection
@@ -68,7 +68,8 @@ class Gate:
 
     def take_down(self) -> None:
         """Remove the flag; harmless if there is none."""
-        self._held, self._looked = None, -1e9
+        self._held = None
+        self._looked = -1e9
         if self.path is not None:
             with suppress(FileNotFoundError):
                 self.path.unlink()
@@ -113,14 +114,31 @@ def write_flag(path: Path, locked: Locked) -> None:
         disk.exchange(path, json.dumps(locked.to_dict(), indent=2).encode())
 
 
-_COLUMNS: Final = "id, verdict, reason, findings, locked_at, unlocked_at, statement, leaf_id, leaf_ver"
+class _Lockdown(NamedTuple):
+    """A row of `lockdowns`."""
+
+    id: str
+    verdict: str
+    reason: str
+    findings: str
+    locked_at: str
+    unlocked_at: str | None
+    statement: str | None
+    leaf_id: str
+    leaf_ver: int
+
+
+_COLUMNS: Final = ", ".join(_Lockdown._fields)
 _CURRENT = sql(f"SELECT {_COLUMNS} FROM lockdowns WHERE unlocked_at IS NULL ORDER BY locked_at, id LIMIT 1")  # noqa: S608
 
 
 def current(tx: Tx) -> Locked | None:
     """The lockdown in force, as the database has it."""
     row = tx.one(_CURRENT)
-    return None if row is None else Locked(row[0], row[1], row[2], row[4])
+    if row is None:
+        return None
+    stored = _Lockdown(*row)
+    return Locked(stored.id, stored.verdict, stored.reason, stored.locked_at)
 
 
 _BY_ID = sql(f"SELECT {_COLUMNS} FROM lockdowns WHERE id = :id")  # noqa: S608
@@ -160,19 +178,19 @@ def end(tx: Tx, locked: Locked, *, statement: str) -> Locked:
         _insert(tx, locked, "[]")
         row = tx.one(_BY_ID, id=locked.id)
     assert row is not None, "just written"
-    if row[5] is None:
-        _close(tx, row, statement)
-    return replace(locked, locked_at=row[4])
+    stored = _Lockdown(*row)
+    if stored.unlocked_at is None:
+        _close(tx, stored, statement)
+    return replace(locked, locked_at=stored.locked_at)
 
 
-def _close(tx: Tx, row: Row, statement: str) -> None:
-    facts = dict(zip(LOCKDOWNS.columns, row[: len(LOCKDOWNS.columns)], strict=True))
-    facts |= {"unlocked_at": tx.now, "statement": statement}
-    handle, version = row[7], row[8] + 1
-    mark = leaves.stamp(tx, "lockdown", LOCKDOWNS, facts, leaf_id=handle, leaf_ver=version)
+def _close(tx: Tx, stored: _Lockdown, statement: str) -> None:
+    content = {column: getattr(stored, column) for column in LOCKDOWNS.columns}
+    content |= {"unlocked_at": tx.now, "statement": statement}
+    mark = leaves.stamp(tx, "lockdown", LOCKDOWNS, content, leaf_id=stored.leaf_id, leaf_ver=stored.leaf_ver + 1)
     tx.execute(
         _END,
-        id=facts["id"],
+        id=stored.id,
         unlocked_at=tx.now,
         statement=statement,
         leaf_ver=mark.leaf_ver,

@@ -27,7 +27,7 @@ from holdproof.errors import BadKeyError, FormatError, NotFoundError
 from holdproof.evidence import leaves, restores
 from holdproof.evidence import tree as trees
 from holdproof.evidence.key_files import Keys
-from holdproof.evidence.tree import Grower
+from holdproof.evidence.tree import TreeWriter
 from holdproof.model.verdicts import Verdict
 
 HEAD: Final = "head"
@@ -36,7 +36,7 @@ verifiers = trees.verifiers
 _HELD = sql("SELECT keyid, revoked_from, leaf_id FROM keyring WHERE role = 'log'")
 
 
-def held(tx: Tx) -> dict[str, tuple[int | None, str]]:
+def log_keys_in_ring(tx: Tx) -> dict[str, tuple[int | None, str]]:
     """The log keys of the keyring: from which leaf on each does not count, and the handle of its own leaf."""
     return {keyid: (revoked_from, leaf_id) for keyid, revoked_from, leaf_id in tx.all(_HELD)}
 
@@ -50,12 +50,14 @@ class Log:
         publish: Callable[[str], None],
         keys: Keys | None = None,
         *,
-        grower: Grower | None = None,
+        tree_writer: TreeWriter | None = None,
     ) -> None:
-        self._signer, self._publish, self._keys = signer, publish, keys
+        self._signer = signer
+        self._publish = publish
+        self._keys = keys
         self._held: dict[str, tuple[int | None, str]] = {}
         self._name: VerifierKey | None = None
-        self._grower = grower or Grower()
+        self._tree_writer = tree_writer or TreeWriter()
         self.continuity = Verdict.VALID
         """What opening the store found: VALID, or that the log is behind or beside the head kept elsewhere."""
         self.stop: Callable[[], None] = lambda: None
@@ -75,17 +77,18 @@ class Log:
 
         A key that comes in with this very head does not sign it, unless it is the first: nobody admits himself.
         """
-        if self._keys is None or (now := held(tx)) == self._held:
+        if self._keys is None or (now := log_keys_in_ring(tx)) == self._held:
             return
         fresh = {handle for handle, ver, _ in tx.notes.get(leaves.TOPIC, ()) if ver == 1}
         older = {keyid: key for keyid, key in now.items() if key[1] not in fresh} or now
-        known = [*_newest(self._keys), *([self._signer] if self._signer else [])]
-        self._signer = next((key for key in known if older.get(key.keyid, (0,))[0] is None), None)
+        signers = [*_newest(self._keys), *([self._signer] if self._signer else [])]
+        self._signer = next((key for key in signers if older.get(key.keyid, (0,))[0] is None), None)
         self._held = now if older == now else {}  # else they are looked at again
 
     def sign(self, head: Checkpoint) -> str:
         """A head as a signed note: what `checkpoint.sign` makes, the key's id computed once."""
-        signer, name = self._signer, self._name
+        signer = self._signer
+        name = self._name
         if signer is None:
             raise BadKeyError("this home holds no log key of this store, so nothing can be logged here")
         if name is None or name.name != head.origin or name.public != signer.public:
@@ -98,7 +101,7 @@ class Log:
         fresh = tx.notes.get(leaves.TOPIC)
         if fresh:
             self.look(tx)
-            tx.note(HEAD, self._grower.integrate(tx, fresh, self.sign))
+            tx.note(HEAD, self._tree_writer.integrate(tx, fresh, self.sign))
 
     def publish(self, notes: Notes) -> None:
         """After commit: the head is durable and may be shown."""
@@ -122,9 +125,9 @@ def head(tx: Tx) -> SignedCheckpoint:
     return checkpoint.parse(text.encode())
 
 
-def seen(tx: Tx) -> str | None:
+def newest_valid_head(tx: Tx) -> str | None:
     """The newest head, for a client that remembers what it saw; None if there is none that a log key signed."""
-    if not trees.begun(tx):
+    if not trees.exists(tx):
         return None
     now = trees.state(tx)
     try:
@@ -146,7 +149,8 @@ def find(tx: Tx, leaf_id: str, *, ver: int | None = None) -> tuple[int, str]:
         waits = tx.dialect == "postgres" and tx.one(_WAITS, id=leaf_id) is not None
         state = "is committed, but not yet" if waits else "is not"
         raise NotFoundError(f"the leaf {state} under a signed head", leaf_id=leaf_id, ver=ver, pending=waits)
-    return row[0], row[1]
+    index, text = row
+    return index, text
 
 
 _WAITS = sql_postgres("SELECT 1 FROM log_pending WHERE id = :id LIMIT 1")
@@ -158,8 +162,8 @@ def pending(tx: Tx) -> int:
     if tx.dialect == "sqlite":
         return 0
     row = tx.one(_PENDING)
-    assert row is not None
-    return int(row[0])
+    assert row is not None, "an aggregate always has a row"
+    return int(*row)
 
 
 def prove(tx: Tx, leaf_id: str, ver: int | None = None) -> TlogProof:
@@ -181,15 +185,16 @@ def tile(tx: Tx, path: str) -> bytes:
     return tiles.encode_bundle(trees.entries(tx, named)) if isinstance(named, Bundle) else trees.fetch(tx, named)
 
 
-def continuity(tx: Tx, kept: SignedCheckpoint) -> Verdict:
+def continuity(tx: Tx, kept_head: SignedCheckpoint) -> Verdict:
     """Whether this log continues a head that was kept elsewhere: a cheap look at size and root, by its tiles.
 
     ROLLED_BACK if it is shorter or knows nothing of a later restore, FORKED if it is whole and had another root at that
     size, TAMPERED if it is not even whole. A head of another log, or of a past that a restore gave up, says nothing.
     """
-    if not trees.begun(tx):
+    if not trees.exists(tx):
         return Verdict.VALID
-    then, counts = kept.checkpoint, counted(tx, kept)
+    then = kept_head.checkpoint
+    counts = relevance(tx, kept_head)
     if counts is not Verdict.VALID:
         return counts or Verdict.VALID
     now = trees.state(tx)
@@ -204,9 +209,9 @@ def continuity(tx: Tx, kept: SignedCheckpoint) -> Verdict:
     return Verdict.FORKED if whole else Verdict.TAMPERED
 
 
-def counted(tx: Tx, kept: SignedCheckpoint) -> Verdict | None:
+def relevance(tx: Tx, kept_head: SignedCheckpoint) -> Verdict | None:
     """VALID if a kept head has to be one of this tree, None if it says nothing of it, ROLLED_BACK by its origin."""
-    then = kept.checkpoint
+    then = kept_head.checkpoint
     reach, (store, restored) = restores.reach(tx), generation(trees.state(tx).origin)
     if then.origin in reach:
         end = reach[then.origin]

@@ -12,13 +12,34 @@ Rules:
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from holdproof.db import Query, sql
+from holdproof.db import Query, Row, sql
 from holdproof.evidence.leaves import TYPES, Projection
 
 COLUMNS: Final = 8
 """How many columns of `LoggedTable.rows` come before those of the projections."""
+
+
+class LoggedRow(NamedTuple):
+    """The first columns of `LoggedTable.rows` and `LoggedTable.one`: a row's key and its leaf in the log."""
+
+    key: Any
+    leaf_id: Any
+    leaf_ver: Any
+    leaf_salt: Any
+    index: int | None
+    """Where the leaf of this version stands; None while it waits for the sequencer."""
+    leaf: str | None
+    newest: int | None
+    """The newest version that the log has of this record."""
+    first_index: int | None
+    """Where the record's first version stands."""
+
+
+def logged_row(row: Row) -> LoggedRow:
+    """Name the columns of a row that come before those of its projections."""
+    return LoggedRow(*row[:COLUMNS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +80,12 @@ def register(
     """Put a table under verification; `first` lies before every key (-1 for numbers)."""
     assert key in projection.columns, "the projection holds the row's key"
     assert TYPES.issuperset(kinds), "leaf types are those of leaves.TYPES"
-    known = {each.name: each for each in (*older, projection)}
-    columns = tuple(dict.fromkeys(column for each in known.values() for column in each.columns))
-    made = LoggedTable(
+    projections = {each.name: each for each in (*older, projection)}
+    columns = tuple(dict.fromkeys(column for each in projections.values() for column in each.columns))
+    logged_table = LoggedTable(
         projection.table,
         frozenset(kinds),
-        known,
+        projections,
         columns,
         first,
         sql(_rows(projection.table, key, columns), postgres=_rows_pending(projection.table, key, columns)),
@@ -79,8 +100,8 @@ def register(
         sql(_lost(projection.table, _NEWEST), postgres=_lost(projection.table, f"coalesce({_WAITING}, {_NEWEST})")),
         sql(f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE leaf_id = :handle LIMIT 1"),  # noqa: S608
     )
-    COVERED[projection.table] = made
-    return made
+    COVERED[projection.table] = logged_table
+    return logged_table
 
 
 def tables() -> Iterator[LoggedTable]:

@@ -40,24 +40,24 @@ _HANDLES = sql("SELECT id, handles FROM prunings WHERE id > :after ORDER BY id L
 
 def pruned(tx: Tx, after: str = "") -> tuple[Mapping[str, list[str]], str | None]:
     """The handles by table of a few prunings, and where the next few begin: None at the end."""
-    found: dict[str, list[str]] = defaultdict(list)
+    by_table: dict[str, list[str]] = defaultdict(list)
     page = tx.all(_HANDLES, after=after, limit=_PAGE)
     for _, text in page:
         for table, handles in json.loads(text).items():
-            found[table] += handles
-    return found, page[-1][0] if len(page) == _PAGE else None
+            by_table[table] += handles
+    return by_table, page[-1][0] if len(page) == _PAGE else None
 
 
 def among(tx: Tx, table: str, handles: set[str]) -> set[str]:
     """Which of these records of a table were pruned."""
-    return {handle for found in _all(tx) for handle in found.get(table, ()) if handle in handles}
+    return {handle for by_table in _all(tx) for handle in by_table.get(table, ()) if handle in handles}
 
 
 def _all(tx: Tx) -> Iterator[Mapping[str, list[str]]]:
     after: str | None = ""
     while after is not None:
-        found, after = pruned(tx, after)
-        yield found
+        by_table, after = pruned(tx, after)
+        yield by_table
 
 
 _SINCE = sql("SELECT 1 FROM prunings WHERE ns = :ns AND what = :what AND pruned_at >= :moment LIMIT 1")

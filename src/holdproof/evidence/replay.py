@@ -15,7 +15,7 @@ from holdproof.crypto.tiles import FULL, HASH, WIDTH
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class FullTile:
     """A full tile above the leaves."""
 
     level: int
@@ -42,14 +42,14 @@ class Replay:
         """The right edge of the tree so far."""
         return self._frontier_with(self._tail)
 
-    def feed(self, hashes: bytes, roots: bytes) -> list[Sealed]:
+    def feed(self, hashes: bytes, roots: bytes) -> list[FullTile]:
         """Go on with these leaf hashes and the roots over their full tiles; a page begins where a tile does.
 
         Gives the tiles above the leaves that became full.
         """
         assert not self._tail, "only the last page may end inside a tile"
         assert len(roots) // HASH == len(hashes) // FULL, "a root for every full tile"
-        sealed: list[Sealed] = []
+        sealed: list[FullTile] = []
         self._note_roots(b"")
         for number in range(len(roots) // HASH):
             self._note_roots(hashes[number * FULL : (number + 1) * FULL])
@@ -88,12 +88,12 @@ class Replay:
                 return
             self.roots[self._sizes.pop()] = self._frontier_with(hashes[: (size - start) * HASH]).root()
 
-    def _seal(self, stems: Iterable[Stem]) -> Iterator[Sealed]:
+    def _seal(self, stems: Iterable[Stem]) -> Iterator[FullTile]:
         for stem in stems:
             row = self._open.setdefault(stem.level, [])
             row.append(stem.hash)
             if len(row) == WIDTH:
-                yield Sealed(stem.level, stem.index // WIDTH, b"".join(row))
+                yield FullTile(stem.level, stem.index // WIDTH, b"".join(row))
                 row.clear()
 
 

@@ -17,20 +17,23 @@ Rules:
 import logging
 import threading
 import time
+from functools import partial
 from typing import Final
 
 from holdproof.db import Database, Notes, Tx
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import ClosedError, ForkedError, HoldproofError
 from holdproof.evidence import leaves
-from holdproof.evidence.log import HEAD, Log, seen
-from holdproof.evidence.tree import Grower, lock
+from holdproof.evidence.log import HEAD, Log, newest_valid_head
+from holdproof.evidence.tree import TreeWriter, lock
 
 _log = logging.getLogger("holdproof.evidence")
 
 NUDGE: Final = "log:pending"
 _MOST = 4096
-_BUSY_S, _IDLE_S, _NUDGE_S = 0.05, 0.5, 0.02
+_BUSY_S = 0.05
+_IDLE_S = 0.5
+_NUDGE_S = 0.02
 _LIVELY_S = 5.0
 _CLOSE_S = 10.0
 
@@ -48,15 +51,15 @@ _MOVE = sql_postgres(
 )
 
 
-def sequence(tx: Tx, log: Log, grower: Grower, *, most: int = _MOST) -> int | None:
+def sequence(tx: Tx, log: Log, tree_writer: TreeWriter, *, most: int = _MOST) -> int | None:
     """Take what is pending into the tree, under one signed head: how many leaves; None if another one is at it."""
     if tx.one(_ELECT) != (1,):
         return None
     before = lock(tx)
-    texts = [row[0].encode() for row in tx.all(_MOVE, most=most, size=before.size)]
+    texts = [leaf.encode() for (leaf,) in tx.all(_MOVE, most=most, size=before.size)]
     if texts:
         log.look(tx)  # after the move: a key whose revocation is among these leaves does not sign them
-        tx.note(HEAD, grower.grow(tx, before, texts, log.sign))
+        tx.note(HEAD, tree_writer.grow(tx, before, texts, log.sign))
     return len(texts)
 
 
@@ -67,9 +70,13 @@ class Sequencer:
     """The sequencing thread of one open store."""
 
     def __init__(self, database: Database, log: Log) -> None:
-        self._database, self._log, self._grower = database, log, Grower()
-        self._bell, self._closing = threading.Event(), False
-        self._seen, self._lively_until = database.topics.epoch, time.monotonic() + _LIVELY_S
+        self._database = database
+        self._log = log
+        self._tree_writer = TreeWriter()
+        self._bell = threading.Event()
+        self._closing = False
+        self._seen = database.topics.epoch
+        self._lively_until = time.monotonic() + _LIVELY_S
         self._thread = threading.Thread(target=self._run, name="holdproof-sequencer", daemon=True)
 
     def start(self) -> None:
@@ -97,7 +104,7 @@ class Sequencer:
                 time.sleep(0.002)  # what is queued may still append
             while self._log.signs and self._turn() is None and time.monotonic() < deadline:
                 time.sleep(0.005)
-            if (head := self._database.read(seen).result()) is not None:
+            if (head := self._database.read(newest_valid_head).result()) is not None:
                 self._log.publish({HEAD: [head]})  # by whomever it was sequenced, it was seen here
         except HoldproofError as error:
             _log.debug("the last leaves were left to the next sequencer: %s", error)
@@ -129,7 +136,8 @@ class Sequencer:
         topics.unsubscribe(NUDGE, self._bell.set)
 
     def _look(self) -> None:
-        rung, self._seen = self._bell.is_set(), self._database.topics.epoch
+        rung = self._bell.is_set()
+        self._seen = self._database.topics.epoch
         self._bell.clear()
         if not self._log.signs:
             return self._nudge() if rung else None
@@ -147,9 +155,12 @@ class Sequencer:
 
     def _turn(self) -> int | None:
         """Until nothing is left, or another sequencer is at it."""
-        moved, done = _MOST, 0
+        moved = _MOST
+        done = 0
         while moved == _MOST:
-            step = self._database.write(lambda tx: sequence(tx, self._log, self._grower), ungated=True).result()
+            step = self._database.write(
+                partial(sequence, log=self._log, tree_writer=self._tree_writer), ungated=True
+            ).result()
             if step is None:
                 return None
             moved = step

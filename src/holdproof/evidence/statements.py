@@ -68,12 +68,13 @@ def parse(text: str) -> tuple[KeyStatement, Envelope]:
 
 def parse_payload(payload: bytes) -> KeyStatement:
     """A statement about a key from the payload of an envelope; exactly ours or not at all."""
-    found = statement.parse(payload)
-    if found.predicate_type != PREDICATE_TYPE:
-        raise FormatError("not a statement about a key", predicate_type=found.predicate_type)
-    said = found.predicate
-    texts = [said.get(name) for name in ("action", "role", "public", "origin", "at")]
-    previous, revoked = said.get("previous"), said.get("revoked_from")
+    parsed = statement.parse(payload)
+    if parsed.predicate_type != PREDICATE_TYPE:
+        raise FormatError("not a statement about a key", predicate_type=parsed.predicate_type)
+    predicate = parsed.predicate
+    texts = [predicate.get(name) for name in ("action", "role", "public", "origin", "at")]
+    previous = predicate.get("previous")
+    revoked = predicate.get("revoked_from")
     if not all(isinstance(text, str) for text in texts) or not isinstance(previous, str | None):
         raise FormatError("statement about a key: a field is missing or no text")
     if not isinstance(revoked, int | None) or isinstance(revoked, bool):
@@ -81,7 +82,7 @@ def parse_payload(payload: bytes) -> KeyStatement:
     action, role, public, origin, at = cast("list[str]", texts)
     if action not in get_args(Action) or role not in get_args(Role):
         raise FormatError("statement about a key: unknown action or role", action=action, role=role)
-    made = KeyStatement(
+    stated = KeyStatement(
         cast("Action", action),
         cast("Role", role),
         keys.load_public_pem(public.encode()),
@@ -90,9 +91,9 @@ def parse_payload(payload: bytes) -> KeyStatement:
         previous,
         revoked,
     )
-    if made.encode() != payload:
+    if stated.encode() != payload:
         raise FormatError("statement about a key: not as Holdproof writes it")
-    return made
+    return stated
 
 
 def to_recovery(key: PrivateKey) -> str:
@@ -108,7 +109,8 @@ def to_recovery(key: PrivateKey) -> str:
 def from_recovery(text: str) -> PrivateKey:
     """The root key of a recovery; a typing error is refused."""
     secret = bytes.fromhex("".join(_GROUP.findall(text.lower().partition("key id")[0])))
-    seed, check = secret[:32], secret[32:]
+    seed = secret[:32]
+    check = secret[32:]
     if len(secret) != 32 + _CHECK_BYTES or canonical.sha256(seed)[:_CHECK_BYTES] != check:
         raise BadKeyError("the recovery of a root key is 18 groups of four hex digits; one is missing or mistyped")
     return keys.from_seed(seed)

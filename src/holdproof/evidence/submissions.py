@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from holdproof.content import encryption
@@ -62,12 +63,14 @@ def draft(
     """Check everything that was given, and embed the task if that is left to the embedder."""
     dbom_files.check_name(evaluation_id, "evaluation_id")
     dbom_files.check_name(ns, "ns")
-    number, text, raw = _number(score, "score"), _text_of(breakdown), _dump(result, "result")
+    number = _number(score, "score")
+    text = _text_of(breakdown)
+    raw = _dump(result, "result")
     moment = to_text(context.database.clock()) if timestamp is None else timestamp
     vector = to_vector((yield from _embed(context, result, intent)), context.dimensions)
-    made = Draft(evaluation_id, ns, number, text, raw, moment, vector)
-    dbom.check(made.fields)
-    return made
+    checked = Draft(evaluation_id, ns, number, text, raw, moment, vector)
+    dbom.check(checked.fields)
+    return checked
 
 
 def _dump(value: Any, what: str) -> str:
@@ -104,7 +107,7 @@ def _embed(context: Context, result: Any, intent: Any) -> Work[Any]:
     text = intent if isinstance(intent, str) else task_of(result) if intent is None else None
     embedder = context.embedder
     if text is not None and embedder is not None:
-        return (yield from ask(Call(lambda: embedder(text))))
+        return (yield from ask(Call(partial(embedder, text))))
     if isinstance(intent, str):
         raise InvalidInputError("intent is a text, but no embedder is configured: open(embedder=…)", field="intent")
     return () if intent is None else intent
@@ -112,20 +115,20 @@ def _embed(context: Context, result: Any, intent: Any) -> Work[Any]:
 
 def task_of(result: Any) -> str | None:
     """The text of the task inside a result, where a Green Agent puts it."""
-    found = (result.get(name) for name in _TASKS) if isinstance(result, dict) else ()
-    return next((text for text in found if isinstance(text, str) and text.strip()), None)
+    texts = (result.get(name) for name in _TASKS) if isinstance(result, dict) else ()
+    return next((text for text in texts if isinstance(text, str) and text.strip()), None)
 
 
-def to_vector(given: Any, dimensions: int | None = None) -> tuple[float, ...]:
+def to_vector(vector: Any, dimensions: int | None = None) -> tuple[float, ...]:
     """An intent vector as plain finite numbers, of that length where one is configured."""
-    tolist: Callable[[], Any] | None = getattr(given, "tolist", None)  # arrays of numpy and torch
+    tolist: Callable[[], Any] | None = getattr(vector, "tolist", None)  # arrays of numpy and torch
     try:
-        numbers = tuple(tolist() if tolist else given)
+        numbers = tuple(tolist() if tolist else vector)
     except TypeError as error:
         raise InvalidInputError("intent is not a list of numbers", field="intent") from error
     if len(numbers) > _MOST_NUMBERS or (dimensions is not None and numbers and len(numbers) != dimensions):
-        wanted = f"{dimensions} numbers" if dimensions is not None else f"{_MOST_NUMBERS} numbers at most"
-        raise InvalidInputError(f"intent has {len(numbers)} numbers, not {wanted}", field="intent", dim=len(numbers))
+        expected = f"{dimensions} numbers" if dimensions is not None else f"{_MOST_NUMBERS} numbers at most"
+        raise InvalidInputError(f"intent has {len(numbers)} numbers, not {expected}", field="intent", dim=len(numbers))
     if {*map(type, numbers)} - {float}:
         numbers = tuple(_number(number, "intent") for number in numbers)
     elif not all(map(math.isfinite, numbers)):

@@ -23,7 +23,7 @@ from holdproof.evidence.leaves import Leaf
 Sign = Callable[[Checkpoint], str]
 
 
-class State(NamedTuple):
+class LogState(NamedTuple):
     """Where the log stands."""
 
     origin: str
@@ -46,7 +46,7 @@ def begin(tx: Tx, origin: str) -> None:
 _BEGUN = sql("SELECT 1 FROM log_state WHERE id = 1")
 
 
-def begun(tx: Tx) -> bool:
+def exists(tx: Tx) -> bool:
     """Whether the log has its row of state."""
     return tx.one(_BEGUN) is not None
 
@@ -54,12 +54,12 @@ def begun(tx: Tx) -> bool:
 _READ_STATE = sql("SELECT origin, size, frontier, head FROM log_state WHERE id = 1")
 
 
-def state(tx: Tx) -> State:
+def state(tx: Tx) -> LogState:
     """Where the log stands."""
     row = tx.one(_READ_STATE)
     if row is None:
         raise NotFoundError("this store has no log yet")
-    return State(*row)
+    return LogState(*row)
 
 
 _GROWING = sql(
@@ -68,11 +68,11 @@ _GROWING = sql(
 )
 
 
-def lock(tx: Tx) -> State:
+def lock(tx: Tx) -> LogState:
     """Where the log stands, and nobody else moves it until this transaction ends."""
     row = tx.one(_GROWING)
     assert row is not None, "a log is begun when its store is opened"
-    return State(*row)
+    return LogState(*row)
 
 
 _ADD_LEAF = sql("INSERT INTO log_leaves (idx, id, ver, leaf) VALUES (:idx, :id, :ver, :leaf)")
@@ -82,7 +82,7 @@ _ADD_TILE = sql("INSERT INTO log_tiles (level, idx, hashes) VALUES (:level, :idx
 _DROP_STEMS = sql("DELETE FROM log_stems WHERE level = :level AND idx >= :first AND idx < :end")
 
 
-class Grower:
+class TreeWriter:
     """Grows the tree; one for each writer that may do so. With `moves` it may go on under another origin."""
 
     def __init__(self, *, moves: bool = False) -> None:
@@ -103,7 +103,7 @@ class Grower:
         )
         return self.grow(tx, before, [text.encode() for _, _, text in leaves], sign)
 
-    def grow(self, tx: Tx, before: State, texts: Sequence[bytes], sign: Sign) -> str:
+    def grow(self, tx: Tx, before: LogState, texts: Sequence[bytes], sign: Sign) -> str:
         """The same where the leaves stand in `log_leaves` already, from `before.size` on."""
         if (before.origin, before.frontier, before.head) != self._own:  # another process grew it, or somebody forged it
             _refuse_forged(tx, before, moves=self._moves)
@@ -112,18 +112,18 @@ class Grower:
         grown = growth.frontier
         if growth.stems:
             tx.many(_ADD_STEM, [{"level": s.level, "idx": s.index, "hash": s.hash} for s in growth.stems])
-        left = self._seal(tx, before, hashes)
+        rest = self._seal(tx, before, hashes)
         for tile in tiles.new_tiles(before.size, grown.size) if growth.stems else ():
             if tile.level and tile.width == WIDTH:
                 _seal_stems(tx, tile)
         head = sign(Checkpoint(before.origin, grown.size, grown.root()))
         right_edge = grown.to_bytes()
         tx.execute(_ADVANCE, size=grown.size, frontier=right_edge, head=head, now=tx.now, expect=1)
-        self._under, self._open = (b"", []) if left is None else (right_edge, left)
+        self._under, self._open = (b"", []) if rest is None else (right_edge, rest)
         self._own = (before.origin, right_edge, head)
         return head
 
-    def _seal(self, tx: Tx, before: State, hashes: list[bytes]) -> list[bytes] | None:
+    def _seal(self, tx: Tx, before: LogState, hashes: list[bytes]) -> list[bytes] | None:
         """Write the tiles of leaf hashes that have become full; gives what is left over, None if that is not known."""
         tile, width = divmod(before.size, WIDTH)
         if width == 0:
@@ -141,7 +141,7 @@ class Grower:
         return row[whole * WIDTH :]
 
 
-def _refuse_forged(tx: Tx, before: State, *, moves: bool) -> None:
+def _refuse_forged(tx: Tx, before: LogState, *, moves: bool) -> None:
     """Never sign over a right edge that is not the one under the newest head, nor on a head no log key has signed.
 
     A key that was revoked counts here: its last head is what the first one under its successor goes on from. Nor under
@@ -150,15 +150,15 @@ def _refuse_forged(tx: Tx, before: State, *, moves: bool) -> None:
     if not before.head and not before.size:
         return
     signed = checkpoint.parse(before.head.encode())
-    said = signed.checkpoint
-    if (said.size, said.root) != (before.size, frontier.from_bytes(before.frontier).root()):
+    newest = signed.checkpoint
+    if (newest.size, newest.root) != (before.size, frontier.from_bytes(before.frontier).root()):
         raise ProofError("the log's right edge is not the one under its newest head: run `holdproof verify`")
-    if said.origin != before.origin and not moves:
+    if newest.origin != before.origin and not moves:
         raise ProofError(
             "the log has another name than its newest head, and no restore did that: run `holdproof verify`"
         )
     try:
-        checkpoint.verify(signed, origin=said.origin, log_keys=verifiers(tx, size=0, origin=said.origin))
+        checkpoint.verify(signed, origin=newest.origin, log_keys=verifiers(tx, size=0, origin=newest.origin))
     except ProofError as error:
         raise ProofError(f"the log's newest head does not hold ({error.message}): run `holdproof verify`") from error
 
@@ -169,12 +169,13 @@ _KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log' ORDER B
 def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> tuple[VerifierKey, ...]:
     """The keys whose signature under a head of that size (the newest) counts: those not revoked before it."""
     now = state(tx)
-    at, name = now.size if size is None else size, now.origin if origin is None else origin
+    at = now.size if size is None else size
+    name = now.origin if origin is None else origin
     if not vkey.is_name(name):
         raise CorruptError("the log has a name that no log is given", origin=name)
-    found = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
+    pems = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
     try:
-        return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)
+        return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in pems)
     except FormatError as error:
         raise FormatError(f"a log key of the keyring cannot be read: {error}", tables=("keyring",)) from error
 
@@ -192,10 +193,10 @@ _LEAVES = sql("SELECT leaf FROM log_leaves WHERE idx >= :first AND idx < :end OR
 def entries(tx: Tx, bundle: Bundle) -> list[bytes]:
     """The leaves under a tile of level 0."""
     first = bundle.index * WIDTH
-    found = [row[0].encode() for row in tx.all(_LEAVES, first=first, end=first + bundle.width)]
-    if len(found) < bundle.width:
+    texts = [leaf.encode() for (leaf,) in tx.all(_LEAVES, first=first, end=first + bundle.width)]
+    if len(texts) < bundle.width:
         raise NotFoundError(f"the log has no entries {bundle.path}", path=bundle.path)
-    return found
+    return texts
 
 
 _STEMS = sql("SELECT hash FROM log_stems WHERE level = :level AND idx >= :first AND idx < :end ORDER BY idx")
@@ -206,10 +207,10 @@ def _loose(tx: Tx, tile: Tile) -> bytes:
     if tile.level == 0:
         return b"".join(merkle.leaf_hashes(entries(tx, Bundle(tile.index, tile.width))))
     first = tile.index * WIDTH
-    found = [row[0] for row in tx.all(_STEMS, level=tile.level, first=first, end=first + tile.width)]
-    if len(found) < tile.width:
+    hashes = [digest for (digest,) in tx.all(_STEMS, level=tile.level, first=first, end=first + tile.width)]
+    if len(hashes) < tile.width:
         raise NotFoundError(f"the log has no tile {tile.path}", path=tile.path)
-    return b"".join(found)
+    return b"".join(hashes)
 
 
 _TILE = sql("SELECT hashes FROM log_tiles WHERE level = :level AND idx = :idx")
@@ -220,7 +221,8 @@ def fetch(tx: Tx, tile: Tile) -> bytes:
     row = tx.one(_TILE, level=tile.level, idx=tile.index)
     if row is None:
         return _loose(tx, tile)
-    return bytes(row[0][: tile.width * tiles.HASH])
+    (hashes,) = row
+    return bytes(hashes[: tile.width * tiles.HASH])
 
 
 def _lookup(tx: Tx, size: int) -> merkle.Lookup:

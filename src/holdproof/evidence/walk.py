@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from holdproof.crypto import merkle
@@ -47,9 +48,9 @@ class Flaws:
         else:
             self.left_off += 1
 
-    def outcome(self, *, full: bool, size: int, pending: int, kept: int) -> Audited:
+    def outcome(self, *, full: bool, size: int, pending: int, heads: int) -> Audited:
         """The audit's answer."""
-        return Audited(worst(self._verdicts), full, size, pending, kept, self.found, self.left_off)
+        return Audited(worst(self._verdicts), full, size, pending, heads, self.found, self.left_off)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,10 @@ _TILES = sql("SELECT idx, hashes FROM log_tiles WHERE level = :level AND idx >= 
 def _read(tx: Tx, first: int, width: int) -> _Page:
     row = tx.one(_PAGE, first=first, end=first + width)
     assert row is not None, "an aggregate always has a row"
-    found = tx.all(_TILES, level=0, first=first // WIDTH, end=-(-(first + width) // WIDTH))
+    tiles = tx.all(_TILES, level=0, first=first // WIDTH, end=-(-(first + width) // WIDTH))
     misfiled = [index for (index,) in tx.all(_MISFILED, first=first, end=first + width)]
-    return _Page(first, width, row[0] or "", dict(found), misfiled)
+    (text,) = row
+    return _Page(first, width, text or "", dict(tiles), misfiled)
 
 
 class _Rest(NamedTuple):
@@ -105,7 +107,9 @@ class Walk:
     """One walk over the log of a database, over `most` leaves at the most."""
 
     def __init__(self, database: Database, flaws: Flaws, sizes: Sequence[int], *, most: int = MAX_SIZE) -> None:
-        self._database, self._flaws, self._most = database, flaws, most
+        self._database = database
+        self._flaws = flaws
+        self._most = most
         self.replay = Replay(sizes)
 
     def run(self, last: Callable[[Tx], T], progress: Callable[[int, int], None] | None) -> T:
@@ -138,11 +142,12 @@ class Walk:
                     yield size
 
     def _ask(self, first: int | None) -> "Future[_Page] | None":
-        return None if first is None else self._database.read(lambda tx: _read(tx, first, PAGE))
+        return None if first is None else self._database.read(partial(_read, first=first, width=PAGE))
 
-    def _check(self, page: _Page, found: Digests) -> None:
+    def _check(self, page: _Page, digests: Digests) -> None:
         """One page: its leaf hashes against its tiles, and the tiles above that it fills."""
-        (hashes, roots), end = found, page.first + page.width
+        hashes, roots = digests
+        end = page.first + page.width
         for index in page.misfiled:
             self._flaws.add(index, "the leaf is filed under another record or version than its own")
         stored = [page.tiles.get(number, b"") for number in range(page.first // WIDTH, end // WIDTH)]
@@ -151,7 +156,7 @@ class Walk:
             roots = roots_of(hashes)
         for sealed in self.replay.feed(hashes, roots):
             row = self._database.read(lambda tx, s=sealed: tx.one(_TILE, level=s.level, idx=s.index)).result()  # type: ignore[misc]
-            if row is None or row[0] != sealed.hashes:
+            if row != (sealed.hashes,):
                 what = f"tile {sealed.index} of level {sealed.level} is missing or not that of its leaves"
                 self._flaws.add(sealed.index * WIDTH << 8 * sealed.level, what)
 
@@ -160,25 +165,26 @@ class Walk:
         end = page.first + page.width
         read = self._database.read(lambda tx: tx.all(_ROWS, first=page.first, end=end))
         rows: dict[int, Any] = dict(read.result())
-        found: list[bytes] = []
+        hashes: list[bytes] = []
         for index in range(page.first, end):
             tile = stored[number] if (number := (index - page.first) // WIDTH) < len(stored) else b""
             at = index % WIDTH * HASH
-            known = tile[at : at + HASH]
+            expected = tile[at : at + HASH]
             if index not in rows:
                 self._flaws.add(index, "the leaf is missing")
-                found.append(known if len(known) == HASH else merkle.leaf_hash(b""))
+                hashes.append(expected if len(expected) == HASH else merkle.leaf_hash(b""))
                 continue
             leaf = rows[index]
             data = leaf.encode() if isinstance(leaf, str) else bytes(leaf)
-            found.append(merkle.leaf_hash(data))
-            if number < len(stored) and found[-1] != known:
+            hashes.append(merkle.leaf_hash(data))
+            if number < len(stored) and hashes[-1] != expected:
                 self._flaws.add(index, "the leaf is not the one in its tile")
-        return b"".join(found)
+        return b"".join(hashes)
 
     def _rest(self, tx: Tx) -> _Rest | None:
         """What is left; None if that is more than a page."""
-        size, done = min(self._most, tree.state(tx).size), self.replay.size
+        size = min(self._most, tree.state(tx).size)
+        done = self.replay.size
         if size - done >= PAGE:
             return None
         page = _read(tx, done, max(0, size - done))
@@ -188,9 +194,9 @@ class Walk:
         """The last page, the loose stems, and how many tiles there are."""
         self._check(rest.page, digest(rest.page.text.encode()) if rest.page.text else (b"", b""))
         expected = {(stem.level, stem.index): stem.hash for stem in self.replay.stems()}
-        found = {(level, index): digest for level, index, digest in rest.stems}
-        for level, index in sorted(expected.keys() | found.keys()):
-            if expected.get((level, index)) != found.get((level, index)):
+        stored = {(level, index): digest for level, index, digest in rest.stems}
+        for level, index in sorted(expected.keys() | stored.keys()):
+            if expected.get((level, index)) != stored.get((level, index)):
                 self._flaws.add(index << 8 * level, f"stem {index} of level {level} is not that of its leaves")
         if rest.tiles != self.replay.tile_counts():
             self._flaws.add(None, f"there are {rest.tiles} tiles by level, {self.replay.tile_counts()} are due")

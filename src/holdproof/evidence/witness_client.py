@@ -10,10 +10,9 @@ Rules:
 
 import time
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
-
-import httpx
 
 from holdproof.content.credentials import Credentials, split_credentials
 from holdproof.crypto import checkpoint, vkey
@@ -31,16 +30,22 @@ from holdproof.errors import (
     UnreachableError,
 )
 from holdproof.evidence import log, tree
+from holdproof.lazy import lazy_module
 from holdproof.model.log import Level
 from holdproof.model.verdicts import Verdict
 from holdproof.store.context import Context
+
+if TYPE_CHECKING:
+    import httpx
+else:  # loaded at the first request: it costs more than all the rest at start
+    httpx = lazy_module("httpx")
 
 _MOST_BYTES: Final = 1 << 20
 _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Cosigned:
+class CosignedHead:
     """A head that a witness vouches for."""
 
     url: str
@@ -54,22 +59,22 @@ class Cosigned:
         return asdict(self)
 
 
-def witness(context: Context, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> Work[Cosigned]:
+def witness(context: Context, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> Work[CosignedHead]:
     """Have the newest head cosigned by the witness at `url`; its verifier `key` is needed the first time."""
     del context
     bare, opens = split_credentials(url.strip())
     address = _address(bare)
     if key is not None:
-        given = _parse_key(key)
-        yield from ask(Write(lambda tx: _register(tx, address, given)))
-    known = yield from ask(Read(lambda tx: _key(tx, address)))
+        parsed_key = _parse_key(key)
+        yield from ask(Write(partial(_register, url=address, key=parsed_key)))
+    verifier = yield from ask(Read(partial(_key, url=address)))
     size: int | None = None
     for _ in range(_TRIES):
-        request = yield from ask(Read(lambda tx, at=size: _request(tx, address, at)))  # type: ignore[misc]
-        answer: _Reply = yield from ask(Call(lambda r=request: _post(address, r, timeout_s, opens)))  # type: ignore[misc]
+        request = yield from ask(Read(partial(_request, url=address, size=size)))
+        answer: _Reply = yield from ask(Call(partial(_post, address, request, timeout_s, opens)))
         if answer.status == 200:
-            head = protocol.accept(request.head, answer.body, [known])
-            return (yield from ask(Write(lambda tx, h=head: _keep(tx, address, known, h))))  # type: ignore[misc]
+            head = protocol.accept(request.head, answer.body, [verifier])
+            return (yield from ask(Write(partial(_record_cosignature, url=address, key=verifier, head=head))))
         size = _other_size(address, request, answer)
     raise UnreachableError(f"the witness {address} keeps changing its mind about the size of the log", url=address)
 
@@ -105,7 +110,8 @@ def _key(tx: Tx, url: str) -> VerifierKey:
     row = tx.one(_KEY, url=url)
     if row is None:
         raise InvalidInputError("this witness is not known yet: give its verifier key", url=url)
-    return vkey.parse(row[0])
+    (text,) = row
+    return vkey.parse(text)
 
 
 _LAST = sql("SELECT size FROM log_cosignatures WHERE url = :url AND origin = :origin")
@@ -114,13 +120,13 @@ _LAST = sql("SELECT size FROM log_cosignatures WHERE url = :url AND origin = :or
 def _request(tx: Tx, url: str, size: int | None) -> AddCheckpoint:
     """The newest head, with the proof that leads there from the size the witness knows."""
     head = log.head(tx)
-    said = head.checkpoint
+    newest = head.checkpoint
     if size is None:
-        row = tx.one(_LAST, url=url, origin=said.origin)
-        size = row[0] if row else 0
-    if size > said.size:
-        raise _rewritten(url, Verdict.ROLLED_BACK, f"has cosigned {size} leaves, the log has {said.size}")
-    proof = tree.prove_consistency(tx, size, said.size) if 0 < size < said.size else ()
+        row = tx.one(_LAST, url=url, origin=newest.origin)
+        (size,) = row or (0,)
+    if size > newest.size:
+        raise _rewritten(url, Verdict.ROLLED_BACK, f"has cosigned {size} leaves, the log has {newest.size}")
+    proof = tree.prove_consistency(tx, size, newest.size) if 0 < size < newest.size else ()
     return AddCheckpoint(size, proof, head)
 
 
@@ -133,7 +139,8 @@ class _Reply(NamedTuple):
 
 
 def _post(url: str, request: AddCheckpoint, timeout_s: float, opens: Credentials | None) -> _Reply:
-    data, deadline = bytearray(), time.monotonic() + timeout_s
+    data = bytearray()
+    deadline = time.monotonic() + timeout_s
     try:
         body = protocol.encode_request(request)
         with httpx.stream("POST", f"{url}/add-checkpoint", content=body, timeout=timeout_s, auth=opens) as answer:
@@ -176,17 +183,18 @@ _KEEP = sql(
 )
 
 
-def _keep(tx: Tx, url: str, key: VerifierKey, head: SignedCheckpoint) -> Cosigned:
-    said, text = head.checkpoint, head.encode().decode()
-    tx.execute(_KEEP, url=url, origin=said.origin, size=said.size, head=text, now=tx.now)
-    return Cosigned(url, key.name, said.origin, said.size, text)
+def _record_cosignature(tx: Tx, url: str, key: VerifierKey, head: SignedCheckpoint) -> CosignedHead:
+    cosigned = head.checkpoint
+    text = head.encode().decode()
+    tx.execute(_KEEP, url=url, origin=cosigned.origin, size=cosigned.size, head=text, now=tx.now)
+    return CosignedHead(url, key.name, cosigned.origin, cosigned.size, text)
 
 
 def level(context: Context) -> Work[Level]:
     """Who else could tell if the log were rewritten: LOCAL < KEPT < WITNESSED n/m."""
-    marks = context.marks
-    largest: dict[str, SignedCheckpoint] = yield from ask(Call(marks.largest if marks else dict))
-    return (yield from ask(Read(lambda tx: level_of(tx, largest))))
+    head_file = context.head_file
+    largest: dict[str, SignedCheckpoint] = yield from ask(Call(head_file.largest if head_file else dict))
+    return (yield from ask(Read(partial(level_of, largest=largest))))
 
 
 _COSIGNED = sql(
@@ -196,22 +204,24 @@ _COSIGNED = sql(
 
 def level_of(tx: Tx, largest: dict[str, SignedCheckpoint]) -> Level:
     """The level, given the largest heads kept; a witness counts if what it cosigned is a head of this very tree."""
-    if not tree.begun(tx):
+    if not tree.exists(tx):
         return Level("LOCAL", 0)
-    state, known = tree.state(tx), tx.all(_COSIGNED)
-    sizes = [size for key, size, head in known if head is not None and _vouches(tx, key, head)]
+    state = tree.state(tx)
+    rows = tx.all(_COSIGNED)
+    sizes = [size for key, size, head in rows if head is not None and _is_head_of_tree(tx, key, head)]
     mark = largest.get(state.origin)
-    kept = mark.checkpoint.size if mark is not None else 0
-    name = "WITNESSED" if sizes else "KEPT" if kept else "LOCAL"
-    return Level(name, state.size, kept, len(sizes), len(known), max(sizes, default=0))
+    kept_size = mark.checkpoint.size if mark is not None else 0
+    name = "WITNESSED" if sizes else "KEPT" if kept_size else "LOCAL"
+    return Level(name, state.size, kept_size, len(sizes), len(rows), max(sizes, default=0))
 
 
-def _vouches(tx: Tx, key: str, head: str) -> bool:
+def _is_head_of_tree(tx: Tx, key: str, head: str) -> bool:
     try:
-        signed, by = checkpoint.parse(head.encode()), vkey.parse(key)
-        said = signed.checkpoint
-        keys = log.verifiers(tx, size=said.size, origin=said.origin)
+        signed = checkpoint.parse(head.encode())
+        by = vkey.parse(key)
+        cosigned = signed.checkpoint
+        keys = log.verifiers(tx, size=cosigned.size, origin=cosigned.origin)
         checkpoint.verify(signed, origin=tree.state(tx).origin, log_keys=keys, witnesses=[by], quorum=1)
-        return tree.root_at(tx, said.size) == said.root
+        return tree.root_at(tx, cosigned.size) == cosigned.root
     except (CorruptError, FormatError, InvalidInputError, NotFoundError):
         return False

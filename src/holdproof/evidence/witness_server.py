@@ -65,8 +65,8 @@ class WitnessState:
 
     def _read(self) -> dict[str, Checkpoint]:
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            return {origin: _remembered(origin, said) for origin, said in found.items()}
+            entries = json.loads(self.path.read_text(encoding="utf-8"))
+            return {origin: _parse_entry(origin, entry) for origin, entry in entries.items()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, FormatError) as error:
@@ -82,10 +82,10 @@ class WitnessState:
             disk.exchange(self.path, json.dumps(plain, indent=1, sort_keys=True).encode())
 
 
-def _remembered(origin: str, said: dict[str, Any]) -> Checkpoint:
+def _parse_entry(origin: str, entry: dict[str, Any]) -> Checkpoint:
     """An entry as it was written; ValueError for another. Those of older versions have no digest."""
-    head = Checkpoint(origin, int(said["size"]), b64.decode(said["root"]))
-    if said.get("sha256") not in (None, _digest(head)):
+    head = Checkpoint(origin, int(entry["size"]), b64.decode(entry["root"]))
+    if entry.get("sha256") not in (None, _digest(head)):
         raise ValueError(f"the entry of {origin} is damaged")
     return head
 
@@ -99,7 +99,9 @@ class Witness:
 
     def __init__(self, name: str, signer: Signer, logs: Iterable[str], state: WitnessState, clock: Clock) -> None:
         self.key = VerifierKey(name, COSIGNATURE_V1, signer.public)
-        self._signer, self._state, self._clock = signer, state, clock
+        self._signer = signer
+        self._state = state
+        self._clock = clock
         self._logs: dict[str, tuple[VerifierKey, ...]] = {}
         for line in logs:
             key = vkey.parse(line)
@@ -118,8 +120,8 @@ class Witness:
             return witness.review(request, None)
         with self._state.locked() as heads:
             last = heads.get(origin)
-            known = KnownLog(self._logs[origin])
-            answer = witness.review(request, known if last is None else replace(known, size=last.size, root=last.root))
+            state = KnownLog(self._logs[origin])
+            answer = witness.review(request, state if last is None else replace(state, size=last.size, root=last.root))
             if answer.status == 200:
                 self._state.write({**heads, origin: request.head.checkpoint})
         return self._cosign(request) if answer.status == 200 else answer
@@ -159,7 +161,8 @@ class WitnessServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: WitnessServer
-    server_version, sys_version = "holdproof-witness", ""
+    server_version = "holdproof-witness"
+    sys_version = ""
     timeout = _TIMEOUT_S
 
     def do_POST(self) -> None:
@@ -178,7 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self, length: int) -> bytes:
         """The body, if it comes in time."""
-        data, deadline = b"", time.monotonic() + _TIMEOUT_S
+        data = b""
+        deadline = time.monotonic() + _TIMEOUT_S
         while len(data) < length and (part := self.rfile.read1(length - len(data))):
             data += part
             if time.monotonic() > deadline:

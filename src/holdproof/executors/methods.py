@@ -163,7 +163,7 @@ class WritesWith(Method[P, T]):
             try:
                 made = fn(noun.held, *args, **kwargs)
             except HoldproofError as error:
-                return face.fail(error)
+                return face.reject(error)
             return face.write(made)
 
         return call
@@ -205,7 +205,7 @@ class Awaits(Method[P, T]):
 
     def bind(self, noun: Any) -> Callable[..., Any]:
         """Each call waits for its answer."""
-        fn, hear = self.scoped(noun), noun._face.hear
+        fn, hear = self.scoped(noun), noun._face.wait_for
         return lambda *args, **kwargs: hear(fn(noun.held, *args, **kwargs))
 
 

@@ -287,4 +287,4 @@ def _plain(row: Mapping[str, Any], name: str) -> str | None:
 def _write_files(context: Context, batch: Sequence[BattlePlan], ns: str) -> None:
     for battle_id in dict.fromkeys(plan.values["battle_id"] for plan in batch if plan.bom):
         if dbom_files.is_name(battle_id):
-            evaluations.file(context, ns, battle_id)
+            evaluations.write_files(context, ns, battle_id)

@@ -56,7 +56,7 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceremony:
+class RestoreRecord:
     """How the log went on after a restore."""
 
     n: int

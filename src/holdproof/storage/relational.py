@@ -215,7 +215,7 @@ class Transaction(Resource[Executor]):
         raise InvalidInputError("a transaction has none inside it; go on with this one")
 
     def _begin(self) -> None:
-        self._ending = self._face.begin(self._feed.run)
+        self._ending = self._face.start_once(self._feed.run)
         self._ending.add_done_callback(self._feed.ended)
 
     @staticmethod
@@ -235,7 +235,7 @@ class Transaction(Resource[Executor]):
     ) -> None:
         self._feed.finish(commit=error is None)
         with suppress(*self._expected(error)):
-            await self._face.hear(self._ending)
+            await self._face.wait_for(self._ending)
 
     def __enter__(self: "Transaction[SyncExecutor]") -> "Transaction[SyncExecutor]":
         self._begin()
@@ -249,4 +249,4 @@ class Transaction(Resource[Executor]):
     ) -> None:
         self._feed.finish(commit=error is None)
         with suppress(*self._expected(error)):
-            self._face.hear(self._ending)
+            self._face.wait_for(self._ending)

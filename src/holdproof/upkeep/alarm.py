@@ -9,6 +9,7 @@ Rules:
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from holdproof.db import Database, Tx, sql
@@ -24,20 +25,20 @@ FLOW: Final = "LOCKDOWN"
 _STEPS: Final = "keep a copy, run `holdproof verify --full`, restore, then end the lockdown as root"
 
 
-def ask(database: Database, locked: Locked, *, findings: int, to_do: str = _STEPS) -> str:
+def escalate(database: Database, locked: Locked, *, findings: int, to_do: str = _STEPS) -> str:
     """Put the question before the operator; what became of it, in a word or two."""
-    return _attempt(database, lambda tx: _ask(tx, locked, findings, to_do))
+    return _attempt(database, partial(_escalate, locked=locked, findings=findings, to_do=to_do))
 
 
-def answer(database: Database, locked: Locked, *, reason: str, by: str = "root") -> str:
+def resolve(database: Database, locked: Locked, *, reason: str, by: str = "root") -> str:
     """Somebody has ended the lockdown: that is the answer."""
-    return _attempt(database, lambda tx: _answer(tx, locked, reason, by))
+    return _attempt(database, partial(_resolve, locked=locked, reason=reason, by=by))
 
 
 _KNOWN = sql("SELECT 1 FROM decision_flows WHERE dfid = :dfid")
 
 
-def _ask(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
+def _escalate(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
     if tx.one(_KNOWN, dfid=locked.id) is not None:
         return "asked before"
     try:
@@ -54,13 +55,13 @@ def _ask(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
 _OPEN = sql("SELECT id FROM escalation_requests WHERE dfid = :dfid AND status = 'PENDING' ORDER BY id")
 
 
-def _answer(tx: Tx, locked: Locked, reason: str, by: str) -> str:
-    asked = tx.all(_OPEN, dfid=locked.id)
-    for (id,) in asked:
+def _resolve(tx: Tx, locked: Locked, reason: str, by: str) -> str:
+    pending = tx.all(_OPEN, dfid=locked.id)
+    for (id,) in pending:
         escalations.resolve(tx, id, "APPROVED", by=by, comment=reason)
-    if asked and flows.get(tx, locked.id).status == "RUNNING":
+    if pending and flows.get(tx, locked.id).status == "RUNNING":
         flows.transition(tx, locked.id, "COMPLETED", reason=reason)
-    return "answered" if asked else "nothing was asked"
+    return "answered" if pending else "nothing was asked"
 
 
 def _attempt(database: Database, fn: Callable[[Tx], str]) -> str:

@@ -69,7 +69,8 @@ def _flow(tx: Tx, flow_id: str) -> Material:
     """A flow with everything that is recorded of it; flows that it delegated have bundles of their own."""
     records: list[tuple[str, str | int]] = [("decision_flows", flow_id)]
     for table, query in _OF_FLOW.items():
-        records += [(table, row[0]) for row in tx.all(query, dfid=flow_id, limit=offline.MOST_RECORDS + 1)]
+        # One more than a bundle may hold, so that too many are noticed without reading all of them.
+        records += [(table, key) for (key,) in tx.all(query, dfid=flow_id, limit=offline.MOST_RECORDS + 1)]
     if len(records) > offline.MOST_RECORDS:
         raise InvalidInputError(f"a bundle has at most {offline.MOST_RECORDS} records", flow_id=flow_id)
     return Material("flow", records)
@@ -113,31 +114,32 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
 
 def _record(tx: Tx, table: str, key: str | int) -> tuple[dict[str, canonical.Json], dict[str, bytes]]:
     """What bundle.json says of a record, and its files."""
-    known = logged_tables.COVERED[table]
-    row = tx.one(known.one, key=key)
+    logged = logged_tables.COVERED[table]
+    row = tx.one(logged.one, key=key)
     if row is None:
         raise NotFoundError(f"{table} has no row {key}", table=table, key=key)
-    _refuse(known, row)
-    leaf = str(row[5])
-    projection = known.projections[str(_said(leaf)["p"])]
-    content = projection.content(dict(zip(known.columns, row[COLUMNS:], strict=True)))
-    proof = log.prove(tx, row[1], row[2])
+    _refuse(logged, row)
+    _, leaf_id, leaf_ver, salt, _, text, _, _ = logged_tables.logged_row(row)
+    leaf = str(text)
+    projection = logged.projections[str(_said(leaf)["p"])]
+    content = projection.content(dict(zip(logged.columns, row[COLUMNS:], strict=True)))
+    proof = log.prove(tx, leaf_id, leaf_ver)
     entry: dict[str, canonical.Json] = {
         "projection": projection.name,
-        "leaf_id": row[1],
-        "leaf_ver": row[2],
-        "salt": bytes(row[3]).hex(),
+        "leaf_id": leaf_id,
+        "leaf_ver": leaf_ver,
+        "salt": bytes(salt).hex(),
     }
     return entry, {".json": content, ".leaf.json": leaf.encode(), ".tlog-proof": tlog_proof.encode(proof)}
 
 
-def _refuse(known: LoggedTable, row: Row) -> None:
+def _refuse(logged: LoggedTable, row: Row) -> None:
     """What cannot be proven is not exported."""
-    finding = judge(known, row)
+    finding = judge(logged, row)
     if finding is not None:
-        raise ProofError(f"{known.table} {row[0]}: {finding.what}", table=known.table, verdict=finding.verdict.word)
-    if row[4] is None:
-        raise NotFoundError("the record is committed, but not yet under a signed head; try again", table=known.table)
+        raise ProofError(f"{finding.place}: {finding.what}", table=logged.table, verdict=finding.verdict.word)
+    if logged_tables.logged_row(row).index is None:
+        raise NotFoundError("the record is committed, but not yet under a signed head; try again", table=logged.table)
 
 
 def _said(leaf: str) -> dict[str, canonical.Json]:
@@ -157,6 +159,7 @@ def pack(members: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
             about = zipfile.ZipInfo(name, _EPOCH)
-            about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            about.compress_type = zipfile.ZIP_DEFLATED
+            about.external_attr = 0o644 << 16
             archive.writestr(about, data)
     return target.getvalue()

@@ -22,6 +22,7 @@ import json
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from holdproof.config import Paths
@@ -51,17 +52,17 @@ def subject(context: Context, name: str, *, who: str = "operator", ns: str | Non
     Services know no namespaces: they are looked at where none is given, and a store that is open for one always is.
     """
     served = (yield from call(subject_stores.find, context, name)) if ns is None else []
-    made = yield from ask(Write(lambda tx: _by_name(tx, name, served, who=who, ns=_NS if ns is None else ns)))
+    erasure = yield from ask(Write(partial(_by_name, name=name, served=served, who=who, ns=_NS if ns is None else ns)))
     remains = yield from finish(context)
     went = {kind: sum(each.holds[kind] for each in served) for kind in (served[0].holds if served else ())}
-    return replace(made, files=(), remains=remains, services=went)
+    return replace(erasure, files=(), remains=remains, services=went)
 
 
 def record(context: Context, table: str, id: str, *, who: str = "operator") -> Work[Erasure]:
     """Erase one record of a table."""
-    made = yield from ask(Write(lambda tx: _one(tx, table, id, who=who)))
+    erasure = yield from ask(Write(partial(_one, table=table, key=id, who=who)))
     remains = yield from finish(context)
-    return replace(made, files=(), remains=remains)
+    return replace(erasure, files=(), remains=remains)
 
 
 def list(tx: Tx) -> builtins.list[Erasure]:
@@ -69,19 +70,20 @@ def list(tx: Tx) -> builtins.list[Erasure]:
     return [_with_sealed(tx, each) for each in erasures.history(tx)]
 
 
-def _with_sealed(tx: Tx, made: Erasure) -> Erasure:
+def _with_sealed(tx: Tx, erasure: Erasure) -> Erasure:
     """The erasure, and how much became unreadable with the key."""
-    return replace(made, sealed=encryption.marked(tx, made.target)) if made.kind == "subject" else made
+    return replace(erasure, sealed=encryption.marked(tx, erasure.target)) if erasure.kind == "subject" else erasure
 
 
 def _by_name(tx: Tx, name: str, served: Iterable[SubjectStore] = (), *, who: str, ns: str) -> Erasure:
-    handle, made = encryption.find(tx, name, ns=ns), builtins.list[Erasure]()
+    handle = encryption.find(tx, name, ns=ns)
+    erased: builtins.list[Erasure] = []
     if handle is not None and (own := _subject(tx, handle, who=who)) is not None:
-        made.append(own)
-    made += [_served(tx, subject_stores.target(each.handle), sum(each.holds.values()), who=who) for each in served]
-    if not made:
+        erased.append(own)
+    erased += [_served(tx, subject_stores.target(each.handle), sum(each.holds.values()), who=who) for each in served]
+    if not erased:
         raise NotFoundError("no such subject is known here (it may be erased already)")
-    return _with_sealed(tx, made[0])
+    return _with_sealed(tx, erased[0])
 
 
 def _served(tx: Tx, target: str, count: int, *, who: str) -> Erasure:
@@ -96,8 +98,8 @@ def _subject(tx: Tx, handle: str, *, who: str) -> Erasure | None:
         erasures.log_subject(tx, handle)
     removed: builtins.list[Removed] = []
     for domain in erasable.domains():
-        gone = [domain.remove(tx, key) for key in domain.find(tx, handle)]
-        removed += [each for each in gone if each is not None]
+        results = [domain.remove(tx, key) for key in domain.find(tx, handle)]
+        removed += [each for each in results if each is not None]
     outside = erasable.remove_rows(tx, handle)
     if not destroyed and not removed and not outside:
         return None
@@ -119,18 +121,18 @@ def _one(tx: Tx, table: str, key: str, *, who: str) -> Erasure:
 
 def finish(context: Context) -> Work[tuple[str, ...]]:
     """Remove the files of committed erasures, remember them outside, empty the write-ahead log; what is not reached."""
-    left: builtins.list[str] = []
+    unreached: builtins.list[str] = []
     for due in (yield from ask(Read(erasures.due))):
-        left += yield from ask(Call(lambda due=due: _remove(context, due.files)))  # type: ignore[misc]
-        yield from ask(Write(lambda tx, due=due: erasures.done(tx, due.id)))  # type: ignore[misc]
-    if context.marks is None:
-        return tuple(left)
-    known = yield from ask(Read(erasures.history))
-    yield from ask(Call(lambda: remember(context.paths, known)))
-    remains = left + sorted(str(path) for path in context.paths.data.glob("before-restore-*"))
+        unreached += yield from ask(Call(partial(_remove, context, due.files)))
+        yield from ask(Write(partial(erasures.mark_done, erasure_id=due.id)))
+    if context.head_file is None:
+        return tuple(unreached)
+    recorded = yield from ask(Read(erasures.history))
+    yield from ask(Call(partial(record_outside, context.paths, recorded)))
+    remains = unreached + sorted(str(path) for path in context.paths.data.glob("before-restore-*"))
     if context.database.dialect == "sqlite":
         file = Path(context.database.backend.facts()["path"])
-        if not (yield from ask(Call(lambda: snapshot.fold(file)))):
+        if not (yield from ask(Call(partial(snapshot.fold, file)))):
             remains.append(f"{file}-wal")  # somebody reads an old state just now; the next checkpoint empties it
     return tuple(remains)
 
@@ -148,12 +150,14 @@ def at_opening(context: Context) -> None:
                 raise
             _log.warning("an erasure in what services store is still to be done: %s", error)
             continue
-        database.write(lambda tx, due=due: erasures.done(tx, due.id), ungated=True).result()  # type: ignore[misc]
+        database.write(partial(erasures.mark_done, erasure_id=due.id), ungated=True).result()
 
 
 def _remove(context: Context, names: tuple[str, ...]) -> builtins.list[str]:
     """Remove what is due for good, and write anew what other DBOMs have under names of files; what was not reached."""
-    left = [each for name in names if subject_stores.is_target(name) for each in subject_stores.erase(context, name)]
+    unreached = [
+        each for name in names if subject_stores.is_target(name) for each in subject_stores.erase(context, name)
+    ]
     paths = [context.paths.data / name for name in names if not subject_stores.is_target(name)]
     with disk.translated(context.paths.data):
         for path in paths:
@@ -161,29 +165,29 @@ def _remove(context: Context, names: tuple[str, ...]) -> builtins.list[str]:
     for ns, evaluation_id in dict.fromkeys(
         each for path in paths for each in dbom_files.owners(context.paths.dboms, path)
     ):
-        evaluations.file(context, ns, evaluation_id)
-    return left
+        evaluations.write_files(context, ns, evaluation_id)
+    return unreached
 
 
 # --- erasures on their way into a restored store ------------------------------------------------------------------
 
 
-def remember(paths: Paths, known: Iterable[Erasure]) -> None:
+def record_outside(paths: Paths, recorded: Iterable[Erasure]) -> None:
     """Keep erasures outside the database, each on one line; several that do so at once take turns."""
     file = paths.state / _FILE
     with disk.translated(file), disk.locked(file.with_name(f".{_FILE}.lock")):
-        have = {each.id: each for each in kept(file)}
-        if fresh := [each for each in known if each.id not in have]:
+        have = {each.id: each for each in read_list(file)}
+        if fresh := [each for each in recorded if each.id not in have]:
             lines = [_line(each) for each in (*have.values(), *fresh)]
             disk.write(file, "".join(f"{line}\n" for line in lines).encode())
 
 
-def remembered(paths: Paths) -> builtins.list[Erasure]:
+def recorded_outside(paths: Paths) -> builtins.list[Erasure]:
     """The erasures kept outside the database."""
-    return kept(paths.state / _FILE)
+    return read_list(paths.state / _FILE)
 
 
-def kept(file: Path) -> builtins.list[Erasure]:
+def read_list(file: Path) -> builtins.list[Erasure]:
     """The erasures that a file lists; none where there is no file."""
     if not file.exists():
         return []
@@ -197,12 +201,12 @@ def kept(file: Path) -> builtins.list[Erasure]:
 
 def _line(erasure: Erasure) -> str:
     """With a digest of its own: a flipped bit must not make a restore erase somebody else, or nobody."""
-    said = erasure.to_dict()
-    return json.dumps({**said, "sha256": _digest(said)}, sort_keys=True)
+    fields = erasure.to_dict()
+    return json.dumps({**fields, "sha256": _digest(fields)}, sort_keys=True)
 
 
-def _digest(said: dict[str, object]) -> str:
-    return sha256_hex(json.dumps(said, sort_keys=True).encode())
+def _digest(fields: dict[str, object]) -> str:
+    return sha256_hex(json.dumps(fields, sort_keys=True).encode())
 
 
 def _parse(line: dict[str, object]) -> Erasure:
@@ -219,25 +223,29 @@ def _parse(line: dict[str, object]) -> Erasure:
     return Erasure(key, kind, target, who, count, tuple(map(str, handles)), moment)
 
 
-def reapply(tx: Tx, known: Iterable[Erasure]) -> builtins.list[Erasure]:
+def reapply(tx: Tx, recorded: Iterable[Erasure]) -> builtins.list[Erasure]:
     """Erase again what was erased after the state in this database; gives what that did."""
-    made = []
-    for each in known:
+    repeated = []
+    for each in recorded:
         again = _subject_again(tx, each) if each.kind == "subject" else _again(tx, each)
         if again is not None:
-            made.append(again)
-    return made
+            repeated.append(again)
+    return repeated
 
 
-def _subject_again(tx: Tx, known: Erasure) -> Erasure | None:
+def _subject_again(tx: Tx, erasure: Erasure) -> Erasure | None:
     """A subject of the kernel, or a label of services, which goes at the next opening."""
-    if not subject_stores.is_target(known.target):
-        return _subject(tx, known.target, who=known.who)
-    return None if erasures.known(tx, known.target) else _served(tx, known.target, known.count, who=known.who)
+    if not subject_stores.is_target(erasure.target):
+        return _subject(tx, erasure.target, who=erasure.who)
+    return (
+        None
+        if erasures.is_recorded(tx, erasure.target)
+        else _served(tx, erasure.target, erasure.count, who=erasure.who)
+    )
 
 
-def _again(tx: Tx, known: Erasure) -> Erasure | None:
-    domain = erasable.of(known.target)
-    found = [key for handle in known.leaf_ids if (key := domain.at(tx, handle)) is not None]
-    removed = [gone for key in found if (gone := domain.remove(tx, key)) is not None]
-    return erasures.record(tx, "record", known.target, who=known.who, removed=removed) if removed else None
+def _again(tx: Tx, erasure: Erasure) -> Erasure | None:
+    domain = erasable.of(erasure.target)
+    keys = [key for handle in erasure.leaf_ids if (key := domain.at(tx, handle)) is not None]
+    removed = [record for key in keys if (record := domain.remove(tx, key)) is not None]
+    return erasures.record(tx, "record", erasure.target, who=erasure.who, removed=removed) if removed else None

@@ -29,9 +29,13 @@ class HeadWebhook:
     """Carries heads to one webhook; `publish` and `close` may be called from any thread, `close` twice."""
 
     def __init__(self, url: str, secret: str = "", *, poster: Poster | None = None, every_s: float = _EVERY_S) -> None:
-        self._url, self._secret, self._poster, self._every_s = url, secret, poster or Poster(), every_s
+        self._url = url
+        self._secret = secret
+        self._poster = poster or Poster()
+        self._every_s = every_s
         self._turn = threading.Condition()
-        self._waiting, self._closing = "", False
+        self._waiting = ""
+        self._closing = False
         self._thread: threading.Thread | None = None
         self.problem = ""
         """Why the newest head is not there yet; empty while all is well."""
@@ -65,7 +69,8 @@ class HeadWebhook:
         """The newest head that waits; empty once there is none and there will be none."""
         with self._turn:
             self._turn.wait_for(lambda: self._waiting or self._closing)
-            head, self._waiting = self._waiting, ""
+            head = self._waiting
+            self._waiting = ""
             return head
 
     def _rest(self, seconds: float) -> None:

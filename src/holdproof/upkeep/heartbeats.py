@@ -8,6 +8,8 @@ Rules:
 - A namespace that fails keeps no other back; the error is raised when all were tried.
 """
 
+from functools import partial
+
 from holdproof.db import MEMORY, Call, Read, Tx, Work, ask
 from holdproof.errors import FormatError, HoldproofError
 from holdproof.memory.images import image, image_files
@@ -18,16 +20,16 @@ from holdproof.model.times import later
 from holdproof.store.context import Context
 
 
-def beat(context: Context, *, progress: Progress | None = None) -> Work[tuple[Dumped, ...]]:
+def write_due_images(context: Context, *, progress: Progress | None = None) -> Work[tuple[Dumped, ...]]:
     """Write images of what changed, where that is due; those that were written."""
     settings = context.settings.images
     if settings.every_s == 0 or context.database.backend.facts().get("path") == MEMORY:
         return ()
     spaces, now = yield from ask(Read(_spaces))
-    made: list[Dumped] = []
+    images: list[Dumped] = []
     failed: HoldproofError | None = None
     for ns in spaces:
-        looking: Call[bool] = Call(lambda ns=ns: _due(context, ns, now))  # type: ignore[misc]
+        looking: Call[bool] = Call(partial(_due, context, ns, now))
         if not (yield from ask(looking)):
             continue
         try:
@@ -36,19 +38,20 @@ def beat(context: Context, *, progress: Progress | None = None) -> Work[tuple[Du
             failed = failed or error
             continue
         if done.kind != "nothing":
-            made.append(done)
+            images.append(done)
     if failed is not None:
         raise failed
-    return tuple(made)
+    return tuple(images)
 
 
 def _spaces(tx: Tx) -> tuple[list[str], str]:
     """The namespaces that have objects, and the moment."""
-    found, after = [], ""
+    spaces = []
+    after = ""
     while page := refs.page(tx, after):
         after = page[-1].name
-        found += [ref.ns for ref in page if ref.name.startswith("work/")]
-    return found, tx.now
+        spaces += [ref.ns for ref in page if ref.name.startswith("work/")]
+    return spaces, tx.now
 
 
 def _due(context: Context, ns: str, now: str) -> bool:

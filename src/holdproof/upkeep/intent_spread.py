@@ -72,29 +72,32 @@ def check_intent(
     embedder: Embedder, *, evaluation_id: str | None = None, ns: str = MAIN, at_least: float = 0.999
 ) -> Work[IntentCheck]:
     """Embed every stored task again and compare; `drifted` are those below that cosine or of another length."""
-    same, skipped, cosines = 0, 0, list[float]()
+    same = 0
+    skipped = 0
+    cosines: list[float] = []
     drifted: list[dict[str, Any]] = []
     after: int | None = 0
     while after is not None:
         walk = partial(evaluations.list, evaluation_id=evaluation_id, ns=ns, after=after, limit=_PAGE)
         page: EvaluationPage = yield from ask(Read(walk))
         for evaluation in page.evaluations:
-            task, recorded = _task(evaluation), json.loads(evaluation.dbom)["v_intent"] if evaluation.dbom else []
+            task = _task(evaluation)
+            recorded = json.loads(evaluation.dbom)["v_intent"] if evaluation.dbom else []
             if task is None or not recorded:
                 skipped += 1
                 continue
-            given: Any = yield from ask(Call(partial(embedder, task)))
-            fresh = submissions.to_vector(given)
-            fits = len(fresh) == len(recorded)
-            cosines.append(geometry.cosine(recorded, fresh) if fits else -1.0)
-            same += fits and all(map(_equal, fresh, recorded))
+            embedding: Any = yield from ask(Call(partial(embedder, task)))
+            vector = submissions.to_vector(embedding)
+            fits = len(vector) == len(recorded)
+            cosines.append(geometry.cosine(recorded, vector) if fits else -1.0)
+            same += fits and all(map(_equal, vector, recorded))
             if cosines[-1] < at_least:
                 drifted.append(
                     {
                         "id": evaluation.id,
                         "evaluation_id": evaluation.evaluation_id,
                         "cosine": cosines[-1],
-                        "dim": len(fresh),
+                        "dim": len(vector),
                     }
                 )
         after = page.next

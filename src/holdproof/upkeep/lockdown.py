@@ -15,6 +15,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,21 +64,30 @@ def respond(
     standing = yield from status(context)
     if standing is not None:
         return standing
-    store_id, identity, now = yield from read(context, lambda tx: (log_check.called(tx), tx.new_id(), tx.now))
+    store_id, identity, now = yield from read(
+        context, lambda tx: (log_check.store_id_or_unknown(tx), tx.new_id(), tx.now)
+    )
     locked = Locked(identity, report.verdict.word, reason or summarise(report), now)
     gate = gate_of(context.database)
-    yield from ask(Call(lambda: gate.put_up(locked)))
+    yield from ask(Call(partial(gate.put_up, locked)))
     findings = json.dumps([each.to_dict() for each in report.findings[:_KEPT]])
-    recorded = asked = "not written: the log itself is in doubt"
+    recorded = escalated = "not written: the log itself is in doubt"
     if not in_doubt(report):
-        recorded = yield from ask(Call(lambda: _record(context, locked, findings)))
-        asked = yield from ask(Call(lambda: alarm.ask(context.database, locked, findings=len(report.findings))))
-    kept: str = yield from ask(Call(lambda: keep(context, locked, report)))
+        recorded = yield from ask(Call(partial(_record, context, locked, findings)))
+        escalated = yield from ask(
+            Call(lambda: alarm.escalate(context.database, locked, findings=len(report.findings)))
+        )
+    evidence: str = yield from ask(Call(partial(keep_evidence, context, locked, report)))
     senders = notify.configured(os.environ)[0] if notifiers is None else notifiers
     alert = Alert(store_id, locked.id, locked.verdict, locked.reason, locked.locked_at, len(report.findings))
-    told: dict[str, str] = yield from ask(Call(lambda: notify.broadcast(senders, alert)))
+    alerts: dict[str, str] = yield from ask(Call(partial(notify.broadcast, senders, alert)))
     _log.critical(
-        "locked: %s (row %s, escalation %s, evidence %s, alerts %s)", locked.reason, recorded, asked, kept, told
+        "locked: %s (row %s, escalation %s, evidence %s, alerts %s)",
+        locked.reason,
+        recorded,
+        escalated,
+        evidence,
+        alerts,
     )
     return locked
 
@@ -88,26 +98,27 @@ def at_opening(context: Context) -> None:
     A new leaf would come under a signed head together with whatever somebody put into the tree meanwhile. Whoever opens
     a store that is locked already is told, since reads go on.
     """
-    for told in in_force(context):
-        _log.warning("%s; writes are refused, and what is read may not be what was written", told)
+    for line in in_force(context):
+        _log.warning("%s; writes are refused, and what is read may not be what was written", line)
     findings = _glance(context)
     if findings:
         gravest = worst(each.verdict for each in findings)
-        _carry_out(respond(context, Report(gravest, "opening", findings)))
+        _drive(respond(context, Report(gravest, "opening", findings)))
 
 
 def _glance(context: Context) -> list[Finding]:
-    remedy, verdict = "run `holdproof verify --full`", context.log.continuity
-    found = [
+    remedy = "run `holdproof verify --full`"
+    verdict = context.log.continuity
+    findings = [
         Finding(flaw.verdict, flaw.what, remedy, table=LOG) for flaw in audit.glance(context.database, []).findings
     ]
     if not verdict.sound:
         what = "the log does not continue the heads that were kept here"
-        found.append(Finding(verdict, what, remedy, file=str(context.paths.heads), table=LOG))
-    return [each for each in found if each.verdict.locks]
+        findings.append(Finding(verdict, what, remedy, file=str(context.paths.heads), table=LOG))
+    return [each for each in findings if each.verdict.locks]
 
 
-def _carry_out(work: Work[Any]) -> None:
+def _drive(work: Work[Any]) -> None:
     """Drive work before there is a face to do it: all it asks for are calls."""
     answer: Any = None
     try:
@@ -128,8 +139,8 @@ def lock_unopened(paths: Paths, report: Report) -> Locked:
     locked = Locked(Ids(system_random).new(micros), report.verdict.word, summarise(report), to_text(micros))
     state.write_flag(paths.lockdown, locked)
     alert = Alert("unknown", locked.id, locked.verdict, locked.reason, locked.locked_at, len(report.findings))
-    told = notify.broadcast(notify.configured(os.environ)[0], alert)
-    _log.critical("locked: %s (alerts %s)", locked.reason, told)
+    alerts = notify.broadcast(notify.configured(os.environ)[0], alert)
+    _log.critical("locked: %s (alerts %s)", locked.reason, alerts)
     return locked
 
 
@@ -163,13 +174,13 @@ def in_doubt(report: Report) -> bool:
 def _record(context: Context, locked: Locked, findings: str) -> str:
     """The lockdown's row and leaf; a database too damaged to take them does not stop the lockdown."""
     try:
-        context.database.write(lambda tx: state.record(tx, locked, findings=findings), ungated=True).result()
+        context.database.write(partial(state.record, locked=locked, findings=findings), ungated=True).result()
     except HoldproofError as error:
         return f"not written: {error}"
     return "written"
 
 
-def keep(context: Context, locked: Locked, report: Report) -> str:
+def keep_evidence(context: Context, locked: Locked, report: Report) -> str:
     """Keep what was found, and the heads as they stand, in a folder outside the database; where, or why not."""
     if gate_of(context.database).path is None:
         return "not kept: the store is in memory"
@@ -206,23 +217,25 @@ def _read_head(context: Context) -> str:
 def statement(context: Context, *, reason: str) -> Work[str]:
     """The draft that root is to sign, as JSON text: which lockdown ends, and why."""
     locked = yield from _in_force(context)
-    store_id = yield from read(context, log_check.called)
+    store_id = yield from read(context, log_check.store_id_or_unknown)
     return statements.draft(store_id, locked, reason=reason).decode()
 
 
 def unlock(context: Context, envelope: str) -> Work[Locked]:
     """End the lockdown by root's signed statement; the row first, the flag last."""
     locked = yield from _in_force(context)
-    store_id, trusted = yield from read(context, lambda tx: (log_check.called(tx), statements.roots(tx, context)))
+    store_id, trusted = yield from read(
+        context, lambda tx: (log_check.store_id_or_unknown(tx), statements.roots(tx, context))
+    )
     text = statements.check(envelope.encode(), trusted, store_id, locked)
     database = context.database
     yield from ask(
-        Call(lambda: database.write(lambda tx: state.end(tx, locked, statement=text), ungated=True).result())
+        Call(lambda: database.write(partial(state.end, locked=locked, statement=text), ungated=True).result())
     )
     yield from ask(Call(gate_of(database).take_down))
-    said = statements.reason_of(text)
-    answered: str = yield from ask(Call(lambda: alarm.answer(database, locked, reason=said)))
-    _log.warning("the lockdown %s was ended by root (escalation %s)", locked.id, answered)
+    reason = statements.reason_of(text)
+    escalation: str = yield from ask(Call(partial(alarm.resolve, database, locked, reason=reason)))
+    _log.warning("the lockdown %s was ended by root (escalation %s)", locked.id, escalation)
     return locked
 
 

@@ -16,9 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import httpx
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import httpx
+else:  # loaded at the first request: it costs more than all the rest at start
+    httpx = lazy_module("httpx")
 
 _log = logging.getLogger("holdproof.alerts")
 
@@ -188,23 +193,23 @@ _PARTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 def configured(env: Mapping[str, str]) -> tuple[list[Notifier], list[str]]:
     """The notifiers that `HOLDPROOF_NOTIFY_<KIND>_<PART>` variables describe, and what is wrong with the rest."""
-    made: list[Notifier] = [LogNotifier()]
+    notifiers: list[Notifier] = [LogNotifier()]
     problems = []
     for kind, (needed, optional) in _PARTS.items():
         prefix = f"HOLDPROOF_NOTIFY_{kind}_"
-        given = {part: env[prefix + part] for part in (*needed, *optional) if env.get(prefix + part)}
-        if missing := [prefix + part for part in needed if part not in given]:
-            if given:
+        parts = {part: env[prefix + part] for part in (*needed, *optional) if env.get(prefix + part)}
+        if missing := [prefix + part for part in needed if part not in parts]:
+            if parts:
                 problems.append(f"no {kind.lower()} alerts: {', '.join(missing)} is not set")
             continue
-        made.append(_MAKERS[kind](given))
-    return made, problems
+        notifiers.append(_MAKERS[kind](parts))
+    return notifiers, problems
 
 
 _MAKERS: Final[dict[str, Callable[[dict[str, str]], Notifier]]] = {
-    "WEBHOOK": lambda given: Webhook(given["URL"], given.get("SECRET", "")),
-    "TELEGRAM": lambda given: Telegram(given["TOKEN"], given["CHAT"], given.get("URL", _TELEGRAM)),
-    "SIGNAL": lambda given: Signal(given["URL"], given["FROM"], tuple(given["TO"].replace(",", " ").split())),
+    "WEBHOOK": lambda parts: Webhook(parts["URL"], parts.get("SECRET", "")),
+    "TELEGRAM": lambda parts: Telegram(parts["TOKEN"], parts["CHAT"], parts.get("URL", _TELEGRAM)),
+    "SIGNAL": lambda parts: Signal(parts["URL"], parts["FROM"], tuple(parts["TO"].replace(",", " ").split())),
 }
 
 
@@ -228,8 +233,8 @@ def broadcast(notifiers: Sequence[Notifier], alert: Alert, *, deadline_s: float 
     until = time.monotonic() + deadline_s
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    told: dict[str, Any] = dict(outcomes)
-    for name, outcome in told.items():
+    results: dict[str, Any] = dict(outcomes)
+    for name, outcome in results.items():
         if outcome != "delivered":
             _log.error("the alert was not delivered through %s: %s", name, outcome)
-    return told
+    return results

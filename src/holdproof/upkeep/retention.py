@@ -55,18 +55,20 @@ def prune(
     else:
         draw = partial(retention.cuts, flow_type=flow_type)
     cuts = yield from ask(Read(lambda tx: draw(tx, what, older_than_days=older_than_days, keep=keep, ns=ns)))
-    count, records = 0, Counter[str]()
+    count = 0
+    records = Counter[str]()
     for cut in cuts:
         after: str | None = ""
         while after is not None:
             act = partial(_batch, what=what, cut=cut, after=after, who=who, dry_run=dry_run, ns=ns)
             done = yield from ask(Read(act) if dry_run else Write(act))
-            count, after = count + done.count, done.after
+            count = count + done.count
+            after = done.after
             records.update({table: len(handles) for table, handles in done.handles.items()})
             records.update(done.counted)
     space = Compacted(None, None) if dry_run or not count else (yield from compact(context))
-    found = {table: records[table] for table in sorted(records)}
-    return Pruned(what, dry_run, count, found, space.bytes_before, space.bytes_after, ns)
+    by_table = {table: records[table] for table in sorted(records)}
+    return Pruned(what, dry_run, count, by_table, space.bytes_before, space.bytes_after, ns)
 
 
 def _batch(tx: Tx, *, what: str, cut: Cut, after: str, who: str, dry_run: bool, ns: str) -> Batch:
@@ -92,7 +94,7 @@ def gc(context: Context, *, dry_run: bool = False, progress: Progress | None = N
 
 def compact(context: Context) -> Work[Compacted]:
     """Give the free space of the database back to the system."""
-    measure: Call[int | None] = Call(lambda: _size(context))
+    measure: Call[int | None] = Call(partial(_size, context))
     before = yield from ask(measure)
     yield from ask(Call(context.database.backend.compact))
     return Compacted(before, (yield from ask(measure)))

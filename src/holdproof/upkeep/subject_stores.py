@@ -9,6 +9,7 @@ Rules:
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -42,25 +43,26 @@ def is_target(name: str) -> bool:
 
 def find(context: Context, name: str) -> list[SubjectStore]:
     """Who is called so, in each of the databases of services."""
-    found = []
+    stores = []
     with _opened(context) as parts:
-        for face, _ in parts:
-            handle = face.read(lambda tx: labels.find(tx, name))
+        for executor, _ in parts:
+            handle = executor.read(partial(labels.find, name=name))
             if handle is not None:
-                found.append(SubjectStore(handle, face.read(lambda tx: labels.counts(tx, handle))))  # noqa: B023
-    return found
+                stores.append(SubjectStore(handle, executor.read(partial(labels.counts, handle=handle))))
+    return stores
 
 
 def erase(context: Context, name: str) -> list[str]:
     """Erase a label, called as the record names it, wherever it is; what could not be reached."""
-    handle, remains = name.removeprefix(_FOLDER), list[str]()
+    handle = name.removeprefix(_FOLDER)
+    remains: list[str] = []
     with _opened(context) as parts:
-        for face, shelf in parts:
-            remains += face.run(erasure.erase(shelf, handle))
-            facts = face.database.backend.facts()
+        for executor, blobs in parts:
+            remains += executor.run(erasure.erase(blobs, handle))
+            facts = executor.database.backend.facts()
             if (
-                face.database.dialect == "sqlite"
-                and context.marks is not None
+                executor.database.dialect == "sqlite"
+                and context.head_file is not None
                 and not snapshot.fold(Path(facts["path"]))
             ):
                 remains.append(f"{facts['path']}-wal")
@@ -71,18 +73,19 @@ def erase(context: Context, name: str) -> list[str]:
 def _opened(context: Context) -> Iterator[list[tuple[SyncExecutor, BlobStoreConfig]]]:
     """Each database of services once, with where its blobs lie; none where nobody has stored anything."""
     with ExitStack() as stack:
-        if context.marks is None:
+        if context.head_file is None:
             opened: list[Any] = list(context.services.values())
         else:
             opened = [stack.enter_context(closing(OpenStores(context.settings, context.paths, SyncStorageExecutor)))]
         parts: dict[str, tuple[SyncExecutor, BlobStoreConfig]] = {}
         for stores in opened:
             for noun in ("blobs", "relational"):
-                if context.marks is not None and not stores.exists(noun):
+                if context.head_file is not None and not stores.exists(noun):
                     continue
                 store = stores.open(noun)
-                database, shelf = store._face.database, store.held if noun == "blobs" else BlobStoreConfig()
-                parts.setdefault(_name(database), (SyncExecutor(database), shelf))
+                database = store._face.database
+                blobs = store.held if noun == "blobs" else BlobStoreConfig()
+                parts.setdefault(_name(database), (SyncExecutor(database), blobs))
         yield list(parts.values())
 
 

@@ -83,10 +83,10 @@ def check(envelope: bytes, roots: list[PublicKey], store_id: str, locked: Locked
     if not roots:
         raise ProofError("the log proves no root key here: restore a backup that verifies, then `keys init-root`")
     dsse.verify(parsed, roots, payload_type=PAYLOAD_TYPE)
-    found = statement.parse(parsed.payload)
-    if found.predicate_type != PREDICATE_TYPE:
-        raise ProofError("root signed another kind of statement", predicate_type=found.predicate_type)
-    reason = found.predicate.get("reason")
+    parsed_statement = statement.parse(parsed.payload)
+    if parsed_statement.predicate_type != PREDICATE_TYPE:
+        raise ProofError("root signed another kind of statement", predicate_type=parsed_statement.predicate_type)
+    reason = parsed_statement.predicate.get("reason")
     if not isinstance(reason, str) or draft(store_id, locked, reason=reason) != parsed.payload:
         raise ProofError("the statement ends another lockdown", lockdown=locked.id, store_id=store_id)
     return dsse.encode(parsed).decode()
@@ -102,8 +102,10 @@ _ROOTS = sql("SELECT keyid, public FROM keyring WHERE role = 'root' AND revoked_
 
 def roots(tx: Tx, context: Context) -> list[PublicKey]:
     """The root keys that count: those of the keyring that came in rightly, and that the log proves."""
-    found, flawed = tx.all(_ROOTS), ring.flaws(tx)
-    own, kept = [context.keys.load("log").public], context.marks.kept() if context.marks else []
-    listed = [(keyid, public) for keyid, public in found if keyid not in flawed]
-    proven = [public for keyid, public in listed if trusted_keys.is_proven(tx, keyid, own, kept)]
+    rows = tx.all(_ROOTS)
+    flawed = ring.flaws(tx)
+    own = [context.keys.load("log").public]
+    heads = context.head_file.kept() if context.head_file else []
+    listed = [(keyid, public) for keyid, public in rows if keyid not in flawed]
+    proven = [public for keyid, public in listed if trusted_keys.is_proven(tx, keyid, own, heads)]
     return [keys.load_public_pem(public.encode()) for public in proven]

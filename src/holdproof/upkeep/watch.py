@@ -37,8 +37,8 @@ def look(context: Context, *, limit: int = 20, ns: str = MAIN) -> Work[Frame]:
     """The store as it is now."""
     limited(limit)
     locked = yield from lockdown.status(context)
-    settled = [*context.settings.warnings, *degraded.warnings(degraded.read(context.paths)).values()]
-    settled += image.warnings(context.paths)
+    warnings = [*context.settings.warnings, *degraded.warnings(degraded.read(context.paths)).values()]
+    warnings += image.warnings(context.paths)
 
     def read(tx: Tx) -> Frame:
         head = log.head(tx).checkpoint
@@ -50,7 +50,7 @@ def look(context: Context, *, limit: int = 20, ns: str = MAIN) -> Work[Frame]:
             root=head.root.hex(),
             pending=log.pending(tx),
             locked=locked,
-            degraded=tuple(settled),
+            degraded=tuple(warnings),
             counts=gauges.flows(tx, ns=ns),
             flows=tuple(Flow(*row) for row in tx.all(_UNDER_WAY, ns=ns, limit=limit)),
             ended=tuple(flow for flow in newest if flow.ended),
@@ -66,11 +66,11 @@ def follow(
     """The store as it is now, and again whenever it has changed; for ever, or so many looks."""
     if not 0.05 <= every_s <= 86_400:
         raise InvalidInputError("a watcher looks every 0.05 to 86,400 seconds", every_s=every_s)
-    told: Frame | None = None
+    last: Frame | None = None
     while rounds is None or rounds > 0:
         frame = yield from look(context, limit=limit, ns=ns)
-        if not frame.same(told):
-            told = frame
+        if not frame.same(last):
+            last = frame
             yield Give(frame)
         rounds = None if rounds is None else rounds - 1
         if rounds != 0:

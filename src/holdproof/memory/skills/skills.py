@@ -252,7 +252,7 @@ def _newest(tx: Tx, path: str, ns: str) -> int:
 
 def _record(tx: Tx, row: Mapping[str, Any]) -> Approval:
     """Row and leaf; refused if something was said since, or the key went meanwhile."""
-    if not keys.standing(tx, row["keyid"], "memory"):
+    if not keys.is_registered(tx, row["keyid"], "memory"):
         raise UnknownKeyError("the memory key is not in the keyring any more", keyid=row["keyid"])
     made = {"id": tx.new_id(), **row}
     mark = leaves.stamp(tx, "skill", APPROVALS, made, ns=row["ns"])

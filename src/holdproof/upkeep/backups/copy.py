@@ -17,6 +17,7 @@ Rules:
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -31,7 +32,7 @@ from holdproof.db.clock import system_random
 from holdproof.db.migrate import ARRIVING, MOVED
 from holdproof.db.sql import sql_postgres
 from holdproof.db.transfer import TransferSource, TransferTarget
-from holdproof.db.tx import SHAPED
+from holdproof.db.tx import MIGRATED_TABLES
 from holdproof.errors import (
     AlreadyExistsError,
     BusyError,
@@ -46,7 +47,7 @@ from holdproof.evidence import lockdown
 from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.log import Log
-from holdproof.evidence.tree import State
+from holdproof.evidence.tree import LogState
 from holdproof.executors.sync_executor import SyncExecutor
 from holdproof.model.copy import Copied
 from holdproof.model.progress import Progress
@@ -63,7 +64,7 @@ _DERIVED: Final = frozenset({"log_pending", "membrane_login", "vector_index", "v
 
 
 @dataclass(frozen=True, slots=True)
-class Journey:
+class CopyPlan:
     """From where to where, and what goes along."""
 
     paths: Paths
@@ -82,7 +83,7 @@ class Journey:
         return self.target if isinstance(self.target, str) else self.spaces[space]
 
 
-def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry: bool) -> Journey:
+def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry: bool) -> CopyPlan:
     """What is meant: each end is a URL, the word `sqlite` for the file of the home in use, or a home, whose file it is.
 
     A URL has no files, so the files stay in the home of the other end, or in the one in use.
@@ -96,30 +97,30 @@ def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry
     source, target = (str(each) if is_url(each) else paths.kernel_db for each in (src, dst))
     if source == target:
         raise InvalidInputError("source and target are the same database")
-    return Journey(paths, source, target, telemetry)
+    return CopyPlan(paths, source, target, telemetry)
 
 
-def refuse_absent(journey: Journey) -> None:
+def refuse_absent(journey: CopyPlan) -> None:
     """NotFoundError where there is no store to copy: opening it would make a new one."""
     if transfer.arrive(journey.source, journey.spaces).ledger(KERNEL) is None:
         raise NotFoundError(f"there is no store at {redact(str(journey.source))}")
 
 
-class Moved(NamedTuple):
+class TransferSummary(NamedTuple):
     """What was, or would be, moved: the store, its log, and how many rows of each space."""
 
     store_id: str
-    state: State
+    state: LogState
     rows: dict[str, int]
 
 
-def move(journey: Journey, tell: Progress, *, dry_run: bool) -> Moved:
+def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary:
     """Fill the target, have it verified, seal the source, and let the target count."""
     arriving = transfer.arrive(journey.target, journey.spaces)
     with transfer.leave(journey.source, journey.spaces) as leaving:
         sealed = _check_source(journey, leaving)
         plan = {space: _tables(leaving, space) for space in leaving.spaces}
-        _refuse_strange(plan.get("membrane", {}).keys() - SHAPED)
+        _refuse_strange(plan.get("membrane", {}).keys() - MIGRATED_TABLES)
         for space in leaving.spaces:
             _check_target(arriving, space, sealed=sealed)
         moved = _survey(leaving, plan)
@@ -144,9 +145,10 @@ def move(journey: Journey, tell: Progress, *, dry_run: bool) -> Moved:
     return moved
 
 
-def _check_source(journey: Journey, leaving: TransferSource) -> set[str]:
+def _check_source(journey: CopyPlan, leaving: TransferSource) -> set[str]:
     """The spaces that are sealed already, for this target; refuses a store that cannot go."""
-    to, sealed = redact(str(journey.target)), set[str]()
+    to = redact(str(journey.target))
+    sealed: set[str] = set()
     for space in leaving.spaces:
         ledger = leaving.ledger(space)
         if MOVED in ledger:
@@ -188,18 +190,18 @@ def _refuse_strange(tables: Set[str]) -> None:
         )
 
 
-def _survey(leaving: TransferSource, plan: dict[str, dict[str, list[str]]]) -> Moved:
+def _survey(leaving: TransferSource, plan: dict[str, dict[str, list[str]]]) -> TransferSummary:
     tx = leaving.tx(KERNEL)
     parts = log_check.parts(tx)
     rows = {space: sum(leaving.count(space, table) for table in plan[space]) for space in plan}
-    return Moved(parts.store_id, parts.state, rows)
+    return TransferSummary(parts.store_id, parts.state, rows)
 
 
 # --- filling -----------------------------------------------------------------------------------------------------
 
 
 def _fill(
-    journey: Journey,
+    journey: CopyPlan,
     ends: tuple[TransferSource, TransferTarget],
     space: str,
     tables: dict[str, list[str]],
@@ -212,29 +214,34 @@ def _fill(
     have = arriving.tables(space)
     _refuse_strange({table for table in tables if set(tables[table]) != set(have.get(table, ()))})
     server = not isinstance(journey.target, Path)
-    sums = {table: Sum(space, table, leaving.count(space, table), tell) for table in tables}
+    sums = {table: RowSum(space, table, leaving.count(space, table), tell) for table in tables}
     rows = {
-        table: sums[table].over(changed(table, tables[table], leaving.rows(space, table, tables[table]), server=server))
+        table: sums[table].over(
+            adapt_rows(table, tables[table], leaving.rows(space, table, tables[table]), server=server)
+        )
         for table in tables
     }
     counters = {table: last for table, last in leaving.counters(space).items() if table in tables}
     arriving.fill(space, tables, rows, counters)
     for number, (table, arrived) in enumerate(arriving.rows(space, tables), 1):
-        if Sum.of(row for row in arrived if table != _LEDGER or ARRIVING.name not in row) != sums[table].total:
+        if RowSum.of(row for row in arrived if table != _LEDGER or ARRIVING.name not in row) != sums[table].total:
             raise CorruptError(f"what arrived of {table} is not what was sent", table=table, space=space)
         tell(f"comparing {space}", number, len(tables))
 
 
-class Sum:
+class RowSum:
     """Adds up the hashes of rows as they pass: the same rows give the same sum, in any order."""
 
     def __init__(self, space: str, table: str, expected: int, tell: Progress) -> None:
-        self._name, self._expected, self._tell, self.total = f"{space}.{table}", expected, tell, 0
+        self._name = f"{space}.{table}"
+        self._expected = expected
+        self._tell = tell
+        self.total = 0
 
     def over(self, rows: Iterable[Row]) -> Iterator[Row]:
         """The rows, once they are counted."""
         for number, row in enumerate(rows, 1):
-            self.total = (self.total + hashed(row)) % _MODULUS
+            self.total = (self.total + row_hash(row)) % _MODULUS
             if number % _EVERY == 0 or number == self._expected:
                 self._tell(self._name, number, self._expected)
             yield row
@@ -242,22 +249,23 @@ class Sum:
     @staticmethod
     def of(rows: Iterable[Row]) -> int:
         """The sum over rows that are not sent on."""
-        return sum(map(hashed, rows)) % _MODULUS
+        return sum(map(row_hash, rows)) % _MODULUS
 
 
-def hashed(row: Row) -> int:
+def row_hash(row: Row) -> int:
     """A row as a number; rows are plain tuples that are the same on every database."""
     return int.from_bytes(sha256(repr(row).encode("utf-8", "surrogatepass")).digest(), "big")
 
 
-def changed(table: str, columns: list[str], rows: Iterable[Row], *, server: bool) -> Iterator[Row]:
+def adapt_rows(table: str, columns: list[str], rows: Iterable[Row], *, server: bool) -> Iterator[Row]:
     """Rows as they arrive: all as they are, but for numbers that mean something in one database only.
 
     Of vectors, `change` is the writer's count on SQLite and the transaction on a server: they are numbered anew,
     without tombstones, under a new key, so that nobody takes a copy in memory or in the cache for these.
     """
     if table == "vectors":
-        at, stamp = columns.index("change"), columns.index("stamp")
+        at = columns.index("change")
+        stamp = columns.index("stamp")
         numbers = count(1)
         for row in rows:
             if row[stamp]:
@@ -273,12 +281,12 @@ def changed(table: str, columns: list[str], rows: Iterable[Row], *, server: bool
 # --- looking at what arrived -------------------------------------------------------------------------------------
 
 
-def _inspect(journey: Journey, moved: Moved, tell: Progress) -> None:
+def _inspect(journey: CopyPlan, moved: TransferSummary, tell: Progress) -> None:
     """Refuse a target whose log is not the source's to the last byte, or that does not verify in full."""
     keys = KeyFolder(journey.paths.keys)
     database = transfer.filled(journey.target, KERNEL)
     try:
-        database.read(lambda tx: _agree(tx, moved)).result()
+        database.read(partial(_agree, moved=moved)).result()
         settings = config.load(paths=journey.paths, given={})
         log = Log(keys.ensure("log"), lambda _: None, keys)
         context = Context(journey.paths, settings, database, keys, log, HeadFile(journey.paths.heads))
@@ -297,15 +305,15 @@ def _inspect(journey: Journey, moved: Moved, tell: Progress) -> None:
 _LEAVES = sql("SELECT count(*) FROM log_leaves")
 
 
-def _agree(tx: Tx, moved: Moved) -> None:
+def _agree(tx: Tx, moved: TransferSummary) -> None:
     parts = log_check.parts(tx)
     [(leaves,)] = tx.all(_LEAVES)
     if (parts.store_id, parts.state, leaves) != (moved.store_id, moved.state, moved.state.size):
         raise CorruptError("the log that arrived is not the one that was sent")
-    log_check.check(parts, log_check.counting(parts.keys, parts.state.size))
+    log_check.check(parts, log_check.active_keys(parts.keys, parts.state.size))
 
 
-def told(journey: Journey, moved: Moved, verdict: str, *, dry_run: bool = True) -> Copied:
+def outcome(journey: CopyPlan, moved: TransferSummary, verdict: str, *, dry_run: bool = True) -> Copied:
     """The outcome, what stays where it is, and what is left to do."""
     to = redact(str(journey.target))
     stays = [str(each) for each in (journey.paths.keys, journey.paths.data / "blobs", journey.paths.heads)]

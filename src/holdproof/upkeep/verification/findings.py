@@ -20,7 +20,7 @@ EXPLAIN: Final = "find out who changed it; restore a backup that verifies, or er
 WAIT: Final = "wait a moment; if it stays, no process that is open has a log key of this store"
 
 
-class Holds(Protocol):
+class HasDatabase(Protocol):
     """Whatever has a database: an open store, or a copy that is not live yet."""
 
     @property
@@ -29,7 +29,7 @@ class Holds(Protocol):
         ...
 
 
-def read(context: Holds, fn: Callable[[Tx], T]) -> Work[T]:
+def read(context: HasDatabase, fn: Callable[[Tx], T]) -> Work[T]:
     """Read a page on a reader's own thread: too long to be tried on the caller's first, as short reads are."""
     effect: Call[T] = Call(lambda: context.database.read(fn).result())
     return (yield from ask(effect))
@@ -68,9 +68,9 @@ class Findings:
 
     def add(self, finding: Finding) -> None:
         """Keep a finding; past the bound of its kind it only counts, so that no crowd hides another kind."""
-        kept = self._kept.setdefault(finding.verdict, [])
-        if len(kept) < (_MOST_SOUND if finding.verdict.sound else MOST):
-            kept.append(finding)
+        listed = self._kept.setdefault(finding.verdict, [])
+        if len(listed) < (_MOST_SOUND if finding.verdict.sound else MOST):
+            listed.append(finding)
         else:
             self.left_off += 1
 

@@ -7,6 +7,7 @@ Rules:
 - Where the server does not let us build, that is said; it is never taken for a match.
 """
 
+from functools import partial
 from typing import Final, NoReturn
 
 from holdproof.db import MEMORY, Call, Query, Tx, Work, ask, migrate, open_database, sql
@@ -32,30 +33,30 @@ _SQLITE = sql(
 )
 
 
-def check(context: Context, found: Findings) -> Work[None]:
+def check(context: Context, findings: Findings) -> Work[None]:
     """Compare, and name every object that is not as the migrations make it."""
     database = context.database
     if database.dialect == "sqlite":
-        live = yield from read(context, lambda tx: _objects(tx, _SQLITE))
-        wanted: Objects = yield from ask(Call(_build_sqlite))
+        live = yield from read(context, partial(_objects, query=_SQLITE))
+        expected: Objects = yield from ask(Call(_build_sqlite))
     else:
-        live = yield from read(context, lambda tx: _postgres_objects(tx, "kernel"))
-        wanted = yield from ask(Call(lambda: _build_postgres(context)))
-        if not wanted:
-            found.skip("the schema: this user may not create the one to compare with")
+        live = yield from read(context, partial(_postgres_objects, space="kernel"))
+        expected = yield from ask(Call(partial(_build_postgres, context)))
+        if not expected:
+            findings.skip("the schema: this user may not create the one to compare with")
             return
-    found.checked["schema objects"] = len(live)
-    for finding in compare(live, wanted):
-        found.add(finding)
+    findings.checked["schema objects"] = len(live)
+    for finding in compare(live, expected):
+        findings.add(finding)
 
 
-def compare(live: Objects, wanted: Objects) -> list[Finding]:
+def compare(live: Objects, expected: Objects) -> list[Finding]:
     """Every object that is missing, added or different."""
     wrong = []
-    for name in sorted(live.keys() | wanted.keys()):
-        if live.get(name) == wanted.get(name):
+    for name in sorted(live.keys() | expected.keys()):
+        if live.get(name) == expected.get(name):
             continue
-        problem = "was dropped" if name not in live else "was added" if name not in wanted else "was changed"
+        problem = "was dropped" if name not in live else "was added" if name not in expected else "was changed"
         what = f"the {name} {problem}: it is not as the migrations make it"
         wrong.append(Finding(Verdict.TAMPERED, what, _REMEDY, table="schema", row=name))
     return wrong
@@ -68,7 +69,7 @@ def _objects(tx: Tx, query: Query) -> Objects:
 def _build_sqlite() -> Objects:
     database = open_database(MEMORY)
     try:
-        return database.read(lambda tx: _objects(tx, _SQLITE)).result()
+        return database.read(partial(_objects, query=_SQLITE)).result()
     finally:
         database.close()
 

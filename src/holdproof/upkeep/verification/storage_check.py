@@ -20,32 +20,32 @@ from holdproof.store.context import Context
 from holdproof.upkeep.verification.findings import RESTORE, Findings
 
 
-def check(context: Context, found: Findings) -> Work[None]:
+def check(context: Context, findings: Findings) -> Work[None]:
     """Look at the files of services, then at every blob."""
-    if context.marks is None:  # in memory, as they are
+    if context.head_file is None:  # in memory, as they are
         return
     for path in (context.paths.membrane_db, context.paths.telemetry_db):
         for problem in (yield from call(_problems, path)):
             what = f"integrity check: {problem}"
-            found.add(Finding(Verdict.TAMPERED, what, RESTORE, file=str(path), outside=True))
-    for finding in (yield from call(_blobs, context, found)):
-        found.add(finding)
+            findings.add(Finding(Verdict.TAMPERED, what, RESTORE, file=str(path), outside=True))
+    for finding in (yield from call(_blobs, context, findings)):
+        findings.add(finding)
 
 
 def _problems(path: Path) -> list[str]:
     return check_file(path) if path.exists() else []
 
 
-def _blobs(context: Context, found: Findings) -> list[Finding]:
+def _blobs(context: Context, report: Findings) -> list[Finding]:
     def tell(done: int) -> None:
-        found.checked["blobs"] = done
-        found.tell("blobs", done)
+        report.checked["blobs"] = done
+        report.tell("blobs", done)
 
     with closing(OpenStores(context.settings, context.paths, SyncStorageExecutor)) as stores:
         try:
             blobs = stores.open("blobs") if stores.exists("blobs") else None
         except HoldproofError as error:
-            found.skip(f"blobs, which cannot be opened: {error.message}")
+            report.skip(f"blobs, which cannot be opened: {error.message}")
             return []
-        findings: list[Finding] = blobs.check(progress=tell) if blobs is not None else []
-        return findings
+        wrong: list[Finding] = blobs.check(progress=tell) if blobs is not None else []
+        return wrong

@@ -23,34 +23,40 @@ from holdproof.upkeep.verification.log_check import LogKey
 from holdproof.upkeep.verification.row_check import judge
 
 
-def log_keys(tx: Tx, folder: KeyFolder, kept: Sequence[SignedCheckpoint]) -> list[LogKey]:
+def log_keys(tx: Tx, folder: KeyFolder, heads: Sequence[SignedCheckpoint]) -> list[LogKey]:
     """The log keys of a store that this home vouches for; all of them where it has no log key of its own."""
-    known, here = log_check.log_keys(tx), {key.keyid for key in folder.every("log")}
+    keyring = log_check.log_keys(tx)
+    here = {key.keyid for key in folder.every("log")}
     if not here:
-        return known
+        return keyring
     own = [folder.load("log").public] if folder.path("log").exists() else []
-    return [key for key in known if key.public.keyid in here or is_proven(tx, key.public.keyid, own, kept)]
+    return [key for key in keyring if key.public.keyid in here or is_proven(tx, key.public.keyid, own, heads)]
 
 
-def is_proven(tx: Tx, keyid: str, own: Sequence[PublicKey], kept: Sequence[SignedCheckpoint]) -> bool:
+def is_proven(tx: Tx, keyid: str, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> bool:
     """Whether a key's row matches its leaf, and the leaf stands under a head that one of our own keys signed."""
     table = logged_tables.COVERED["keyring"]
     row = tx.one(table.one, key=keyid)
-    if row is None or row[4] is None or judge(table, row) is not None:
+    if row is None or judge(table, row) is not None:
         return False
-    leaf, index = merkle.leaf_hash(row[5].encode()), int(row[4])
-    return any(_stands_under(tx, leaf, index, head) for head in _own_heads(tx, own, kept))
+    logged = logged_tables.logged_row(row)
+    if logged.index is None or logged.leaf is None:
+        return False
+    leaf = merkle.leaf_hash(logged.leaf.encode())
+    index = int(logged.index)
+    return any(_stands_under(tx, leaf, index, head) for head in _own_heads(tx, own, heads))
 
 
-def _own_heads(tx: Tx, own: Sequence[PublicKey], kept: Sequence[SignedCheckpoint]) -> list[Checkpoint]:
+def _own_heads(tx: Tx, own: Sequence[PublicKey], heads: Sequence[SignedCheckpoint]) -> list[Checkpoint]:
     """The newest head and those kept here, as far as our own keys signed them: a file is hard to forge."""
-    known, found = ring.origins(tx), list[Checkpoint]()
-    for head in (log.head(tx), *reversed(kept)):
+    origins = ring.origins(tx)
+    signed: list[Checkpoint] = []
+    for head in (log.head(tx), *reversed(heads)):
         origin = head.checkpoint.origin
         with suppress(FormatError):
             checkpoint.verify(head, origin=origin, log_keys=[VerifierKey(origin, ED25519, key) for key in own])
-            found.append(head.checkpoint)
-    return [each for each in found if each.origin in known]
+            signed.append(head.checkpoint)
+    return [each for each in signed if each.origin in origins]
 
 
 def _stands_under(tx: Tx, leaf: bytes, index: int, head: Checkpoint) -> bool:
