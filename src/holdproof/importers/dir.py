@@ -106,6 +106,7 @@ def plan_units(source: Source) -> Iterator[Unit]:
         table: [plan(table, row, driver.fingerprint(row, counts, of=table)) for row in source.tables.get(table, [])]
         for table in COLUMNS
     }
+    # Transitions without a flow of their own in the source form units by flow id, after all flows.
     moves: dict[str, Unit] = {}
     for each in plans.pop("flow_transitions"):
         moves.setdefault(each.values["dfid"] if each.values else "", []).append(each)
@@ -196,6 +197,7 @@ class _Writer:
 
     def _insert(self, tx: Tx, table: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """Write a row; return it as written, and notes about what had to be created for it."""
+        # A time that is missing or unreadable becomes that of the import, because the column needs one.
         row = {**values, **{name: tx.now for name in _times(table) if values[name] is None}, "ns": self.ns}
         if table in _EXISTS and tx.one(_EXISTS[table], **row) is not None:
             raise _NoPlaceError(f"one with that {_UNIQUE[table]} exists already and is not overwritten")

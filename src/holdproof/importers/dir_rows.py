@@ -65,6 +65,7 @@ class RowPlan:
     @property
     def source_id(self) -> str:
         """The id of the row in the source."""
+        # DIR's tables have an `id`, or their key comes first.
         named = self.source.get("id", next(iter(self.source.values()), ""))
         return str(driver.as_json(named))
 
@@ -97,6 +98,7 @@ def plan(table: str, source: Mapping[str, Any], key: str) -> RowPlan:
         try:
             values[name] = _convert(kind, columns.get(name))
         except (ValueError, InvalidInputError) as error:
+            # Without its key a row cannot be addressed here, whatever else it holds.
             if kind.startswith("key"):
                 return RowPlan(table, source, key, None, (f"{name}: {error}",))
             values[name] = None if kind.endswith("?") else _KINDS[kind].default
@@ -163,7 +165,7 @@ def _amount(value: Any) -> float:
 
 
 def _word(allowed: frozenset[str]) -> Callable[[Any], str]:
-    # DIR's own code is not consistent about upper and lower case.
+    # Accepted in upper and lower case; stored in our spelling.
     spellings = {word.upper(): word for word in allowed}
 
     def convert(value: Any) -> str:

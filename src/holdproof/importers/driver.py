@@ -51,6 +51,7 @@ def import_units(
             outcomes += yield from ask(Read(_each(preview, batch)))
         else:
             outcomes += yield from ask(Write(_each(write, batch)))
+            # Never inside the transaction, which may be run again.
             if after_commit is not None:
                 yield Call(_bind(after_commit, batch))
         if progress is not None:
@@ -109,6 +110,7 @@ def fingerprint(row: Mapping[str, Any], counts: Counter[str], of: str = "") -> s
 
     `counts` is shared by all rows of a source; `of` is the table, where a source has several.
     """
+    # Equal rows of one source are told apart by their number, so that both are imported, and neither twice.
     content = of + json.dumps(row_as_json(row), sort_keys=True)
     counts[content] += 1
     return sha256(f"{content}#{counts[content]}".encode()).hexdigest()

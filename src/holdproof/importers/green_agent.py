@@ -135,6 +135,7 @@ def _read_dbom(path: Path) -> DbomFile:
         return DbomFile(path, b"", None, error.strerror or str(error))
     try:
         return DbomFile(path, data, dbom.parse(data))
+    # A DBOM that cannot be parsed is still evidence: its bytes are imported.
     except FormatError:
         return DbomFile(path, data, None)
 
@@ -199,6 +200,7 @@ def _links(row: Mapping[str, Any], bom: DbomFile) -> bool:
     """Whether row and DBOM agree in everything: hash of the result, hash of the row, score."""
     raw = _plain(row, "raw_result")
     score = row.get("score")
+    # NULL, blobs and text scores occur in old databases: they link to nothing.
     if bom.parsed is None or raw is None or not isinstance(score, int | float):
         return False
     fields = bom.parsed.fields

@@ -56,6 +56,7 @@ def add(tx: Tx, key: str, columns: dict[str, Any], beside: dict[str, Any], *, ns
     logged_rows.add(tx, _ADD, logged_rows.IMPORTED, IMPORTED_ROWS, row)
 
 
+# CAST: PostgreSQL cannot infer the type of a bare parameter in IS NULL.
 _LIST = sql(
     "SELECT id, importer, source, source_table, source_id, row_key, verdict, note, beside, imported_at, ns"
     " FROM imported_rows WHERE ns = :ns AND id < :before AND (CAST(:verdict AS TEXT) IS NULL OR verdict = :verdict)"
@@ -83,11 +84,11 @@ def _position(cursor: str | None) -> int:
     """The number that a cursor stands for; without one, a number after every row."""
     if cursor is None:
         return validation.LAST
-    if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit()):
+    if not (cursor.isascii() and cursor.isdigit()):
         raise InvalidInputError("cursor must be the next_cursor of an earlier page", field="cursor")
     return validation.position("cursor", int(cursor[:20]))
 
 
 def _record(row: Row) -> ImportRecord:
     *before, beside, imported_at, ns = row
-    return ImportRecord(*before, logged_rows.load(beside), imported_at, ns)
+    return ImportRecord(*(*before, logged_rows.load(beside), imported_at, ns))

@@ -35,6 +35,7 @@ class OperationTracker:
         """Start an operation; its state, which `end` takes. Raises StorageBusyError during an exclusive one."""
         state = STORAGE_POLYNOMIAL.transition(StorageState.IDLE, op)
         with self._lock:
+            # Checked and counted under one lock: of several callers that want to migrate, one gets through.
             exclusive = next((each for each in _EXCLUSIVE if self._running[each]), None)
             if exclusive is not None:
                 raise StorageBusyError(f"the storage is {exclusive.value}; try again later", state=exclusive.value)
@@ -98,10 +99,10 @@ class AsyncStorageExecutor(AsyncExecutor):
         submit = super().read
         return self._tracker.start(StorageOp.READ, lambda: submit(fn))
 
-    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
+    def start_once(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """See AsyncExecutor."""
         _require_open(self.database)
-        submit = super().begin
+        submit = super().start_once
         return self._tracker.start(StorageOp.WRITE, lambda: submit(fn))
 
 
@@ -122,9 +123,9 @@ class SyncStorageExecutor(SyncExecutor):
         with self._operation(StorageOp.READ):
             return super().read(fn)
 
-    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
+    def start_once(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """See SyncExecutor."""
-        submit = super().begin
+        submit = super().start_once
         return self._tracker.start(StorageOp.WRITE, lambda: submit(fn))
 
     def _operation(self, op: StorageOp) -> AbstractContextManager[None]:

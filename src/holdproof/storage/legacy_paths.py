@@ -47,6 +47,7 @@ def sources(root: Path) -> Iterator[tuple[Path, bool]]:
     except OSError as error:
         raise UnavailableError(f"{root}: {error.strerror}", path=str(root)) from error
     importable = [name for name in NAMES if name in names]
+    # There may be any number of witness files, so they are found by their prefix.
     importable += [name for name in names if name.startswith(_WITNESS) and not name.endswith(SIDE_FILES)]
     for name in importable:
         if not _MIGRATED.search(name):

@@ -88,6 +88,7 @@ class OpenStores:
         self._executor = executor
         self._strict = strict
         self._options = options
+        # One lock for all four: they share databases, and opening is rare.
         self._lock = threading.Lock()
         self._stores: dict[str, _OpenStore] = {}
         self._databases: dict[tuple[str, str], Database] = {}
@@ -154,6 +155,7 @@ class OpenStores:
 
     def close(self) -> None:
         """Finish what is running and close everything, the last opened first; may be called twice."""
+        # Before the lock: a thread that waits to open something must see it when its turn comes.
         self.closed = True
         with self._lock:
             for entry in reversed(self._stores.values()):
@@ -267,6 +269,7 @@ class OpenStores:
 
     def _membrane(self, provider: Provider | None = None) -> str:
         """The database with the rows of vectors and blobs: their own, the relational one, or the default file."""
+        # Vectors may have a server of their own, for pgvector; blobs have only their bytes elsewhere.
         if provider is not None and provider.connection:
             return provider.connection
         relational = self.settings.providers["relational"].type
@@ -360,10 +363,12 @@ def _probe(name: str, address: str) -> None:
             node.close()
         return
     if name == "filesystem":
+        # The default folder does not exist yet at the first run.
         folders.make(address)
     backend = open_backend(address)
     try:
         with suppress(FileNotFoundError):
+            # Listing is the cheapest request that needs the bucket, the credentials and the network.
             next(iter(backend.list_older(0.0)), None)
     finally:
         backend.close()

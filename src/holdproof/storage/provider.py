@@ -93,6 +93,7 @@ class StorageProvider:
         for address in stores.first_run:
             _log.info("a new storage was created; its data lives in %s", address)
         warnings = [*settings.warnings, *await asyncio.to_thread(_record_degraded, stores)]
+        # A minimal provider is for tests and sandboxes: it neither reads nor mentions anything of this user.
         if env:
             warnings += await asyncio.to_thread(_mention_legacy_data, stores)
         return cls(stores, warnings)
@@ -161,6 +162,7 @@ class StorageProvider:
             await _open_in_thread(other, kinds)
             # No await from here to the exchange: a cancelled caller leaves all of the old stores, or all of the new.
             if not self._stores.closed:
+                # Stores that fell back once more are no better than those in use, which have data.
                 healthy = [kind for kind, status in other.statuses().items() if not status.degraded]
                 self._stores.exchange(other, healthy)
             await asyncio.to_thread(other.close)
@@ -195,6 +197,7 @@ class StorageProvider:
 
 async def _open_in_thread(stores: OpenStores, kinds: Iterable[str] = KINDS) -> None:
     """Open stores in a thread; if the caller is cancelled meanwhile, they are closed as soon as they are open."""
+    # A thread cannot be cancelled: it runs to its end, and then there is something to close.
     opening = asyncio.create_task(asyncio.to_thread(stores.open_all, kinds))
     try:
         await asyncio.shield(opening)

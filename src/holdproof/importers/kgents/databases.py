@@ -72,6 +72,7 @@ class Database(RowSource):
             for number, source_row in enumerate(rows, 1):
                 where = f"row {number} of {name} in {self.path.name}"
                 row = tables.fit(table, _renamed(target, source_row), where)
+                # Children come after their parents, so a parent that was not seen by now does not exist.
                 if parent is not None and (of := row[_PARENTS[parent]]) is not None and of not in ids[parent]:
                     ids[parent].add(of)
                     yield parent, _missing_parent(parent, of, row)
@@ -92,6 +93,7 @@ def _renamed(target: str, source_row: Row) -> Row:
     """A row under our column names; a numeric id is made unique across files."""
     names = {old: new for old, new in _OTHER_NAMES.get(target, {}).items() if new not in source_row}
     row = {names.get(name, name): value for name, value in source_row.items()}
+    # Numbers start at 1 in every file, and ids here are shared by all imported files.
     if isinstance(row.get("id"), int):
         of: Any = row.get("session_id", "legacy")
         row["id"] = f"{of}/{target}/{row['id']}"

@@ -36,6 +36,7 @@ def document(path: Path) -> tuple[str, Any]:
 
 
 def _state(agent_id: str, genus: str, path: Path, text: str) -> tuple[str, Row]:
+    # The document has no time of its own; that of the file is the best there is.
     at = to_text(path.stat(follow_symlinks=False).st_mtime_ns // 1000)
     row = {"agent_id": agent_id, "genus": genus, "state": text, "updated_at": at}
     return "agent_state", tables.fit(TABLES["agent_state"], row, str(path))

@@ -105,6 +105,7 @@ def _import_source(stores: OpenStores | None, source: Source, report: Report) ->
     """Import one source; an error is reported with it and does not stop the others."""
     contents = Contents()
     try:
+        # Before reading: a link could lead anywhere.
         _refuse_other(source)
         before = _stamp(source.path)
         contents = source.read(report)
@@ -243,6 +244,7 @@ def _rename(source: Source, stores: OpenStores, contents: Contents, report: Repo
     with disk.translated(old):
         _move(source, target, report)
         report("rename", 1, 1)
+        # Once more under the new name, where nobody writes any longer.
         if source.read(report).fingerprint != contents.fingerprint:
             _move(source, old, report)
             raise BusyError(f"{old} changed during the import; stop the program that uses it", path=str(old))

@@ -55,6 +55,7 @@ class Events(Source):
         contents = Contents()
         moved = 0
         walk = self._events(Contents())
+        # Events are streamed from the file: telemetry may be larger than memory.
         while batch := list(islice(walk, _BATCH)):
             new = []
             for event in batch:

@@ -76,6 +76,7 @@ class RowSource(Source):
             file = files.hashed(path, name)
             self._cached.append(file)
             contents.add("cached", f"{file.key}\0{file.sha256}")
+        # Two names that differ only in what a key cannot hold would overwrite each other.
         if len({file.key for file in self._files}) < len(self._files):
             raise FormatError(f"{self.path} has two files with the same key", path=str(self.path))
         return contents

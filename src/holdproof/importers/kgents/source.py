@@ -37,6 +37,7 @@ class Contents:
     def add(self, what: str, content: str) -> None:
         """Count one record and add it to the hash."""
         self.counts[what] += 1
+        # NUL separates: no record can imitate the end of another.
         self._hash.update(f"{what}\0{content}\0".encode(errors="surrogatepass"))
 
     @property

@@ -122,6 +122,7 @@ def fit(table: Table, source_row: Mapping[str, Any], where: str) -> Row:
         row[column.name] = _value(column, column.default if value is None else value, where)
         if column.needed and row[column.name] is None:
             raise FormatError(f"{where} has no {column.name}", where=where, column=column.name)
+    # Columns that kgents added later, or somebody else did.
     extra = {name: value for name, value in source_row.items() if name not in row and value is not None}
     if extra:
         if table.beside is None:

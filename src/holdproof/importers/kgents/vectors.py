@@ -118,6 +118,7 @@ def _items(path: Path, value: Any) -> Iterator[Item]:
     """Id, vector and metadata, in any of the layouts: by id or as a list, with metadata inside or beside."""
     vectors = value.get("vectors", value) if isinstance(value, dict) else value
     beside = value.get("metadata", {}) if isinstance(value, dict) and vectors is not value else {}
+    # Several layouts were in use; all of them become a mapping by id.
     if isinstance(vectors, list):
         vectors = {each.get("id"): each for each in vectors if isinstance(each, dict)}
     if not isinstance(vectors, dict):

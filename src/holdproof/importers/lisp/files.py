@@ -123,6 +123,7 @@ def _plan(tx: Tx, view: TreeReader, file: _LispFile, ns: str) -> tuple[list[Roun
         new: list[StoredVersion | None] = [each for each in versions if str(each.cid) not in existing.get(key, ())]
         new_count += len(new)
         steps[id] = new + _last(view, key, versions, new, file.current.get(id))
+    # Round n takes the n-th step of every object that has one, so that versions of one time stay together.
     columns = zip_longest(*([(id, step) for step in each] for id, each in steps.items()))
     return [dict(each for each in column if each is not None) for column in columns], new_count
 

@@ -25,6 +25,7 @@ class BlobStoreConfig:
     def __init__(self, backend: BlobBackend | None = None, *others: BlobBackend, inline: int = INLINE) -> None:
         self.backend = backend
         self.inline: float = math.inf if backend is None else inline
+        # Rows name a backend by its kind: blobs of an earlier configuration stay readable while it is among these.
         self.backends: dict[str, BlobBackend] = {each.kind: each for each in (backend, *others) if each is not None}
         self.endings: deque[str] = deque()
         """Unused endings for names of new objects; read from the database many at a time."""
@@ -66,6 +67,7 @@ def open_backend(target: str | Path, **options: Any) -> BlobBackend:
     `spools`, a folder for temporary files.
     """
     scheme, separator, rest = str(target).partition("://")
+    # A path has no scheme; a Windows drive has no "//" after its colon either.
     if not separator:
         if options:
             raise InvalidInputError(f"a folder takes no option {min(options)!r}", option=min(options))
@@ -82,5 +84,6 @@ def _s3(rest: str, **options: Any) -> BlobBackend:
         from holdproof.storage.blobs.s3 import S3  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("S3 needs its client: pip install 'holdproof[s3]'") from error
+    # Everything after the bucket is the prefix, slashes included.
     bucket, _, prefix = rest.partition("/")
     return S3(bucket, prefix, **options)

@@ -96,6 +96,7 @@ class StoredBytes:
         """Protect them from removal; False if they are doomed, or not the only ones though they must be."""
         if self.address is None:
             return True
+        # Bytes that were uploaded without looking for equal ones: if there are some, the caller shares those instead.
         if self.sole and tx.one(_SHARED, sha256=sha256, place=self.place) is not None:
             return False
         if self.born is None:
@@ -109,6 +110,7 @@ def enter(
     """Write the row of a key, with the handle of its subject; change nothing if `retain` fails."""
     if not stored.retain(tx, body.sha256):
         return False, None
+    # Read before the upsert: afterwards nobody knows which object the key had.
     before = tx.one(_HAS, key=key)
     tx.execute(
         _ENTER,
@@ -188,6 +190,7 @@ def mark(tx: Tx) -> str:
     return str(text)
 
 
+# The WHERE makes a doomed object return no row: it must not come to life again while its bytes are being removed.
 _CLAIM = sql(
     "INSERT INTO blob_objects (place, address, sha256, born, stamp, put_at)"
     " VALUES (:place, :address, :sha256, :stamp, :stamp, :now)"
@@ -235,6 +238,7 @@ def doom(tx: Tx, place: str, address: str) -> bool:
     return tx.one(_DOOM, place=place, address=address, stamp=stamp, now=tx.now) is not None
 
 
+# An empty hash marks an object that was never entered: nobody can share its bytes.
 _DOOM_STRAY = sql(
     "INSERT INTO blob_objects (place, address, sha256, born, stamp, put_at, doomed_at)"
     " VALUES (:place, :address, '', :stamp, :stamp, :now, :now)"

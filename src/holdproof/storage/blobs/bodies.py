@@ -103,6 +103,7 @@ class Spool:
             with suppress(OSError):
                 os.unlink(self._path)
 
+    # A stream that nobody finishes (a cancelled task, a forgotten iterator) must not leave its file behind.
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self.drop()
@@ -181,6 +182,7 @@ class Intake:
             raise InvalidInputError(f"a stream of bytes gave {type(piece).__name__}", got=type(piece).__name__)
         self._waiting.append(bytes(piece))
         self._length += len(self._waiting[-1])
+        # Up to `inline` bytes everything stays in memory: it may become a row.
         return self._length > max(PIECE, self._inline)
 
     @property
@@ -200,6 +202,7 @@ class Intake:
 
     def finish(self) -> Body:
         """Return everything that was added."""
+        # Small enough for a row: no file was ever needed.
         if self._spool is None and self._length <= self._inline:
             return Body.of(b"".join(self._waiting))
         self.flush()

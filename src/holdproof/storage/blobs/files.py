@@ -83,6 +83,7 @@ class Files:
             with disk.translated(self.root):
                 self.root.stat()  # an unmounted disk is no missing blob
             raise
+        # Any other error becomes a typed one, with the path.
         except OSError:
             with disk.translated(path):
                 raise
@@ -104,6 +105,7 @@ class Files:
         """See BlobBackend."""
         with disk.translated(self.root):
             for bucket in sorted(self.root.iterdir()) if self.root.is_dir() else []:
+                # The folder of temporary files and whatever people put here are not ours to list.
                 if _BUCKET.fullmatch(bucket.name):
                     yield [path.name for path in older(bucket, older_than_s) if _NAME.fullmatch(path.name)]
 

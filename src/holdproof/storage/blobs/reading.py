@@ -92,6 +92,7 @@ def list(prefix: str = "") -> Work[builtins.list[str]]:
     keys: builtins.list[str] = []
     since = prefix
     more = can_begin(prefix)
+    # Keys with a prefix are consecutive in code point order, so the first page that leaves it is the last.
     while more:
         page = yield from ask(Read(partial(blob_rows.keys, since=since, limit=_PAGE)))
         keys += [key for key in page if key.startswith(prefix)]

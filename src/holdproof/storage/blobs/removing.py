@@ -59,6 +59,7 @@ def finish(config: BlobStoreConfig) -> Work[list[str]]:
 
     A backend that cannot be reached now is an error, raised once everything else was tried: call it again later.
     """
+    # What is doomed after this moment belongs to somebody else, who removes it.
     now = yield from ask(Read(lambda tx: tx.now))
     remaining: list[str] = []
     unreachable: HoldproofError | None = None
@@ -103,6 +104,7 @@ def _before(tx: Tx, seconds: float) -> str:
 def _sweep_known(config: BlobStoreConfig, before: str) -> Work[int]:
     """Remove objects without a key, and those that were doomed and not removed; return how many."""
     removed = 0
+    # Pages, so that no transaction holds the writer for long; each page shrinks the next.
     while idle := (yield from ask(Write(partial(blob_rows.doom_idle, before=before, limit=_PAGE)))):
         for each in idle:
             removed += yield from remove(config, each)
@@ -119,6 +121,7 @@ def _sweep_strays(config: BlobStoreConfig, backend: BlobBackend, older_than_s: f
     removed = 0
     pages = backend.list_older(older_than_s)
     while (page := (yield from call(_next, pages))) is not None:
+        # A listing of a backend may be much longer than one transaction should be.
         for at in range(0, len(page), _PAGE):
             strays = yield from ask(
                 Write(partial(blob_rows.doom_strays, place=backend.kind, addresses=page[at : at + _PAGE]))

@@ -43,6 +43,7 @@ class S3:
             self._store = S3Store(
                 bucket,
                 prefix=prefix or None,
+                # Without a limit a silent server would block a thread for ever.
                 client_options={"timeout": PATIENCE, **({"allow_http": True} if _plain(config) else {})},
                 retry_config={"max_retries": 3, "retry_timeout": PATIENCE},
                 **config,
@@ -70,6 +71,7 @@ class S3:
     def open(self, address: str) -> "Ranges":
         """See BlobBackend."""
         with self._translated():
+            # The first range comes with the size of the object: one request for small ones.
             answer = obstore.get(self._store, _path(address), options={"range": (0, _RANGE)})
             return Ranges(self, address, answer.meta["size"], answer.bytes().to_bytes())
 
@@ -117,6 +119,7 @@ class S3:
         try:
             yield
         except NotFoundError as error:
+            # The contract of a backend is Python's own error; everything else is an unreachable service.
             raise FileNotFoundError(_brief(error)) from error
         except BaseError as error:
             raise UnreachableError(f"{self._where}: {_brief(error)}", place=self._where) from error

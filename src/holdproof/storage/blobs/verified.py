@@ -29,6 +29,7 @@ class VerifiedReader:
         piece = self._source.read(size)
         self._hash.update(piece)
         self._size += len(piece)
+        # Too many bytes are noticed at once; too few, or others, only at the end.
         if self._size > self._blob.size or not (piece or self._right()):
             raise corrupt(self._blob, "altered")
         return piece
@@ -44,6 +45,7 @@ class VerifiedReader:
                 pieces.append(piece)
         finally:
             self.close()
+        # The usual case needs no copy.
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read_through(self) -> None:

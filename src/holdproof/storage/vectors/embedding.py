@@ -11,7 +11,7 @@ Rules:
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, sql
+from holdproof.db import Call, Read, Row, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import EmbedderMissingError, EmbeddingMismatchError, InvalidInputError
 from holdproof.storage.vectors import vector_rows, vector_validation
 from holdproof.storage.vectors.vector_rows import Facts, Vector
@@ -89,6 +89,7 @@ def _start(tx: Tx, model: str) -> None:
         raise EmbeddingMismatchError(
             f"{silent} vectors have no text and cannot be embedded anew; delete them, or add them again with `embed`"
         )
+    # Vectors of an interrupted move to another model are useless now.
     tx.execute(_OTHERS, model=model)
     tx.execute(_NEEDED, model=model)
 
@@ -108,6 +109,7 @@ def _waiting(tx: Tx) -> list[Row]:
 
 
 _BURIED = sql("DELETE FROM vectors WHERE stamp = 0")
+# Every row gets a new change number and stamp: replicas and sidecars of the old vectors must notice.
 _EXCHANGE = sql(
     "UPDATE vectors SET change = change + (SELECT max(change) FROM vectors), stamp = (stamp + :salt) % 4294967295 + 1,"
     " vector = (SELECT w.vector FROM vector_moves w WHERE w.id = vectors.id) WHERE stamp > 0",
@@ -125,7 +127,7 @@ _DONE = sql("DELETE FROM vector_moves")
 
 def _exchange(tx: Tx, target: _Target) -> Facts | None:
     """Replace the old vectors by the new; None if some changed meanwhile and must be embedded first."""
-    vector_rows.lock_exclusive(tx)
+    lock_exclusive(tx, vector_rows.WRITERS)
     if _waiting(tx):
         return None
     tx.execute(_RENAME, key=vector_rows.new_key(tx), dimensions=target.dimensions, model=target.model, expect=1)

@@ -71,6 +71,7 @@ class ScanFinder:
         allowed = yield from self._facets.allowed(view, conditions)
         near = yield from _run_scan(view, lambda: self.scan(view, direction, k, allowed))
         ids = [view.ids[row] for row in near.tolist()]
+        # The stamps tell later whether the database rows are still those that were scanned.
         stamps = dict(zip(ids, view.arrays["stamps"][near].tolist(), strict=True))
         rows = yield from ask(Read(lambda tx: vector_rows.fetch(tx, ids)))
         return rows, {row.id: row.stamp for row in rows} != stamps

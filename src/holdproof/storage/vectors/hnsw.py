@@ -54,6 +54,7 @@ class GraphFinder(ScanFinder):
 
     def scan(self, view: View, direction: Floats, k: int, allowed: scan.Allowed) -> Rows:
         """See ScanFinder."""
+        # A graph cannot filter, and for few vectors an exact scan is as fast.
         if allowed is not None or view.alive < self._threshold:
             return super().scan(view, direction, k, allowed)
         graph = self._usable(view)
@@ -94,6 +95,7 @@ class GraphFinder(ScanFinder):
         with suppress(OSError), tempfile.TemporaryDirectory(prefix=".graph-", dir=path.parent) as folder:
             temporary = Path(folder, "graph")
             self._graph.index.save(temporary)
+            # The hash of the ids ties the graph to the rows of this matrix: row numbers mean nothing elsewhere.
             head = {"count": view.count, "ids": _ids(view, view.count), "sum": sidecar.file_sum(temporary)}
             temporary.chmod(0o600)
             temporary.replace(path.with_suffix(".hnsw"))

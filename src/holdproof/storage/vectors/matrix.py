@@ -105,6 +105,7 @@ class Matrix:
         last = {change.id: change for change in changes}
         with self.lock:
             if self._rows is None:
+                # Built only now: a matrix from a sidecar is searched long before its first change.
                 stamps = self._arrays["stamps"][: self._count].tolist()
                 self._rows = {id: row for row, (id, stamp) in enumerate(zip(self._ids, stamps, strict=True)) if stamp}
             rows = self._rows
@@ -121,6 +122,7 @@ class Matrix:
     def _mark_dead(self, rows: list[int]) -> None:
         if rows:
             self.total -= int(self._arrays["stamps"][rows].sum(dtype=np.uint64))
+            # In place: views that are in use see it, and leave the row out when they compare stamps.
             self._arrays["stamps"][rows] = 0
             self._dead = np.concatenate([self._dead, np.array(rows, np.intp)])
 

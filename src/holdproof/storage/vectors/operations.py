@@ -51,6 +51,7 @@ def add_many(opened: OpenVectors, items: Iterable[Item]) -> Work[int]:
     """Store vectors, a thousand in a commit; return how many."""
     count = 0
     batch: list[Vector] = []
+    # Checked one by one, so that an iterator of any length needs no more memory than a batch.
     for id, vector, metadata in items:
         batch.append(_checked(opened, id, vector, metadata))
         count += 1
@@ -88,6 +89,7 @@ def search(
     opened.check_open()
     number = vector_validation.results(k, limit)
     conditions = vector_validation.conditions(filter)
+    # A query of zeros has no direction, so nothing is near to it.
     unit = vector_validation.query(query, opened.facts.dimensions)
     if unit is None:
         return []
@@ -137,6 +139,7 @@ def reembed(opened: OpenVectors, model: str, dimensions: int, embedder: Embedder
     Other open stores get EmbeddingMismatchError from then on, until they are opened for the new model.
     """
     opened.check_open()
+    # From now on texts are embedded by the new model, or queries would not match.
     chosen = embedder or opened.embedder
     opened.facts = yield from embedding.move(model, vector_validation.length(dimensions), chosen)
     opened.embedder = chosen

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from holdproof.db import Query, Read, Tx, Work, Write, ask
+from holdproof.db import Query, Read, Tx, Work, Write, ask, lock_exclusive
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import ConfigError, HoldproofError, UnavailableError
 from holdproof.model.storage import SearchResult
@@ -77,7 +77,7 @@ def ensure_extension(tx: Tx) -> str:
     """Create the extension if it is missing; return its schema."""
     if tx.dialect != "postgres":
         raise ConfigError("pgvector needs the relational store on PostgreSQL; set providers.relational")
-    vector_rows.lock_exclusive(tx)
+    lock_exclusive(tx, vector_rows.WRITERS)
     row = tx.one(_SCHEMA)
     if row is None:
         try:
@@ -102,7 +102,7 @@ class ServerFinder:
 
     def prepare(self, tx: Tx) -> None:
         """Create and fill the table for the present key, then build its index, which is faster in that order."""
-        vector_rows.lock_exclusive(tx)
+        lock_exclusive(tx, vector_rows.WRITERS)
         key = self._state.facts.key
         dimensions = self._state.facts.dimensions
         if tx.one(_MADE) is not None:
@@ -111,6 +111,7 @@ class ServerFinder:
                 return
         tx.script(_TABLES.format(schema=self._schema, key=key, dimensions=dimensions))
         self._follow(tx)
+        # Wider vectors have no index; the server then compares all of them, which is correct but slow.
         if dimensions <= _WIDEST:
             tx.script(_INDEX.format(schema=self._schema))
 
@@ -151,6 +152,7 @@ class ServerFinder:
         direct = not conditions and k <= _MOST_BY_INDEX
         tx.all(_ASK, far=str(2 * k + 100), index="on" if direct else "off")
         rows: list[VectorRow] = []
+        # The index is approximate and may be slightly behind: a few more candidates than needed.
         size = k + _MORE if direct else max(4 * k, 1000)
         offset = 0
         query = _text(unit)

@@ -60,6 +60,7 @@ class MatrixReplica:
         return self.matrix.view()
 
     def _load(self) -> None:
+        # One thread loads the sidecar; the others find the key set and return.
         with self._loading:
             key = self.state.facts.key
             matrix = self.matrix
@@ -135,6 +136,7 @@ class MatrixReplica:
     def close(self) -> None:
         """Write the sidecar if it is worth it, and release the memory."""
         matrix = self.matrix
+        # A small store is read from its rows faster than a file is written.
         if matrix.proven and matrix.alive >= _WORTH_A_FILE and self.unsaved * 8 > matrix.alive:
             self.save()
         with matrix.lock:

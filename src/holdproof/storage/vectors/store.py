@@ -73,6 +73,7 @@ def open_kind(
         raise ConfigError(f"there is no vector store of the type {kind!r}; use one of {', '.join(KINDS)}", kind=kind)
     if dimensions is not None:
         vector_validation.length(dimensions)
+    # Read back what is recorded: another process may have been the first.
     facts = yield from ask(Write(lambda tx: vector_rows.begin(tx, dimensions=dimensions, model=model)))
     if reembed and model is not None and _is_other_model(facts, dimensions, model):
         facts = yield from embedding.move(model, dimensions or facts.dimensions, embedder)

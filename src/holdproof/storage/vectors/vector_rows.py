@@ -14,9 +14,9 @@ Rules:
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from holdproof.db import Row, Tx, sql
+from holdproof.db import Row, Tx, lock_shared, sql
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import EmbeddingMismatchError
 
@@ -139,23 +139,12 @@ def _sweep(tx: Tx) -> None:
         tx.execute(_SWEPT, newest=newest, expect=1)
 
 
-_LOCK_SHARED = sql_postgres("SELECT pg_advisory_xact_lock_shared(hashtext('holdproof vectors'))")
-_LOCK_EXCLUSIVE = sql_postgres("SELECT pg_advisory_xact_lock(hashtext('holdproof vectors'))")
-
-
-def _lock_shared(tx: Tx) -> None:
-    """Take the lock shared with other writers; it excludes `lock_exclusive`. SQLite has one writer anyway."""
-    if tx.dialect == "postgres":
-        tx.execute(_LOCK_SHARED)
-
-
-def lock_exclusive(tx: Tx) -> None:
-    """Take the lock of all writers of vectors until the end of the transaction."""
-    if tx.dialect == "postgres":
-        tx.all(_LOCK_EXCLUSIVE)
+WRITERS: Final = "holdproof vectors"
+"""The advisory lock: shared by writers, exclusive while all vectors are exchanged."""
 
 
 # With an old key the SELECT has no row, so nothing is inserted, and `tx.guard` raises.
+# On SQLite the single writer makes max(change) + 1 safe; see the module docstring for PostgreSQL.
 _PUT = sql(
     "INSERT INTO vectors (change, id, stamp, vector, metadata)"
     " SELECT coalesce((SELECT max(change) FROM vectors), 0) + 1, :id, :stamp, :vector, :metadata"
@@ -178,20 +167,21 @@ _DROP_TEXT = sql("DELETE FROM embedding_metadata WHERE source_id = :id")
 
 def put_all(tx: Tx, vectors: Iterable[Vector], *, key: str) -> None:
     """Store vectors, replacing those with the same ids; raises EmbeddingMismatchError for an old key."""
-    _lock_shared(tx)
+    lock_shared(tx, WRITERS)
     for vector in vectors:
         _put(tx, vector, key)
 
 
 def put(tx: Tx, vector: Vector, *, key: str) -> None:
     """Store a vector, replacing the one with its id; raises EmbeddingMismatchError for an old key."""
-    _lock_shared(tx)
+    lock_shared(tx, WRITERS)
     _put(tx, vector, key)
 
 
 def _put(tx: Tx, vector: Vector, key: str) -> None:
     id, data, metadata, content = vector
     tx.guard(_PUT, _replaced, id=id, stamp=stamp(tx), vector=data, metadata=metadata, key=key)
+    # A vector that was added without a text must not keep the text of its predecessor.
     if content is None:
         tx.execute(_DROP_TEXT, id=id)
     else:
@@ -217,7 +207,7 @@ _DROP = sql(
 
 def drop(tx: Tx, id: str) -> bool:
     """Delete a vector and its text; return whether it existed."""
-    _lock_shared(tx)
+    lock_shared(tx, WRITERS)
     existed = tx.count(_DROP, id=id) > 0
     if existed:
         tx.execute(_DROP_TEXT, id=id)
