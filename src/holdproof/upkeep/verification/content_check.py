@@ -23,7 +23,7 @@ from holdproof.memory.threads import thread_checks
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.storage.executors import SyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store.context import Context
 from holdproof.upkeep.verification.findings import RESTORE, Findings, HasDatabase, read
 
@@ -89,9 +89,9 @@ def _blobs(context: Context, report: Findings) -> list[Finding]:
         report.checked["blobs"] = done
         report.tell("blobs", done)
 
-    with closing(LazyStores(context.settings, context.paths, SyncStorageExecutor)) as stores:
+    with closing(OpenStores(context.settings, context.paths, SyncStorageExecutor)) as stores:
         try:
-            blobs = stores.open("blobs") if stores.there("blobs") else None
+            blobs = stores.open("blobs") if stores.exists("blobs") else None
         except HoldproofError as error:
             report.skip(f"blobs, which cannot be opened: {error.message}")
             return []
