@@ -122,18 +122,18 @@ class Load:
     def checkpoint(self, rng: random.Random) -> None:
         """A turn of a conversation of a framework: one message more, until the thread starts anew."""
         thread = f"thread-{rng.randrange(_THREADS)}"
-        known = self.store.threads.get(thread)
+        known = self.store.threads.get_checkpoint(thread)
         messages = list(known.channels["messages"]) if known is not None else []
         messages = [] if len(messages) >= _TURNS else messages
         messages.append({"role": "user", "content": "w" * rng.randrange(200)})
-        self.store.threads.put(thread, {"messages": messages}, metadata={"step": len(messages)})
+        self.store.threads.put_checkpoint(thread, {"messages": messages}, metadata={"step": len(messages)})
 
     def transcript(self, rng: random.Random) -> None:
         """A turn of a conversation, item by item; a long one is cleared."""
         name = f"transcript-{rng.randrange(_THREADS)}"
         self.store.transcripts.append(name, [{"text": "v" * rng.randrange(200)}])
         if rng.randrange(_TURNS) == 0:
-            self.store.transcripts.clear(name)
+            self.store.transcripts.delete_items(name)
 
     def blob_put(self, rng: random.Random) -> None:
         """Bytes under a name, now and then none."""

@@ -99,7 +99,7 @@ class Hostile(OnMemory):
             store.image.load(place, ns="tenant")
         with pytest.raises(errors.InvalidInputError, match="main"):
             store.image.open(place, ns="tenant")
-        assert store.objects.list(ns="tenant").objects == ()
+        assert store.objects.list(ns="tenant").items == ()
         assert store.image.load(place, ns="tenant", force=True).how == "forward"
 
     def test_a_file_of_any_size_is_refused_before_it_is_read(self, store: sync.Holdproof, place: Path) -> None:

@@ -121,7 +121,7 @@ def test_an_async_graph_streams_interrupts_and_resumes(tmp_path: Path) -> None:
             graph.add_edge(START, "ask")
             app = graph.compile(checkpointer=saver)
             await app.ainvoke({"messages": [HumanMessage("hi")]}, thread())
-            [waiting] = (await saver._async.threads.list(status="interrupted")).threads
+            [waiting] = (await saver._async.threads.list(status="interrupted")).items
             assert waiting.thread_id == "t"
             done = await app.ainvoke(Command(resume="blue"), thread())
             states = [state async for state in app.aget_state_history(thread())]
@@ -486,7 +486,7 @@ def test_an_official_file_is_taken_over_whole_and_twice_changes_nothing(tmp_path
     before = official(file)
     with sync.open(tmp_path / "home") as store:
         assert import_sqlite(store, file, dry_run=True).checkpoints == 15
-        assert store.threads.list().threads == ()
+        assert store.threads.list().items == ()
         done = import_sqlite(store, file)
         assert (done.threads, done.checkpoints, done.deleted) == (2, 15, [])
         app = chat(HoldproofSaver(store))
@@ -497,7 +497,7 @@ def test_an_official_file_is_taken_over_whole_and_twice_changes_nothing(tmp_path
         store.threads.delete("chat-2")
         assert import_sqlite(store, file).deleted == ["chat-2"]
         with pytest.raises(errors.NotFoundError):
-            store.threads.show("chat-2")
+            store.threads.get("chat-2")
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -1,19 +1,19 @@
-"""What agents know: the nouns of memory and of content."""
+"""The resources of memory: objects and their snapshots, images, archives, threads, transcripts, notes and skills."""
 
 from typing import Generic
 
 from holdproof.content import values
-from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, Writes
+from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
 from holdproof.importers.lisp import files
 from holdproof.memory.archive import archive
-from holdproof.memory.images import image, image_list, memory_tools
+from holdproof.memory.images import image, memory_tools
 from holdproof.memory.notes import notes
 from holdproof.memory.objects import graph, objects, snapshots
 from holdproof.memory.search import nearest, text_search
+from holdproof.memory.skills import skills
 from holdproof.memory.threads import removal, thread_index, threads
 from holdproof.memory.transcripts import transcripts
-from holdproof.upkeep import heartbeats
-from holdproof.upkeep import thread_pruning as threadupkeep
+from holdproof.upkeep import heartbeats, skill_watch, thread_pruning
 
 
 class Values(Resource[Executor]):
@@ -34,11 +34,9 @@ class Objects(Resource[Executor]):
     delete = Writes(objects.delete)
     apply = Writes(objects.apply)
     get = Reads(objects.get)
-    at = Reads(objects.at)
     list = Reads(objects.list)
     children = Reads(objects.children)
     history = Reads(objects.history)
-    version = Reads(objects.version)
     reindex = Runs(text_search.reindex)
     search = Reads(text_search.search)
     embed = RunsWith(nearest.embed)
@@ -71,7 +69,7 @@ class Image(Resource[Executor]):
     load = RunsWith(image.load)
     open = RunsWith(image.open)
     beat = RunsWith(heartbeats.beat)
-    list = RunsWith(image_list.list, reads=True)
+    list = RunsWith(image.list, reads=True)
 
 
 class Archive(Resource[Executor]):
@@ -88,32 +86,32 @@ class Archive(Resource[Executor]):
 class Threads(Resource[Executor]):
     """Checkpoints of agent frameworks."""
 
-    put = Writes(threads.put)
+    put_checkpoint = Writes(threads.put_checkpoint)
     put_writes = Writes(threads.put_writes)
-    get = Reads(threads.get)
-    history = Reads(threads.history)
+    get_checkpoint = Reads(threads.get_checkpoint)
+    list_checkpoints = Reads(threads.list_checkpoints)
     claim = Reads(threads.claim)
     list = Reads(thread_index.list)
-    show = Reads(thread_index.show)
+    get = Reads(thread_index.get)
     copy = Writes(removal.copy)
     delete = Writes(removal.delete)
     delete_runs = Writes(removal.delete_runs)
-    prune = RunsWith(threadupkeep.prune)
+    prune = RunsWith(thread_pruning.prune)
 
 
 class Transcripts(Resource[Executor]):
     """Conversations of agent frameworks, item by item."""
 
     append = Writes(transcripts.append)
-    put = Writes(transcripts.put)
-    write = Writes(transcripts.write)
-    merge = Writes(transcripts.merge)
-    pop = Writes(transcripts.pop)
-    drop = Writes(transcripts.drop)
-    clear = Writes(transcripts.clear)
+    put_item = Writes(transcripts.put_item)
+    pop_item = Writes(transcripts.pop_item)
+    delete_item = Writes(transcripts.delete_item)
+    delete_items = Writes(transcripts.delete_items)
+    get_item = Reads(transcripts.get_item)
+    list_items = Reads(transcripts.list_items)
+    put_state = Writes(transcripts.put_state)
+    update_state = Writes(transcripts.update_state)
     delete = Writes(transcripts.delete)
-    read = Reads(transcripts.read)
-    find = Reads(transcripts.find)
     get = Reads(transcripts.get)
     list = Reads(transcripts.list)
 
@@ -137,17 +135,31 @@ class Memory(Resource[Executor]):
     restore_memory = RunsWith(memory_tools.restore_memory)
 
 
-class MemoryResources(Generic[Executor]):
-    """The nouns of memory, shown by a face."""
+class Skills(Resource[Executor]):
+    """Files that agents act by: only what was approved is loaded, and only as it was approved."""
 
-    def __init__(self, face: Executor) -> None:
-        self.values = Values(face)
-        self.objects = Objects(face)
-        self.graph = Graph(face)
-        self.snapshots = Snapshots(face)
-        self.image = Image(face)
-        self.archive = Archive(face)
-        self.threads = Threads(face)
-        self.transcripts = Transcripts(face)
-        self.notes = Notes(face)
-        self.memory = Memory(face)
+    fingerprint = Runs(skills.fingerprint)
+    approve = RunsWith(skill_watch.approve)
+    revoke = RunsWith(skill_watch.revoke)
+    load = RunsWith(skill_watch.load)
+    verify = RunsWith(skill_watch.verify)
+    watch = StreamsWith(skill_watch.watch)
+    status = Reads(skills.status)
+    list = Reads(skills.list)
+
+
+class MemoryResources(Generic[Executor]):
+    """The resources of memory, bound to an executor."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.values = Values(executor)
+        self.objects = Objects(executor)
+        self.graph = Graph(executor)
+        self.snapshots = Snapshots(executor)
+        self.image = Image(executor)
+        self.archive = Archive(executor)
+        self.threads = Threads(executor)
+        self.transcripts = Transcripts(executor)
+        self.notes = Notes(executor)
+        self.memory = Memory(executor)
+        self.skills = Skills(executor)

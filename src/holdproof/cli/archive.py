@@ -10,7 +10,7 @@ from holdproof.cli.bar import bar
 from holdproof.cli.call import Call, Namespace, command, options
 from holdproof.errors import InvalidInputError
 from holdproof.memory.archive.archive import NODE
-from holdproof.model.memory import Archived, Arrived
+from holdproof.model.memory import Archived, SnapshotsImported
 
 app = typer.Typer(
     help="Carry snapshots in IPFS: push, restore. As one file they are `export car` and `import car`.",
@@ -71,7 +71,7 @@ def import_(
     passphrase: Passphrase = None,
     force: Force = False,
     ns: Namespace = "main",
-) -> Arrived:
+) -> SnapshotsImported:
     """Take over what a CAR file holds, once every block, signature and tree of it is verified."""
     with call.open() as store, bar() as tell:
         return store.archive.import_car(path, did=did, passphrase=passphrase, force=force, ns=ns, progress=tell)
@@ -112,7 +112,7 @@ def restore(
     gateway: Annotated[str | None, typer.Option("--gateway", help="Ask this gateway instead of a node.")] = None,
     token: Token = None,
     ns: Namespace = "main",
-) -> Arrived:
+) -> SnapshotsImported:
     """Take over what a CID names, once every block, signature and tree of it is verified."""
     with call.open() as store, bar() as tell:
         return store.archive.restore(

@@ -18,6 +18,7 @@ import typer
 from holdproof import sync
 from holdproof.cli import render
 from holdproof.errors import InvalidInputError
+from holdproof.model.page import Page
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -111,6 +112,12 @@ def page(name: str, found: Sequence[Any], limit: int, key: str) -> dict[str, Any
     """Values as a page of that name; `next` is the key of its last one, None where nothing follows."""
     follows = getattr(found[-1], key) if found and len(found) == limit else None
     return {name: [each.to_dict() for each in found], "next": follows}
+
+
+def items(name: str, listed: Page[Any]) -> dict[str, Any]:
+    """Return the items of a page under a name of their own."""
+    told = listed.to_dict()
+    return {name: told["items"], "next": told["next_cursor"]}
 
 
 def find_function(name: str) -> Callable[..., Any]:

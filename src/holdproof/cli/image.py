@@ -45,7 +45,7 @@ def dump(
 def list(call: Call, ns: Namespace = "main") -> dict[str, Any]:
     """List the images of a namespace as they lie there, the newest first; what is in them is not looked at."""
     with call.open() as store:
-        return {"images": [each.to_dict() for each in store.image.list(ns=ns)]}
+        return {"images": [each.to_dict() for each in store.image.list(ns=ns).items]}
 
 
 @command(app, example="holdproof image beat")

@@ -6,7 +6,6 @@ import typer
 
 from holdproof.cli import draw
 from holdproof.cli.call import Call, Limit, Namespace, command, options
-from holdproof.errors import NotFoundError
 
 app = typer.Typer(
     help="List, show and remove notes: long-term memory of agents.",
@@ -28,7 +27,7 @@ def paths(
 ) -> dict[str, Any]:
     """List paths that have notes."""
     with call.open() as store:
-        found = store.notes.paths(prefixes=[_labels(path)] if path else [], limit=limit, ns=ns)
+        found = store.notes.paths(prefixes=[_labels(path)] if path else [], limit=limit, ns=ns).items
         return {"paths": [{"path": ".".join(each)} for each in found]}
 
 
@@ -43,7 +42,7 @@ def list(
 ) -> dict[str, Any]:
     """List notes, the last written first."""
     with call.open() as store:
-        found = store.notes.search(_labels(path), limit=limit, ns=ns)
+        found = store.notes.search(_labels(path), limit=limit, ns=ns).items
         return {"notes": [{**note.to_dict(), "path": ".".join(note.path)} for note in found]}
 
 
@@ -52,8 +51,6 @@ def show(call: Call, path: Path, key: Key, ns: Namespace = "main") -> dict[str, 
     """Show a note."""
     with call.open() as store:
         found = store.notes.get(_labels(path), key, ns=ns)
-        if found is None:
-            raise NotFoundError(f"there is no note {key} at {path}", path=path, key=key)
         return found.to_dict()
 
 

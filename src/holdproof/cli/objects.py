@@ -9,11 +9,11 @@ from rich.text import Text
 
 from holdproof.cli import draw, draw_memory
 from holdproof.cli.bar import pulse
-from holdproof.cli.call import After, BeforeNumber, Call, Limit, Namespace, command, find_function, options, page
+from holdproof.cli.call import After, BeforeNumber, Call, Limit, Namespace, command, find_function, items, options
 from holdproof.cli.files import read
 from holdproof.cli.storage import parsed
-from holdproof.errors import InvalidInputError
-from holdproof.model.memory import Object, ObjectPage
+from holdproof.errors import InvalidInputError, NotFoundError
+from holdproof.model.memory import Object
 
 app = typer.Typer(
     help="Keep objects, show them as trees, look back at what they were.",
@@ -85,14 +85,15 @@ def version(
 ) -> Object:
     """Show an object as it was after its n-th write."""
     with call.open() as store:
-        return store.objects.version(id, n, ns=ns)
+        return store.objects.get(id, version=n, ns=ns)
 
 
 @command(app, example="holdproof objects delete note-1")
 def delete(call: Call, id: ObjectId, ns: Namespace = "main") -> dict[str, str]:
     """Take an object out of the tree; its history stays."""
     with call.open() as store:
-        store.objects.delete(id, ns=ns)
+        if not store.objects.delete(id, ns=ns):
+            raise NotFoundError(f"there is no object {id}", id=id)
         return {"deleted": id}
 
 
@@ -101,12 +102,10 @@ def delete(call: Call, id: ObjectId, ns: Namespace = "main") -> dict[str, str]:
     example="holdproof objects list --limit 20",
     draw=draw.rows("objects", "id", "type", "parent", "version", "cid"),
 )
-def list(call: Call, at: At = None, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> ObjectPage:
+def list(call: Call, at: At = None, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
     """List objects in the order of their keys, a page at a time."""
     with call.open() as store:
-        if at is not None:
-            return store.objects.at(at, after=after, limit=limit, ns=ns)
-        return store.objects.list(after=after, limit=limit, ns=ns)
+        return items("objects", store.objects.list(at=at, cursor=after or None, limit=limit, ns=ns))
 
 
 @command(app, example="holdproof objects tree inbox --depth 3", draw=draw_memory.tree)
@@ -136,7 +135,8 @@ def history(
 ) -> dict[str, Any]:
     """List what an object has been, the newest first; one without a CID was a deletion."""
     with call.open() as store:
-        return page("versions", store.objects.history(id, before=before, limit=limit, ns=ns), limit, "n")
+        cursor = None if before is None else str(before)
+        return items("versions", store.objects.history(id, cursor=cursor, limit=limit, ns=ns))
 
 
 def _found(value: dict[str, Any]) -> Text:

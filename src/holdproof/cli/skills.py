@@ -1,16 +1,16 @@
 """`holdproof skills`: files that agents act by, approved and loaded only as they were approved."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from holdproof.cli import draw
-from holdproof.cli.call import After, Call, Limit, Namespace, command, options
+from holdproof.cli.call import After, Call, Limit, Namespace, command, items, options
 from holdproof.cli.render import words
 from holdproof.errors import SkillLockedError
-from holdproof.model.skills import Approval, Fingerprint, LoadedSkill, Skill, SkillPage, SkillState
+from holdproof.model.skills import Approval, Fingerprint, LoadedSkill, Skill, SkillState
 
 app = typer.Typer(
     help="Approve skill files, and load them only as they were approved.",
@@ -40,9 +40,9 @@ def _table(value: draw.Facts) -> Text:
     return draw.rows("skills", "path", "state", "root", "approved_by", "why")({**value, "skills": lines})
 
 
-def _worst(page: SkillPage) -> int:
+def _worst(page: dict[str, Any]) -> int:
     """0 if all is well, else as a refused load."""
-    fine = all(each.state is SkillState.APPROVED for each in page.skills)
+    fine = all(each["state"] == SkillState.APPROVED for each in page["skills"])
     return 0 if fine else SkillLockedError.exit_code
 
 
@@ -88,10 +88,10 @@ def verify(
     paths: Paths = None,
     no_lock: Annotated[bool, typer.Option("--no-lock", help="Only report; lock nothing.")] = False,
     ns: Namespace = "main",
-) -> SkillPage:
+) -> dict[str, Any]:
     """Compare files with what was approved; exits with 5 if one is not the approved one."""
     with call.open() as store:
-        return store.skills.verify(*(paths or ()), lock=not no_lock, ns=ns)
+        return items("skills", store.skills.verify(*(paths or ()), lock=not no_lock, ns=ns))
 
 
 @command(app, example="holdproof skills status skills/deploy.org")
@@ -102,10 +102,10 @@ def status(call: Call, path: PathOf, ns: Namespace = "main") -> Skill:
 
 
 @command(app, example="holdproof skills list", draw=_table)
-def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> SkillPage:
+def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
     """List skills by path, a page at a time."""
     with call.open() as store:
-        return store.skills.list(after=after, limit=limit, ns=ns)
+        return items("skills", store.skills.list(cursor=after or None, limit=limit, ns=ns))
 
 
 @command(app, example="holdproof skills watch --every 2 --json")

@@ -1,12 +1,12 @@
 """`holdproof snapshots`: signed states of all that agents know."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from holdproof.cli import draw, draw_memory
-from holdproof.cli.call import After, Call, Limit, Namespace, command, options
-from holdproof.model.memory import Diff, Snapshot, SnapshotPage
+from holdproof.cli.call import After, Call, Limit, Namespace, command, items, options
+from holdproof.model.memory import Snapshot
 
 app = typer.Typer(
     help="Take snapshots of all objects, compare them, return to one.",
@@ -35,10 +35,10 @@ def create(
     example="holdproof snapshots list --limit 10",
     draw=draw.rows("snapshots", "rev", "created_at", "author", "message", "cid"),
 )
-def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> SnapshotPage:
+def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
     """List snapshots, the newest first."""
     with call.open() as store:
-        return store.snapshots.list(after=after, limit=limit, ns=ns)
+        return items("snapshots", store.snapshots.list(cursor=after or None, limit=limit, ns=ns))
 
 
 @command(app, example="holdproof snapshots get head")
@@ -57,10 +57,11 @@ def diff(
     after: After = "",
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> Diff:
+) -> dict[str, Any]:
     """Show how one state differs from another, object by object."""
     with call.open() as store:
-        return store.snapshots.diff(old, new, after=after, limit=limit, ns=ns)
+        told = store.snapshots.diff(old, new, cursor=after or None, limit=limit, ns=ns).to_dict()
+        return {**told, "next": told.pop("next_cursor")}
 
 
 @command(app, example="holdproof snapshots rollback 3lbh5f7kqxc22 --reason 'wrong import'")

@@ -7,9 +7,10 @@ import typer
 
 from holdproof.cli import draw
 from holdproof.cli.bar import bar
-from holdproof.cli.call import After, Call, Limit, Namespace, command, options
+from holdproof.cli.call import After, Call, Limit, Namespace, command, items, options
 from holdproof.cli.storage import parsed
-from holdproof.model.threads import Checkpoint, ThreadPage, ThreadsPruned, ThreadsRemoved
+from holdproof.errors import NotFoundError
+from holdproof.model.threads import Checkpoint, ThreadsPruned, ThreadsRemoved
 
 app = typer.Typer(
     help="List, show, copy and remove threads of agent frameworks.",
@@ -36,11 +37,13 @@ def list(
     after: After = "",
     limit: Limit = 50,
     ns: Namespace = "main",
-) -> ThreadPage:
+) -> dict[str, Any]:
     """List threads, the one that was written last first, a page at a time."""
     wanted = parsed(facts, "facts", dict)
     with call.open() as store:
-        return store.threads.list(status=status, facts=wanted, after=after, limit=limit, ns=ns)
+        return items(
+            "threads", store.threads.list(status=status, facts=wanted, cursor=after or None, limit=limit, ns=ns)
+        )
 
 
 @command(
@@ -53,9 +56,9 @@ def history(
 ) -> dict[str, Any]:
     """List the checkpoints of a thread, newest first: which channels each has, and how much tasks wrote on top."""
     with call.open() as store:
-        store.threads.show(thread, ns=ns)
-        page = store.threads.history(thread, after=after, limit=limit, ns=ns)
-        return {"checkpoints": [_line(each) for each in page.checkpoints], "next": page.next}
+        store.threads.get(thread, ns=ns)
+        page = store.threads.list_checkpoints(thread, cursor=after or None, limit=limit, ns=ns)
+        return {"checkpoints": [_line(each) for each in page.items], "next": page.next_cursor}
 
 
 def _line(found: Checkpoint) -> dict[str, Any]:
@@ -73,9 +76,12 @@ def show(
 ) -> dict[str, Any]:
     """Show a thread and one of its checkpoints; values that a framework encoded are shown as they are stored."""
     with call.open() as store:
-        told = store.threads.show(thread, ns=ns).to_dict()
-        found = store.threads.get(thread, checkpoint_id=checkpoint, checkpoint_ns=checkpoint_ns, ns=ns)
-        return {**told, "checkpoint": None if found is None else found.to_dict()}
+        told = store.threads.get(thread, ns=ns).to_dict()
+        try:
+            found = store.threads.get_checkpoint(thread, checkpoint_id=checkpoint, checkpoint_ns=checkpoint_ns, ns=ns)
+        except NotFoundError:
+            return {**told, "checkpoint": None}
+        return {**told, "checkpoint": found.to_dict()}
 
 
 @command(app, example="holdproof threads copy chat-1 chat-2")

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from holdproof.cli import draw
-from holdproof.cli.call import After, Call, Limit, Namespace, command, options
-from holdproof.model.transcripts import TranscriptPage
+from holdproof.cli.call import After, Call, Limit, Namespace, command, items, options
 
 app = typer.Typer(
     help="List, show and remove conversations of agent frameworks.",
@@ -29,10 +28,10 @@ def list(
     after: After = "",
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> TranscriptPage:
+) -> dict[str, Any]:
     """List transcripts by name, a page at a time."""
     with call.open() as store:
-        return store.transcripts.list(prefix=prefix, after=after, limit=limit, ns=ns)
+        return items("transcripts", store.transcripts.list(prefix=prefix, cursor=after or None, limit=limit, ns=ns))
 
 
 @command(app, example="holdproof transcripts show openai-agents/customer-42 --last 20 --json")
@@ -46,8 +45,9 @@ def show(
     """Show a transcript: its document, and its last items."""
     with call.open() as store:
         told = store.transcripts.get(name, ns=ns).to_dict()
-        found = store.transcripts.read(name, last=last, before=before, ns=ns)
-        return {**told, "items": [item.to_dict() for item in found]}
+        cursor = None if before is None else str(before)
+        found = store.transcripts.list_items(name, limit=last, cursor=cursor, ns=ns).items
+        return {**told, "items": [item.to_dict() for item in reversed(found)]}
 
 
 @command(app, example="holdproof transcripts delete openai-agents/customer-42")

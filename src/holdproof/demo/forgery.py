@@ -24,7 +24,8 @@ class Found(NamedTuple):
 
 def forge(store: sync.Holdproof, folder: Path, evaluation_id: str) -> Path:
     """A copy of a living store, with its keys, in which one score was raised past Holdproof."""
-    home, paths = folder / f"forged-{evaluation_id}", store.core.paths
+    home = folder / f"forged-{evaluation_id}"
+    paths = store.core.paths
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(mode=0o700)
     snapshot.copy(paths.kernel_db, home / "kernel.db", begun=lambda: None, progress=lambda *_: None)

@@ -54,7 +54,8 @@ class Scene:
     """One store on which acts play, any number of times."""
 
     def __init__(self, store: sync.Holdproof, tell: Tell, *, folder: Path | None = None) -> None:
-        self.store, self._tell = store, tell
+        self.store = store
+        self._tell = tell
         self.folder = folder or store.core.paths.cache / "demo"
         folders.make(self.folder)
         self.shop = shipping.Shop(self.folder / "carrier.txt")
@@ -62,10 +63,10 @@ class Scene:
         self.ship = shipping.register(store, self.shop)
 
         @store.decision(flow_type="large order", agent="buyer")
-        def large_order(flow: OpenFlow[SyncExecutor], wanted: dict[str, Any]) -> dict[str, Any]:
-            answer = flow.ask("over the limit of 500", proposal=wanted, impact="HIGH_IMPACT", deadline_s=600)
-            given: dict[str, Any] = answer.answer or wanted
-            return flow.step("order", self.shop.order, **given)  # type: ignore[no-any-return]
+        def large_order(flow: OpenFlow[SyncExecutor], order: dict[str, Any]) -> dict[str, Any]:
+            answer = flow.ask("over the limit of 500", proposal=order, impact="HIGH_IMPACT", deadline_s=600)
+            approved_order: dict[str, Any] = answer.answer or order
+            return flow.step("order", self.shop.order, **approved_order)  # type: ignore[no-any-return]
 
         self.large_order = large_order
 
@@ -76,11 +77,11 @@ class Scene:
     def until(self, look: Callable[[], T | None]) -> T:
         """Look again and again until there is something to see."""
         deadline = time.monotonic() + _PATIENCE_S
-        while (found := look()) is None:
+        while (value := look()) is None:
             if time.monotonic() > deadline:
                 raise UnavailableError("the demonstration waited for a minute, and nothing happened")
             time.sleep(_LOOK_S)
-        return found
+        return value
 
 
 class Background:

@@ -24,7 +24,8 @@ class Shop:
     """A carrier with a book; a parcel that is in it already is not booked again."""
 
     def __init__(self, book: Path, then: Callable[[], None] = lambda: None) -> None:
-        self._book, self._then = book, then
+        self._book = book
+        self._then = then
         book.touch(mode=0o600)
 
     @property

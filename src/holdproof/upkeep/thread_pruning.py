@@ -77,14 +77,15 @@ def _names(thread_ids: Sequence[str] | None, before: str | None, ns: str) -> Wor
     """The threads that are meant: those given, or all that were last written before a moment."""
     if thread_ids is not None:
         return list(dict.fromkeys(thread_ids))
-    found: list[str] = []
-    after: str | None = ""
-    while after is not None:
-        look = partial(thread_index.list, before=before, after=after, limit=_PAGE, ns=ns)
+    names: list[str] = []
+    cursor: str | None = None
+    while True:
+        look = partial(thread_index.list, updated_before=before, cursor=cursor, limit=_PAGE, ns=ns)
         page = yield from ask(Read(look))
-        found += [each.thread_id for each in page.threads]
-        after = page.next
-    return found
+        names += [each.thread_id for each in page.items]
+        cursor = page.next_cursor
+        if cursor is None:
+            return names
 
 
 def _delete(tx: Tx, *, name: str, idle: str, who: str, dry_run: bool, ns: str) -> ThreadsRemoved:

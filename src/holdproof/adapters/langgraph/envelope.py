@@ -94,7 +94,8 @@ class Envelopes:
     """Puts values into envelopes, and takes them out."""
 
     def __init__(self, serde: Serializer, sealer: Sealer | None) -> None:
-        self.serde, self.sealer = serde, sealer
+        self.serde = serde
+        self.sealer = sealer
         self.tag = CLEAR if sealer is None else SEALED
 
     def wrap(self, value: Any, purpose: bytes = b"value") -> bytes:
@@ -127,8 +128,8 @@ class Envelopes:
             sealed = bytes.fromhex(stored["sealed"])
         except ValueError as error:
             raise NotSealedError("the metadata of a checkpoint is malformed") from error
-        found: dict[str, Any] = self.serde.loads_typed(_unpacked(self.sealer.open(purpose, sealed)))
-        return found
+        metadata: dict[str, Any] = self.serde.loads_typed(_unpacked(self.sealer.open(purpose, sealed)))
+        return metadata
 
 
 def _packed(kind: str, content: bytes) -> bytes:
@@ -138,7 +139,8 @@ def _packed(kind: str, content: bytes) -> bytes:
         name = kind.encode()
         if len(name) > 255:
             raise InvalidInputError("the name of a serialization is too long", kind=kind[:100])
-        head, content = _OTHER, bytes([len(name)]) + name + content
+        head = _OTHER
+        content = bytes([len(name)]) + name + content
     if len(content) > MOST:
         raise InvalidInputError("a value of a checkpoint is larger than 64 MiB: keep it as a blob", bytes=len(content))
     if len(content) >= _WORTH:
@@ -152,7 +154,8 @@ def _packed(kind: str, content: bytes) -> bytes:
 def _unpacked(data: bytes) -> tuple[str, bytes]:
     if not data:
         raise FormatError("an envelope is empty")
-    head, content = data[0], data[1:]
+    head = data[0]
+    content = data[1:]
     if head & _DEFLATED:
         content = _inflated(content)
     kind = head & ~_DEFLATED
@@ -166,9 +169,9 @@ def _unpacked(data: bytes) -> tuple[str, bytes]:
 def _inflated(content: bytes) -> bytes:
     inflater = zlib.decompressobj(-15, DICTIONARY)
     try:
-        found = inflater.decompress(content, MOST)
+        inflated = inflater.decompress(content, MOST)
     except zlib.error as error:
         raise FormatError(f"an envelope cannot be inflated: {error}") from error
     if not inflater.eof or inflater.unused_data:
         raise FormatError("an envelope is cut short, or larger than 64 MiB")
-    return found
+    return inflated

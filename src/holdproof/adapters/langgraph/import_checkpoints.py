@@ -17,10 +17,8 @@ from langchain_core.runnables import RunnableConfig
 from holdproof import sync
 from holdproof.adapters.langgraph.safety import Named, SafeSerializer
 from holdproof.adapters.langgraph.saver import HoldproofSaver
-from holdproof.db.sqlite.readonly import foreign_rows
 from holdproof.errors import FormatError, ThreadDeletedError
-from holdproof.memory.objects.tree_transaction import MAIN
-from holdproof.memory.threads import thread_index
+from holdproof.kernel import MAIN, foreign_rows, thread_index
 from holdproof.model.progress import Progress
 from holdproof.model.threads import ThreadsImported
 
@@ -35,7 +33,8 @@ def import_sqlite(
     progress: Progress | None = None,
 ) -> ThreadsImported:
     """Take over the checkpoints of a file of `SqliteSaver` or `AsyncSqliteSaver`; with `dry_run` only read them."""
-    path, serde = Path(source), SafeSerializer(allow)
+    path = Path(source)
+    serde = SafeSerializer(allow)
     saver = HoldproofSaver(store, serde=serde, key=key)
     threads_seen: set[str] = set()
     dead: set[str] = set()
@@ -43,7 +42,7 @@ def import_sqlite(
     for config, checkpoint, metadata in _checkpoints(path, serde):
         thread = str(config["configurable"]["thread_id"])
         if thread not in threads_seen and store.read(
-            partial(thread_index.buried, thread_id=thread, ns=store.ns or MAIN)
+            partial(thread_index.is_deleted, thread_id=thread, ns=store.ns or MAIN)
         ):
             dead.add(thread)  # its first checkpoint has no parent, and would begin another life
         threads_seen.add(thread)

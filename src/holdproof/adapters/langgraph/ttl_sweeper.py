@@ -15,7 +15,8 @@ class Sweeper:
 
     def __init__(self, sweep: Callable[[], int]) -> None:
         self._sweep = sweep
-        self._lock, self._end = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._end = threading.Event()
         self._thread: threading.Thread | None = None
         self._future: Future[None] = Future()
 
@@ -23,7 +24,8 @@ class Sweeper:
         """Begin, or go on; whoever cancels the future ends it."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
-                self._end, self._future = threading.Event(), Future()
+                self._end = threading.Event()
+                self._future = Future()
                 end = self._end
                 self._future.add_done_callback(lambda future: end.set() if future.cancelled() else None)
                 work = (seconds, self._end, self._future)

@@ -49,7 +49,8 @@ class HoldproofSpanExporter(SpanExporter):
 
 def event_of(span: Any) -> TelemetryEvent:
     """The event of a span that has ended."""
-    context, scope = span.get_span_context(), span.instrumentation_scope
+    context = span.get_span_context()
+    scope = span.instrumentation_scope
     status = span.status
     data = {
         "name": span.name,
@@ -80,5 +81,5 @@ def event_of(span: Any) -> TelemetryEvent:
     return spans.event(f"{context.trace_id:032x}", f"{context.span_id:016x}", data)
 
 
-def _plain(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {key: spans.plain(value) for key, value in (given or {}).items()}
+def _plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key: spans.plain(value) for key, value in (attributes or {}).items()}

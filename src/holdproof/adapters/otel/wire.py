@@ -14,7 +14,10 @@ from typing import Any, Final, NamedTuple
 from holdproof.errors import FormatError
 
 DEEP: Final = 64
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT = 0
+_FIXED64 = 1
+_BYTES = 2
+_FIXED32 = 5
 _LONGEST: Final = 10
 
 
@@ -74,17 +77,18 @@ def decode(data: bytes, message: str = "Request", depth: int = 0) -> dict[str, A
     """The fields of a message by their names in JSON."""
     if depth > DEEP:
         raise FormatError(f"OTLP: values are nested deeper than {DEEP}")
-    known, found = MESSAGES[message], dict[str, Any]()
+    fields = MESSAGES[message]
+    decoded = dict[str, Any]()
     for number, wire, raw in _fields(data):
-        field = known.get(number)
+        field = fields.get(number)
         if field is None or wire != _WIRES.get(field.kind, _BYTES):
             continue
         value = _value(field.kind, raw, depth)
         if field.many:
-            found.setdefault(field.name, []).append(value)
+            decoded.setdefault(field.name, []).append(value)
         else:
-            found[field.name] = value
-    return found
+            decoded[field.name] = value
+    return decoded
 
 
 def _value(kind: str, raw: Any, depth: int) -> Any:

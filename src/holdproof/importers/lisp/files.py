@@ -27,7 +27,7 @@ from holdproof.importers.lisp import lisp_hash, lisp_objects, sexpr
 from holdproof.importers.lisp.lisp_objects import Kept
 from holdproof.importers.lisp.reader import MOST_BYTES
 from holdproof.memory.objects import commits, objects, records, snapshot_import
-from holdproof.memory.objects.commits import Note
+from holdproof.memory.objects.commits import CommitNote
 from holdproof.memory.objects.records import OBJECT
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
 from holdproof.model.lisp import ForeignMemory, ForeignObject, HashVerdict, LispExported, LispImported
@@ -162,13 +162,13 @@ def _take(tx: Tx, arriving: _Arriving, signer: Signer, ns: str, progress: Progre
     name = Path(arriving.report.source).name
     made = []
     if snapshot_import.unsaved(tx, ns):
-        made.append(commits.create(tx, signer, Note(message=f"before {name} was taken over"), ns=ns))
+        made.append(commits.create(tx, signer, CommitNote(message=f"before {name} was taken over"), ns=ns))
     for at, each in enumerate(rounds, 1):
         edit = TreeTransaction(tx, ns)
         for id, kept in each.items():
-            objects.settle(edit, id, None if kept is None else _draft(edit, kept))
+            objects.put_or_delete(edit, id, None if kept is None else _draft(edit, kept))
         edit.finish()
-        made.append(commits.create(tx, signer, Note(message=f"{name}, {at} of {len(rounds)}"), ns=ns))
+        made.append(commits.create(tx, signer, CommitNote(message=f"{name}, {at} of {len(rounds)}"), ns=ns))
         if progress is not None:
             progress("versions", at, len(rounds))
     return _said(arriving.report, rounds, taken, snapshots=len(made), head=made[-1].cid)

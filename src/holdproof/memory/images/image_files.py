@@ -89,22 +89,24 @@ def encode(manifest: Manifest, signer: Signer) -> bytes:
 def parse(data: bytes) -> tuple[Manifest, dsse.Envelope]:
     """A manifest from untrusted bytes; its signature is not verified yet."""
     envelope = dsse.parse(data)
-    found = canonical.loads(envelope.payload)
-    if not isinstance(found, dict) or (found.get("v"), found.get("t")) != (1, "holdproof-image"):
+    payload = canonical.loads(envelope.payload)
+    if not isinstance(payload, dict) or (payload.get("v"), payload.get("t")) != (1, "holdproof-image"):
         raise FormatError("not the manifest of an image, or of an unknown version")
-    rest: dict[str, Any] = {name: value for name, value in found.items() if name not in ("v", "t", "parts")}
-    listed: Any = found.get("parts")
+    rest: dict[str, Any] = {name: value for name, value in payload.items() if name not in ("v", "t", "parts")}
+    listed: Any = payload.get("parts")
     try:
-        made = Manifest(**rest, parts=tuple(Part(**part) for part in listed))
+        manifest = Manifest(**rest, parts=tuple(Part(**part) for part in listed))
     except TypeError as error:
         raise FormatError(f"the manifest lacks a field or has one too many: {error}") from error
-    texts = [value for name, value in rest.items()] + [text for part in made.parts for text in (part.name, part.head)]
-    if not all(isinstance(text, str) for text in texts) or not made.parts:
+    texts = [value for name, value in rest.items()] + [
+        text for part in manifest.parts for text in (part.name, part.head)
+    ]
+    if not all(isinstance(text, str) for text in texts) or not manifest.parts:
         raise FormatError("the manifest has a field of the wrong kind, or no files")
-    for part in made.parts:
+    for part in manifest.parts:
         if not _NAME.fullmatch(part.name) or type(part.size) is not int or not canonical.is_sha256_hex(part.sha256):
             raise FormatError("the manifest names a file that no image has", name=str(part.name)[:100])
-    return made, envelope
+    return manifest, envelope
 
 
 def verify(manifest: Manifest, envelope: dsse.Envelope, trusted: Iterable[PublicKey]) -> None:
@@ -155,11 +157,13 @@ class Writer:
     """A CAR on its way to the disk, with its index; durable and in its place once `finish` returns."""
 
     def __init__(self, path: Path, root: CID) -> None:
-        self.path, self._aside = path, path.with_name(f".{path.name}.new")
+        self.path = path
+        self._aside = path.with_name(f".{path.name}.new")
         folders.make(path.parent)
         handle = os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(handle, "wb", buffering=1 << 20)
-        self._digest, self._at = sha256(), 0
+        self._digest = sha256()
+        self._at = 0
         self._places: dict[bytes, tuple[int, int]] = {}
         self._write(b"".join(car.write([root], [])))
 
@@ -290,14 +294,14 @@ class _Mapped:
         path = _index_path(self._path)
         try:
             with disk.open_file(path) as file:
-                found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                index = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError):
             return self._scan(size)
-        begun = _MAGIC + size.to_bytes(8, "big")
-        if found[: len(begun)] != begun or (len(found) - len(begun)) % _ENTRY.size:
-            found.close()
+        prefix = _MAGIC + size.to_bytes(8, "big")
+        if index[: len(prefix)] != prefix or (len(index) - len(prefix)) % _ENTRY.size:
+            index.close()
             return self._scan(size)
-        return found
+        return index
 
     def _scan(self, size: int) -> bytes:
         """The index of a CAR whose own is missing or no index."""
@@ -334,7 +338,9 @@ class _Mapped:
         return self.find(cid)
 
     def _place(self, cid: CID) -> tuple[int, int] | None:
-        low, high, first = 0, self._count, len(_MAGIC) + 8
+        low = 0
+        high = self._count
+        first = len(_MAGIC) + 8
         while low < high:
             middle = (low + high) // 2
             raw, at, length = _ENTRY.unpack_from(self._index, first + middle * _ENTRY.size)
@@ -369,21 +375,21 @@ def tidy(folder: Path, keep: int, newest: Manifest) -> list[str]:
         if path.name == newest.name:
             continue
         try:
-            found, _ = read_manifest(path)
-            check_name(path, found)
+            manifest, _ = read_manifest(path)
+            check_name(path, manifest)
         except (FormatError, ImageCorruptError, NotFoundError):  # damaged: whoever loads it puts it aside
             named.add(path.name)
             continue
-        ours = (found.store_id, found.ns) == (newest.store_id, newest.ns)
+        ours = (manifest.store_id, manifest.ns) == (newest.store_id, newest.ns)
         keep -= ours
         if keep > 0 or not ours:
-            named |= _names(found)
-    gone = [path for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name not in named]
-    for path in sorted(gone, key=lambda path: not path.name.endswith(MANIFEST)):  # a manifest goes before its files
+            named |= _names(manifest)
+    unused = [path for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name not in named]
+    for path in sorted(unused, key=lambda path: not path.name.endswith(MANIFEST)):  # a manifest goes before its files
         with suppress(FileNotFoundError):
             path.unlink()
     folders.sync(folder)
-    return [path.name for path in gone]
+    return [path.name for path in unused]
 
 
 def _names(manifest: Manifest) -> set[str]:

@@ -30,19 +30,19 @@ _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 Test = Callable[[Mapping[str, Any]], bool]
 
 
-def compiled(wanted: Mapping[str, Any] | None) -> Test | None:
+def compiled(filter: Mapping[str, Any] | None) -> Test | None:
     """What tells whether a value is wanted; None where all are."""
-    tests = [test for key, asked in (wanted or {}).items() for test in _tests(key, asked)]
+    tests = [test for key, condition in (filter or {}).items() for test in _tests(key, condition)]
     return (lambda value: all(test(value) for test in tests)) if tests else None
 
 
-def _tests(key: Any, asked: Any) -> list[Test]:
+def _tests(key: Any, condition: Any) -> list[Test]:
     if not isinstance(key, str) or len(key) > _LONGEST or _KEY.fullmatch(key) is None:
         raise InvalidInputError(
             f"Invalid filter key: {str(key)[:100]!r}; letters, digits, _ and - with dots between", field="filter"
         )
     steps = key.split(".")
-    operators = asked if isinstance(asked, Mapping) else {"$eq": asked}
+    operators = condition if isinstance(condition, Mapping) else {"$eq": condition}
     return [_test(steps, name, operand) for name, operand in operators.items()]
 
 
@@ -50,14 +50,14 @@ def _test(steps: list[str], name: Any, operand: Any) -> Test:
     if name == "$eq":
         return lambda value: same(_at(value, steps), operand)
     if name == "$ne":
-        return lambda value: (found := _at(value, steps)) is not None and not same(found, operand)
+        return lambda value: (value_at := _at(value, steps)) is not None and not same(value_at, operand)
     order = _ORDERS.get(name)
     if order is None:
         raise InvalidInputError(f"Unsupported operator: {str(name)[:100]!r}", field="filter")
     kind = _kind(operand)
     if kind is None:
         raise InvalidInputError(f"{name} compares numbers or texts", field="filter")
-    return lambda value: _kind(found := _at(value, steps)) is kind and order(found, operand)
+    return lambda value: _kind(value_at := _at(value, steps)) is kind and order(value_at, operand)
 
 
 def _at(value: Any, steps: list[str]) -> Any:

@@ -65,15 +65,16 @@ class _Live:
         self.roots: dict[CID, None] = {}
         self.blocks: set[CID] = set()
         self.doubted = {commits.parse(cid) for (cid,) in tx.all(_PRUNED)}
-        self.since, self._moves = later(tx.now, -_SKEW_S), _moves(tx)
+        self.since = later(tx.now, -_SKEW_S)
+        self._moves = _moves(tx)
 
     def named(self, tx: Tx) -> list[CID]:
         """Every root that is needed, those of snapshots first; their commits and notes are."""
-        found: dict[CID, None] = {}
+        roots: dict[CID, None] = {}
         for cid, note, root in tx.all(_NAMED):
             self.blocks |= {commits.parse(cid), commits.parse(note)}
-            found[commits.parse(root)] = None
-        return [*found, *(ref.cid for ref in refs.every(tx) if ref.name.startswith("work/"))]
+            roots[commits.parse(root)] = None
+        return [*roots, *(ref.cid for ref in refs.every(tx) if ref.name.startswith("work/"))]
 
     def walk(self, get: Get, roots: list[CID]) -> Iterator[None]:
         """Mark what roots lead to; what the last one had too is not looked at again."""
@@ -142,7 +143,8 @@ def collect(context: Context, *, dry_run: bool = False, progress: Progress | Non
     ordered = _ordered(dead)
     while batch := [*islice(ordered, _BATCH)]:
         removed = yield from ask(Write(lambda tx, batch=batch: _remove(tx, live, batch)))  # type: ignore[misc]
-        count, size = count + len(removed), size + sum(each.size for each in removed)
+        count = count + len(removed)
+        size = size + sum(each.size for each in removed)
         if progress is not None:
             progress("garbage", count, len(dead))
     yield from text_search.forget()
@@ -175,8 +177,8 @@ def _look(database: Database, live: _Live, roots: list[CID], progress: Progress 
         if page.last is None:
             break
         after = page.last
-    gone = {link for each in dead for link in each.below if link in pieces and link not in live.blocks}
-    return dead + [_Dead(link, pieces[link], ()) for link in pieces if link in gone]
+    orphans = {link for each in dead for link in each.below if link in pieces and link not in live.blocks}
+    return dead + [_Dead(link, pieces[link], ()) for link in pieces if link in orphans]
 
 
 def _is_garbage(live: _Live, cid: CID, data: bytes) -> bool:
@@ -207,19 +209,19 @@ def _below(data: bytes) -> tuple[CID, ...] | None:
 
 def _ordered(dead: list[_Dead]) -> Iterator[_Dead]:
     """Each before those below it."""
-    known = {each.cid: each for each in dead}
+    by_cid = {each.cid: each for each in dead}
     above: dict[CID, int] = {}
     for each in dead:
-        for cid in {*each.below} & known.keys():
+        for cid in {*each.below} & by_cid.keys():
             above[cid] = above.get(cid, 0) + 1
     ready = [each for each in dead if each.cid not in above]
     while ready:
         each = ready.pop()
         yield each
-        for cid in {*each.below} & known.keys():
+        for cid in {*each.below} & by_cid.keys():
             above[cid] -= 1
             if above[cid] == 0:
-                ready.append(known[cid])
+                ready.append(by_cid[cid])
 
 
 _DELETE = sql(
@@ -233,6 +235,6 @@ def _remove(tx: Tx, live: _Live, batch: list[_Dead]) -> list[_Dead]:
     """Remove what is still not needed; what moved since we looked is looked at first."""
     refs.alone(tx)
     live.again(tx)
-    gone = [each for each in batch if each.cid not in live.blocks]
-    tx.execute(_DELETE, gone=json.dumps([each.cid.raw.hex() for each in gone]))
-    return gone
+    removable = [each for each in batch if each.cid not in live.blocks]
+    tx.execute(_DELETE, gone=json.dumps([each.cid.raw.hex() for each in removable]))
+    return removable

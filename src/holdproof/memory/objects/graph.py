@@ -70,7 +70,9 @@ class _Growing:
     """A subtree being gathered."""
 
     def __init__(self, view: TreeReader, tx: Tx | None, limit: int, ns: str) -> None:
-        self.view, self.left, self.ns = view, limit, ns
+        self.view = view
+        self.left = limit
+        self.ns = ns
         self.family = objects.Family(view, tx, ns)
         self.met: set[str] = set()
 
@@ -78,7 +80,9 @@ class _Growing:
         self.met.add(key)
         self.left -= 1
         one = objects.read(self.view, key, self.ns)
-        children, missing, cut = [], [], False
+        children = []
+        missing = []
+        cut = False
         for child in self.family.of(one):
             if self.view.find(OBJECT + child) is None:
                 missing.append(records.id_of(child))

@@ -43,14 +43,14 @@ def opened(record: Record, open: Open) -> Record:
     """A whole record as it was put; ErasedError where its subject was erased, NotFoundError where the key is not."""
     if not isinstance(record.content, Sealed):
         return record
-    found = dagcbor_fast.decode(open(record.content.envelope), max_size=MOST)
-    if not isinstance(found, dict) or found.keys() != {"attributes", "content"}:
+    fields = dagcbor_fast.decode(open(record.content.envelope), max_size=MOST)
+    if not isinstance(fields, dict) or fields.keys() != {"attributes", "content"}:
         raise FormatError("record: sealed, but neither content nor attributes", id=record.id)
-    attributes = records.lift(found["attributes"])
+    attributes = records.lift(fields["attributes"])
     if not isinstance(attributes, dict):
         raise FormatError("record: attributes are no map", id=record.id)
     handle = encryption.subject_of(record.content.envelope)
-    return record._replace(content=records.lift(found["content"]), attributes=attributes, subject=handle)
+    return record._replace(content=records.lift(fields["content"]), attributes=attributes, subject=handle)
 
 
 def close_meta(tx: Tx, meta: Mapping[str, Any], subject: str | None) -> Mapping[str, Any] | Sealed:
@@ -64,7 +64,7 @@ def opened_meta(meta: dict[str, Any] | Sealed, open: Open) -> dict[str, Any]:
     """Volatile fields as they were put."""
     if not isinstance(meta, Sealed):
         return meta
-    found = records.lift(dagcbor_fast.decode(open(meta.envelope)))
-    if not isinstance(found, dict):
+    fields = records.lift(dagcbor_fast.decode(open(meta.envelope)))
+    if not isinstance(fields, dict):
         raise FormatError("record: sealed volatile data that is no map")
-    return found
+    return fields

@@ -107,8 +107,8 @@ def id_of(key: str) -> str:
 
 def encode(record: Record) -> dict[CID, bytes]:
     """The blocks of a record, its own last."""
-    made: dict[CID, bytes] = {}
-    content = _cut(record.content, made)
+    encoded_blocks: dict[CID, bytes] = {}
+    content = _cut(record.content, encoded_blocks)
     # Put together by hand, in the order of DAG-CBOR: half the time of the codec, and a property test holds them equal.
     parts = (
         b"\xa8\x61v\x01\x62id",
@@ -129,8 +129,8 @@ def encode(record: Record) -> dict[CID, bytes]:
     block = b"".join(parts)
     if len(block) > MAX_SIZE:
         raise InvalidInputError("no DAG-CBOR: larger than a block may be", size=len(block), limit=MAX_SIZE)
-    made[cids.of(block)] = block
-    return made
+    encoded_blocks[cids.of(block)] = block
+    return encoded_blocks
 
 
 def _encoded(value: Value) -> bytes:
@@ -147,20 +147,20 @@ def _encoded(value: Value) -> bytes:
 
 def decode(data: bytes) -> Record:
     """A record from untrusted bytes."""
-    found = dagcbor_fast.decode(data)
-    if not isinstance(found, dict) or found.keys() != _FIELDS or found["v"] != 1:
+    fields = dagcbor_fast.decode(data)
+    if not isinstance(fields, dict) or fields.keys() != _FIELDS or fields["v"] != 1:
         raise FormatError("record: not exactly the eight fields of version 1")
-    id, kind, parent, children, version = (found[name] for name in ("id", "type", "parent", "children", "version"))
+    id, kind, parent, children, version = (fields[name] for name in ("id", "type", "parent", "children", "version"))
     if not isinstance(id, str) or not isinstance(kind, str) or not isinstance(parent, str | None):
         raise FormatError("record: id, type or parent is no text")
     if not isinstance(children, list) or not all(isinstance(child, str) for child in children):
         raise FormatError("record: children are not a list of ids", id=id)
     if type(version) is not int or not 0 <= version <= MAX_INT:
         raise FormatError("record: a version that is no whole number", id=id)
-    attributes = lift(found["attributes"])
+    attributes = lift(fields["attributes"])
     if not isinstance(attributes, dict):
         raise FormatError("record: attributes are no map", id=id)
-    content = _pieces(found["content"]) or lift(found["content"])
+    content = _pieces(fields["content"]) or lift(fields["content"])
     if attributes and is_sealed(content):
         raise FormatError("record: attributes beside sealed content", id=id)
     return Record(id, kind, content, attributes, parent, tuple(str(child) for child in children), version)
@@ -168,17 +168,18 @@ def decode(data: bytes) -> Record:
 
 def encode_meta(id: str, meta: Mapping[str, Any] | Sealed) -> tuple[CID, bytes]:
     """The block of an object's volatile fields."""
-    said: Value = {"$sealed": meta.envelope} if isinstance(meta, Sealed) else lower(dict(meta))
-    block = dagcbor_fast.encode({"v": 1, "id": id, "meta": said})
+    body: Value = {"$sealed": meta.envelope} if isinstance(meta, Sealed) else lower(dict(meta))
+    block = dagcbor_fast.encode({"v": 1, "id": id, "meta": body})
     return cids.of(block), block
 
 
 def decode_meta(data: bytes) -> tuple[str, dict[str, Any] | Sealed]:
     """Id and volatile fields, from untrusted bytes."""
-    found = dagcbor_fast.decode(data)
-    if not isinstance(found, dict) or found.keys() != {"v", "id", "meta"} or found["v"] != 1:
+    fields = dagcbor_fast.decode(data)
+    if not isinstance(fields, dict) or fields.keys() != {"v", "id", "meta"} or fields["v"] != 1:
         raise FormatError("record: not exactly the three fields of volatile data")
-    id, meta = found["id"], _envelope(found["meta"]) or lift(found["meta"])
+    id = fields["id"]
+    meta = _envelope(fields["meta"]) or lift(fields["meta"])
     if not isinstance(id, str) or not isinstance(meta, dict | Sealed):
         raise FormatError("record: volatile data without an id, or no map")
     return id, meta
@@ -189,11 +190,11 @@ def whole(record: Record, get: Get) -> Record:
     pieces = record.content
     if not isinstance(pieces, Pieces):
         return record
-    found = b"".join([blocks.held(get, link) for link in pieces.links])
+    data = b"".join([blocks.held(get, link) for link in pieces.links])
     if pieces.kind == "sealed":
-        return record._replace(content=_envelope({"$sealed": found}))
+        return record._replace(content=_envelope({"$sealed": data}))
     try:
-        return record._replace(content=found.decode() if pieces.kind == "text" else found)
+        return record._replace(content=data.decode() if pieces.kind == "text" else data)
     except UnicodeDecodeError as error:
         raise FormatError("record: pieces of a text that are not UTF-8", id=record.id) from error
 
@@ -216,7 +217,7 @@ def links(data: bytes) -> Iterator[CID]:
             waiting.extend(value)
 
 
-def _cut(content: Any, made: dict[CID, bytes]) -> Value:
+def _cut(content: Any, encoded_blocks: dict[CID, bytes]) -> Value:
     """Long content as links to its pieces, which are added to the blocks; None where it is short and in the open."""
     name = {str: "$text", bytes: "$blob", Sealed: "$sealed"}.get(type(content))
     if name is None or (name != "$sealed" and len(content) <= PIECE // 4):
@@ -226,7 +227,7 @@ def _cut(content: Any, made: dict[CID, bytes]) -> Value:
         return {name: data} if name == "$sealed" else None
     cut = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
     named = [cids.of_raw(piece) for piece in cut]
-    made.update(zip(named, cut, strict=True))
+    encoded_blocks.update(zip(named, cut, strict=True))
     return {name: list(named)}
 
 
@@ -240,10 +241,10 @@ def _pieces(content: Value) -> Pieces | Sealed | None:
         return _envelope(content)
     if not isinstance(named, list) or len(named) < 2:
         raise FormatError("record: content in pieces without a list of them")
-    found = tuple(link for link in named if isinstance(link, CID) and link.raw.startswith(cids.RAW_PREFIX))
-    if len(found) != len(named):
+    links = tuple(link for link in named if isinstance(link, CID) and link.raw.startswith(cids.RAW_PREFIX))
+    if len(links) != len(named):
         raise FormatError("record: a piece of content that is no link to raw bytes")
-    return Pieces(key[1:], found)
+    return Pieces(key[1:], links)
 
 
 def _envelope(value: Value) -> Sealed | None:
@@ -272,25 +273,25 @@ def lower(value: Any, depth: int = 0) -> Value:
     if depth > _MAX_DEPTH:
         raise InvalidInputError("a record is not nested so deeply", limit=_MAX_DEPTH)
     if kind is str or value is None or kind is bool or kind is bytes or kind is CID:
-        found: Value = value
+        lowered: Value = value
     elif kind is int:
-        found = value if -MAX_INT <= value <= MAX_INT else {"$int": _int_bytes(value)}
+        lowered = value if -MAX_INT <= value <= MAX_INT else {"$int": _int_bytes(value)}
     elif kind is float:
-        found = {"$float": _FLOAT.pack(value)}
+        lowered = {"$float": _FLOAT.pack(value)}
     elif kind is list:
         if len(value) > 1 and all(type(item) is float for item in value):
-            found = {"$floats": struct.pack(f">{len(value)}d", *value)}
+            lowered = {"$floats": struct.pack(f">{len(value)}d", *value)}
         else:
-            found = [lower(item, depth + 1) for item in value]
+            lowered = [lower(item, depth + 1) for item in value]
     elif kind is dict:
-        found = {_escape(key): lower(item, depth + 1) for key, item in value.items()}
+        lowered = {_escape(key): lower(item, depth + 1) for key, item in value.items()}
     elif kind is Tagged:
         if not _TAG.fullmatch(value.tag) or type(value.data) is not bytes:
             raise InvalidInputError("a tag is a short word of its own, its data bytes", tag=str(value.tag)[:100])
-        found = {f"${value.tag}": value.data}
+        lowered = {f"${value.tag}": value.data}
     else:
         raise InvalidInputError("a record has no place for a value of this type", type=kind.__name__)
-    return found
+    return lowered
 
 
 def lift(value: Value) -> Any:

@@ -63,14 +63,14 @@ _MOVE = sql(
 )
 
 
-def move(tx: Tx, name: str, seen: Ref | None, cid: CID, *, ns: str) -> Ref:
+def move(tx: Tx, name: str, current: Ref | None, cid: CID, *, ns: str) -> Ref:
     """Let a name stand for another block, with its leaf; fails if it is not where it was seen."""
-    row = {"name": name, "cid": str(cid), "rev": seen.rev + 1 if seen else 1, "ns": ns, "updated_at": tx.now}
-    if seen is None:
+    row = {"name": name, "cid": str(cid), "rev": current.rev + 1 if current else 1, "ns": ns, "updated_at": tx.now}
+    if current is None:
         mark = leaves.stamp(tx, "state", REFS, row, ns=ns)
     else:
-        mark = leaves.stamp(tx, "state", REFS, row, leaf_id=seen.leaf_id, leaf_ver=seen.leaf_ver + 1, ns=ns)
-    tx.execute(_ADD if seen is None else _MOVE, **row, **mark._asdict(), expect=1)
+        mark = leaves.stamp(tx, "state", REFS, row, leaf_id=current.leaf_id, leaf_ver=current.leaf_ver + 1, ns=ns)
+    tx.execute(_ADD if current is None else _MOVE, **row, **mark._asdict(), expect=1)
     return Ref(name, cid, int(str(row["rev"])), ns, mark.leaf_id, mark.leaf_ver)
 
 
@@ -85,6 +85,6 @@ def page(tx: Tx, after: str = "", limit: int = 200) -> list[Ref]:
 def every(tx: Tx) -> Iterator[Ref]:
     """Every ref, by name."""
     after = ""
-    while found := page(tx, after):
-        after = found[-1].name
-        yield from found
+    while refs := page(tx, after):
+        after = refs[-1].name
+        yield from refs

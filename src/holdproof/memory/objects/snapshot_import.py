@@ -22,21 +22,24 @@ from holdproof.errors import OlderStateError
 from holdproof.evidence import keys
 from holdproof.memory.objects import commit_chain, commits, refs, tree_transaction
 from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
-from holdproof.memory.objects.commits import IMPORTED, Note
+from holdproof.memory.objects.commits import IMPORTED, CommitNote
 from holdproof.memory.objects.tree_transaction import TreeTransaction
-from holdproof.model.memory import Arrived
+from holdproof.model.memory import SnapshotsImported
 from holdproof.model.times import to_text
 
 _BATCH: Final = 2_000
 
 
-def arrive(tx: Tx, line: CommitChain, signer: Signer, note: Note, *, force: bool = False, ns: str) -> Arrived:
+def import_chain(
+    tx: Tx, line: CommitChain, signer: Signer, note: CommitNote, *, force: bool = False, ns: str
+) -> SnapshotsImported:
     """Take a verified line over."""
     refs.hold(tx, tree_transaction.ref_name(ns))
     ref = refs.hold(tx, commits.ref_name(ns))
-    head, newest = None if ref is None else ref.cid, line.head
+    head = None if ref is None else ref.cid
+    newest = line.head
     if newest.cid == head and not unsaved(tx, ns):
-        return Arrived("same", str(newest.cid), newest.commit.rev, 0, 0)
+        return SnapshotsImported("same", str(newest.cid), newest.commit.rev, 0, 0)
     forward = _continues(line, head) and not unsaved(tx, ns)
     if not forward and not force:
         raise OlderStateError(
@@ -51,15 +54,15 @@ def arrive(tx: Tx, line: CommitChain, signer: Signer, note: Note, *, force: bool
     if forward:
         added = _follow(tx, line, ns)
         refs.move(tx, commits.ref_name(ns), ref, newest.cid, ns=ns)
-        return Arrived("forward", str(newest.cid), newest.commit.rev, added, count)
+        return SnapshotsImported("forward", str(newest.cid), newest.commit.rev, added, count)
     if unsaved(tx, ns):
         commits.create(tx, signer, note._replace(message=f"before {newest.commit.rev} was taken over"), ns=ns)
     added = sum(_record(tx, line, step, ns) for step in line.steps)
     edit = TreeTransaction(tx, ns)
-    edit.become(newest.commit.data)
+    edit.replace_with(newest.commit.data)
     edit.finish()
-    made = commits.create(tx, signer, note._replace(merged=newest.cid), ns=ns)
-    return Arrived("forced", made.cid, made.rev, added + 1, count)
+    snapshot = commits.create(tx, signer, note._replace(merged=newest.cid), ns=ns)
+    return SnapshotsImported("forced", snapshot.cid, snapshot.rev, added + 1, count)
 
 
 def unsaved(tx: Tx, ns: str) -> bool:
@@ -74,8 +77,8 @@ def _continues(line: CommitChain, head: CID | None) -> bool:
 
 def _after(line: CommitChain, head: CID | None) -> CommitChain:
     """The commits of a line that are newer than one of them."""
-    known = next((at for at, step in enumerate(line.steps, 1) if step.cid == head), 0)
-    return line._replace(steps=line.steps[known:])
+    skip = next((at for at, step in enumerate(line.steps, 1) if step.cid == head), 0)
+    return line._replace(steps=line.steps[skip:])
 
 
 def _put(tx: Tx, line: CommitChain) -> int:
@@ -108,7 +111,7 @@ def _follow(tx: Tx, line: CommitChain, ns: str) -> int:
         if _record(tx, line, step, ns):
             added += 1
             edit = TreeTransaction(tx, ns)
-            edit.become(step.commit.data)
+            edit.replace_with(step.commit.data)
             edit.finish()
     return added
 
@@ -119,7 +122,7 @@ def _record(tx: Tx, line: CommitChain, step: ChainStep, ns: str) -> bool:
         return False
     ours = keys.find(tx, didkey.parse(step.commit.did).keyid)
     counts = ours is not None and ours.role == "memory" and ours.revoked_from is None
-    note = line.notes.get(step.cid, Note())
+    note = line.notes.get(step.cid, CommitNote())
     at = to_text(tid.parse(step.commit.rev)[0])
     commits.record(tx, step.cid, step.commit, note, at=at, ns=ns, kind="snapshot" if counts else IMPORTED)
     return True

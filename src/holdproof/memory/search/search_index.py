@@ -42,16 +42,17 @@ class Text(NamedTuple):
     body: str
 
 
-def put(tx: Tx, ns: str, found: Iterable[Text]) -> None:
+def put(tx: Tx, ns: str, texts: Iterable[Text]) -> None:
     """Write the words of objects, many in one statement: FTS5 writes a segment of its own for every one of these."""
     batch: list[Text] = []
     size = 0
-    for text in found:
+    for text in texts:
         batch.append(text)
         size += len(text.body)
         if size > _BATCH_SIZE or len(batch) == _BATCH:
             tx.execute(_PUT, ns=ns, rows=json.dumps(batch))
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         tx.execute(_PUT, ns=ns, rows=json.dumps(batch))
 
@@ -65,8 +66,8 @@ def remove(tx: Tx, ns: str, keys: list[str]) -> None:
 def words(text: str) -> list[str]:
     """The words of a text: letters and digits, whatever case."""
     folded = text.casefold()
-    found = folded.translate(_SPACES).split() if folded.isascii() else _WORD.findall(folded)
-    return found if len(folded) <= _LONGEST else [word[:_LONGEST] for word in found]
+    tokens = folded.translate(_SPACES).split() if folded.isascii() else _WORD.findall(folded)
+    return tokens if len(folded) <= _LONGEST else [word[:_LONGEST] for word in tokens]
 
 
 def body(record: Record, get: Get) -> str:
@@ -74,10 +75,10 @@ def body(record: Record, get: Get) -> str:
     if record.subject is not None or records.is_sealed(record.content):
         return ""
     whole = records.whole(record, get)
-    found = [*texts([whole.content, whole.attributes])]
-    if sum(map(len, found)) <= MOST_BYTES // 16:  # whatever its letters become in lower case and UTF-8
-        return " ".join(words("\n".join(found)))
-    return " ".join(_bounded(found))
+    parts = [*texts([whole.content, whole.attributes])]
+    if sum(map(len, parts)) <= MOST_BYTES // 16:  # whatever its letters become in lower case and UTF-8
+        return " ".join(words("\n".join(parts)))
+    return " ".join(_bounded(parts))
 
 
 def _bounded(texts: list[str]) -> Iterator[str]:

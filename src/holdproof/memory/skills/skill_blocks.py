@@ -44,18 +44,22 @@ _ORG_END: Final = re.compile(rb"[ \t]*#\+end_([a-z]+)[ \t\r]*$", re.IGNORECASE)
 
 def _org(lines: Lines) -> Iterator[Mark]:
     """A headline is a line; a code block goes to its end, or to the next headline, as Org has it."""
-    inside, fresh = b"", True
+    inside = b""
+    fresh = True
     for at, line in enumerate(lines):
         if headline := _ORG_HEADLINE.match(line):
             yield Mark(at, "headline", headline[1])
-            inside, fresh = b"", True
+            inside = b""
+            fresh = True
         elif inside:
             end = _ORG_END.match(line)
             if end is not None and end[1].lower() == inside:
-                inside, fresh = b"", True
+                inside = b""
+                fresh = True
         elif begin := _ORG_BEGIN.match(line):
             yield Mark(at, "code", begin[2])
-            inside, fresh = begin[1].lower(), False
+            inside = begin[1].lower()
+            fresh = False
         elif fresh:
             yield Mark(at, "text")
             fresh = False
@@ -70,7 +74,8 @@ _DASHES: Final = re.compile(rb"---[ \t\r]*\n?$")
 def _markdown(lines: Lines) -> Iterator[Mark]:
     """A fence is closed by its own kind and at least its own length, so a fence may stand inside a longer one."""
     marks: list[Mark] = []
-    fence, fresh = b"", True
+    fence = b""
+    fresh = True
     start = _front_matter(lines)
     if start:
         marks.append(Mark(0, "text", b"front matter"))
@@ -78,9 +83,11 @@ def _markdown(lines: Lines) -> Iterator[Mark]:
         if fence:
             stripped = line.strip()
             if len(stripped) >= len(fence) and not stripped.strip(fence[:1]):
-                fence, fresh = b"", True
+                fence = b""
+                fresh = True
         elif opened := _FENCE.match(line):
-            fence, fresh = opened[1] or opened[3], False
+            fence = opened[1] or opened[3]
+            fresh = False
             marks.append(Mark(at, "code", opened[2] or opened[4] or b""))
         elif headline := _ATX.match(line):
             marks.append(Mark(at, "headline", headline[1] or b""))
@@ -112,12 +119,13 @@ def _python(lines: Lines) -> Iterator[Mark]:
     marks: list[Mark] = []
     decorated = defined = False
     for at, line in enumerate(lines):
-        if found := _DEFINED.match(line):
+        if definition := _DEFINED.match(line):
             if decorated:
-                marks[-1] = marks[-1]._replace(title=found[1])
+                marks[-1] = marks[-1]._replace(title=definition[1])
             else:
-                marks.append(Mark(at, "code", found[1]))
-            decorated, defined = False, True
+                marks.append(Mark(at, "code", definition[1]))
+            decorated = False
+            defined = True
         elif line.startswith(b"@"):
             if not decorated:
                 marks.append(Mark(at, "code", b"module"))
@@ -184,33 +192,35 @@ def _title(title: bytes) -> str:
 # --- what has changed --------------------------------------------------------------------------------------------
 
 
-def compare(approved: Sequence[Block], found: Sequence[Block]) -> tuple[str, ...]:
+def compare(approved: Sequence[Block], current: Sequence[Block]) -> tuple[str, ...]:
     """What is not as it was approved, block by block, a line each; the first few."""
     start = 0
-    while start < min(len(approved), len(found)) and approved[start].hash == found[start].hash:
+    while start < min(len(approved), len(current)) and approved[start].hash == current[start].hash:
         start += 1
     end = 0
-    while end < min(len(approved), len(found)) - start and approved[-1 - end].hash == found[-1 - end].hash:
+    while end < min(len(approved), len(current)) - start and approved[-1 - end].hash == current[-1 - end].hash:
         end += 1
-    old, new = approved[start : len(approved) - end], found[start : len(found) - end]
-    told = list(_tell(old, new))
-    more = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
-    return tuple(told[:MOST_TOLD] + more)
+    old = approved[start : len(approved) - end]
+    new = current[start : len(current) - end]
+    lines = list(_tell(old, new))
+    more = [f"and {len(lines) - MOST_TOLD} more"] if len(lines) > MOST_TOLD else []
+    return tuple(lines[:MOST_TOLD] + more)
 
 
 def _tell(old: Sequence[Block], new: Sequence[Block]) -> Iterator[str]:
     """Between what is the same before and after: changed in place, gone, added, or only moved."""
-    was, now = {block.hash for block in old}, {block.hash for block in new}
-    gone = [block for block in old if block.hash not in now]
-    come = [block for block in new if block.hash not in was]
-    for before, after in zip(gone, come, strict=False):
+    was = {block.hash for block in old}
+    now = {block.hash for block in new}
+    removed = [block for block in old if block.hash not in now]
+    added = [block for block in new if block.hash not in was]
+    for before, after in zip(removed, added, strict=False):
         place = f", now at line {after.line}" if after.line != before.line else ""
         yield f"{_named(before)} was changed{place}"
-    for block in gone[len(come) :]:
+    for block in removed[len(added) :]:
         yield f"{_named(block)} is gone"
-    for block in come[len(gone) :]:
+    for block in added[len(removed) :]:
         yield f"{_named(block)} was added"
-    if not gone and not come:
+    if not removed and not added:
         for before, after in zip(old, new, strict=False):
             if before.hash != after.hash:
                 yield f"{_named(before)} was moved"

@@ -78,15 +78,16 @@ def _read(place: str, most: int) -> bytes:
         os.close(handle)
 
 
-def _refuse_odd(found: os.stat_result) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _refuse_odd(status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
         raise NotAFileError("it is a link")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise NotAFileError("it is no regular file")
 
 
 def _whole(handle: int, most: int) -> bytes:
-    pieces, size = [], 0
+    pieces = []
+    size = 0
     while size <= most and (piece := os.read(handle, min(_CHUNK, most + 1 - size))):
         pieces.append(piece)
         size += len(piece)

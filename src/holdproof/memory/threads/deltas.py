@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from holdproof.db import Row, Tx, sql
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import channel_values, thread_states
-from holdproof.memory.threads.channel_values import Ref, Space
+from holdproof.memory.threads.channel_values import Ref, ThreadBlocks
 
 _PAGE: Final = 100
 
@@ -54,7 +54,7 @@ def since(
     thread, parent = start
     steps, seeds = _walk(tx, thread, checkpoint_ns, parent, frozenset(channels))
     written = [(row, thread_states.decode_ref(row[4])) for row in _written(tx, thread, checkpoint_ns, steps)]
-    space = Space(tx, thread)
+    space = ThreadBlocks(tx, thread)
     content = space.read(channel_values.needs(space, [*seeds.values(), *(ref for _, ref in written)]))
     said: dict[str, list[tuple[str, str, Any]]] = {name: [] for name in channels}
     for row, ref in written:
@@ -80,14 +80,14 @@ def _walk(
         if parent not in page:
             of = {"thread": thread, "checkpoint_ns": checkpoint_ns, "first": parent}
             page = {row[0]: row for row in tx.all(_ROWS, **of, limit=_PAGE)}
-        found = page.get(parent)
-        if found is None:  # it was pruned
+        row = page.get(parent)
+        if row is None:  # it was pruned
             break
         steps.append(_Step(parent, waiting))
-        refs = thread_states.decode(found[2]).refs
+        refs = thread_states.decode(row[2]).refs
         seeds |= {name: refs[name] for name in waiting & refs.keys()}
         waiting -= refs.keys()
-        parent = found[1]
+        parent = row[1]
     return steps, seeds
 
 
@@ -102,7 +102,8 @@ def _written(tx: Tx, thread: int, checkpoint_ns: str, steps: Sequence[_Step]) ->
     if not steps:
         return []
     wanted = {step.checkpoint_id: (-place, step.channels) for place, step in enumerate(steps)}
-    first, last = min(wanted), max(wanted)
+    first = min(wanted)
+    last = max(wanted)
     rows = tx.all(_WRITES, thread=thread, checkpoint_ns=checkpoint_ns, first=first, last=last)
     kept = [row for row in rows if row[0] in wanted and row[3] in wanted[row[0]][1]]
     return sorted(kept, key=lambda row: (wanted[row[0]][0], row[5], row[1], row[2]))

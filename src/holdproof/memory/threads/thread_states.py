@@ -13,7 +13,7 @@ from holdproof.crypto import dagcbor_fast
 from holdproof.crypto.dagcbor import head
 from holdproof.errors import FormatError, InvalidInputError
 from holdproof.memory.threads import channel_values
-from holdproof.memory.threads.channel_values import Block, InPlace, Listed, Ref
+from holdproof.memory.threads.channel_values import BlockRef, InlineRef, ListRef, Ref
 
 _LONGEST: Final = 2_000
 _MOST: Final = 2**26
@@ -46,8 +46,8 @@ def decode(blob: bytes) -> State:
     """The state in a checkpoint's row; FormatError where it is none."""
     match dagcbor_fast.decode(blob, max_size=_MOST):
         case {"c": dict(refs), "n": list(needs), "p": (bytes() | None) as parent_h, "s": bytes(own)} if _sorted(needs):
-            found = {channel: channel_values.decode(ref) for channel, ref in refs.items()}
-            return State(found, own, tuple(map(str, needs)), parent_h)
+            values = {channel: channel_values.decode(ref) for channel, ref in refs.items()}
+            return State(values, own, tuple(map(str, needs)), parent_h)
     raise FormatError("the state of a checkpoint is malformed")
 
 
@@ -58,11 +58,11 @@ def _sorted(needs: list[Any]) -> bool:
 def encode_ref(ref: Ref) -> bytes:
     """A reference as it is written."""
     match ref:
-        case InPlace(tag, data):
+        case InlineRef(tag, data):
             return b"\x83\x00" + _text(tag) + _bytes(data)
-        case Block(tag, digest):
+        case BlockRef(tag, digest):
             return b"\x83\x01" + _text(tag) + _bytes(digest)
-        case Listed(tag, root, size, tail):
+        case ListRef(tag, root, size, tail):
             closed = (_NULL if root is None else _bytes(root)) + head(0, size)
             return b"\x85\x02" + _text(tag) + closed + _bytes(b"".join(tail))
 
@@ -82,7 +82,7 @@ def name(what: str, text: Any, *, least: int = 1) -> str:
     return validation.words(what, text, least=least, most=_LONGEST)
 
 
-def spelled(value: Any, what: str = "the value") -> str:
+def json_text(value: Any, what: str = "the value") -> str:
     """JSON as it is stored: one text for one value."""
     try:
         return _JSON(value)

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Final
 
 from holdproof.db import Work
-from holdproof.memory.notes import note_checks
+from holdproof.memory.notes import notes
 from holdproof.memory.objects import object_checks
-from holdproof.memory.objects.object_checks import Checked, Flaw
+from holdproof.memory.objects.object_checks import CheckedPage, Flaw
 from holdproof.memory.threads import thread_checks
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
@@ -23,7 +23,7 @@ def check(context: Holds, found: Findings) -> Work[None]:
     yield from _pages(context, found, "blocks of threads", thread_checks.blocks)
     yield from _pages(context, found, "checkpoints of threads", thread_checks.checkpoints)
     yield from _pages(context, found, "writes of threads", thread_checks.writes)
-    yield from _pages(context, found, "notes", note_checks.notes)
+    yield from _pages(context, found, "notes", notes.check_page)
     spaces, flaws = yield from read(context, object_checks.names)
     for flaw in flaws:
         found.add(_finding(flaw))
@@ -34,11 +34,11 @@ def check(context: Holds, found: Findings) -> Work[None]:
         yield from _pages(context, found, "vectors of objects", partial(object_checks.vector_rows, ns=ns))
 
 
-def _pages(context: Holds, found: Findings, what: str, check: Callable[..., Checked]) -> Work[None]:
+def _pages(context: Holds, found: Findings, what: str, check: Callable[..., CheckedPage]) -> Work[None]:
     after: object = None
     while True:
         page = yield from read(context, lambda tx: check(tx, after=after))  # noqa: B023
-        found.checked[what] += page.seen
+        found.checked[what] += page.rows
         found.tell(f"memory: {what}", found.checked[what])
         for flaw in page.flaws:
             if flaw.missing:
