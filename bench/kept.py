@@ -52,7 +52,7 @@ def _fill(tx: Tx, numbers: range) -> None:
         parent, digests = None, tuple[bytes, ...]()
         for turn in range(_LENGTH):
             digests, run = _longer(digests, f"{number} {turn}")
-            parent = threads.put(tx, f"kept-{number}", {"list": run}, parent_id=parent).checkpoint_id
+            parent = threads.put_checkpoint(tx, f"kept-{number}", {"list": run}, parent_id=parent).checkpoint_id
 
 
 def _longer(digests: tuple[bytes, ...], text: str) -> tuple[tuple[bytes, ...], EncodedList]:

@@ -133,7 +133,7 @@ def _digests(value: Any) -> Any:
 @_probe
 def _transcript(store: sync.Holdproof, key: str) -> Any:
     found = store.transcripts.get(key)
-    return [[each.value for each in store.transcripts.list_items(key).items], found.state]
+    return [[each.value for each in reversed(store.transcripts.list_items(key, limit=1000).items)], found.state]
 
 
 @_probe

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from holdproof import sync
-from holdproof.errors import HoldproofError
+from holdproof.errors import HoldproofError, NotFoundError
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.threads import EncodedList, EncodedValue
 from proof.oracle import Fact, Oracle, told
@@ -306,8 +306,11 @@ def _threads(name: str, chance: random.Random) -> Iterator[Operation]:
     kept = {"list": [sha256(each).hexdigest() for each in elements[:4]], "n": sha256(b"2").hexdigest()}
 
     def tasks(world: World) -> None:
-        if world.store.threads.get_checkpoint(thread, checkpoint_id="c2") is None:
-            raise UnmetError("c2")  # it would be kept for when its checkpoint comes, and nobody could see it
+        try:
+            world.store.threads.get_checkpoint(thread, checkpoint_id="c2")
+        except NotFoundError as error:
+            # The writes would wait for their checkpoint, and nobody could see them until it comes.
+            raise UnmetError("c2") from error
         world.store.threads.put_writes(thread, "c2", "task", written)
 
     yield checkpoint(1)

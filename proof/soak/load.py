@@ -19,6 +19,7 @@ import uvicorn
 
 import holdproof
 from holdproof import sync
+from holdproof.errors import NotFoundError
 from holdproof.model.storage import TelemetryEvent
 from holdproof.model.times import to_text
 from holdproof.server import verbs
@@ -122,8 +123,10 @@ class Load:
     def checkpoint(self, rng: random.Random) -> None:
         """A turn of a conversation of a framework: one message more, until the thread starts anew."""
         thread = f"thread-{rng.randrange(_THREADS)}"
-        known = self.store.threads.get_checkpoint(thread)
-        messages = list(known.channels["messages"]) if known is not None else []
+        try:
+            messages = list(self.store.threads.get_checkpoint(thread).channels["messages"])
+        except NotFoundError:
+            messages = []
         messages = [] if len(messages) >= _TURNS else messages
         messages.append({"role": "user", "content": "w" * rng.randrange(200)})
         self.store.threads.put_checkpoint(thread, {"messages": messages}, metadata={"step": len(messages)})

@@ -148,7 +148,7 @@ class Garbage(OnMemory):
         assert store.retention.gc().blocks == 0
         store.snapshots.create()
         assert store.retention.gc().blocks == 0
-        assert store.objects.list(at="head").items == ()
+        assert store.objects.list(at="head").items == []
 
 
 class TestOnSqlite(OnSqlite, Garbage):

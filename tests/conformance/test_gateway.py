@@ -161,7 +161,7 @@ def test_a_gateway_in_trouble_is_unreachable_in_bounded_time(
 ) -> None:
     with pytest.raises(errors.UnreachableError):
         restore(store, archive, bend=trouble, budget_s=0.3)
-    assert store.objects.list().items == ()
+    assert store.objects.list().items == []
 
 
 def test_what_a_gateway_does_not_have_is_not_found(store: sync.Holdproof, archive: Archive) -> None:

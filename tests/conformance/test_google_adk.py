@@ -154,7 +154,7 @@ class GoogleAdk(OnStore):
             await service.delete_session(**ADA, session_id="s")
             with pytest.raises(missing.SessionNotFoundError):
                 await service.append_event(session, event("late", {"app:n": 1}))
-            assert (await face.transcripts.list()).items == ()
+            assert (await face.transcripts.list()).items == []
 
         self.acted(live, work)
 

@@ -185,7 +185,7 @@ class Images(OnMemory):
         store.image.dump(place)
         with store.image.open(place, verify=how) as image:
             assert image.get("o1").content == "after"
-            assert image.list(limit=1000).objects == everything(store)
+            assert image.list(limit=1000).items == everything(store)
             with pytest.raises(errors.NotFoundError):
                 image.get("none")
 
@@ -197,10 +197,10 @@ class Images(OnMemory):
         for wrong in (b"", b"x" * 100, good[:-7], good[:30]):
             index.write_bytes(wrong)
             with store.image.open(place) as image:
-                assert len(image.list(limit=1000).objects) == 60
+                assert len(image.list(limit=1000).items) == 60
         index.write_bytes(good[:25] + bytes(byte ^ 1 if at % 48 == 43 else byte for at, byte in enumerate(good[25:])))
         with store.image.open(place) as image:
-            assert len(image.list(limit=1000).objects) == 60
+            assert len(image.list(limit=1000).items) == 60
         index.unlink()
         assert store.image.load(place).how == "same"
 

@@ -88,7 +88,7 @@ class LispFiles(OnMemory):
         assert store.objects.get("a").content == "one"
         file.write_text(HEAD + HISTORY)
         assert store.archive.import_lisp(file).changed == 1
-        assert store.objects.list().items == ()
+        assert store.objects.list().items == []
 
     def test_what_was_changed_here_since_stays(self, store: sync.Holdproof, file: Path, tmp_path: Path) -> None:
         store.archive.import_lisp(file)
@@ -171,7 +171,7 @@ class LispFiles(OnMemory):
 
     def test_a_namespace_is_kept_to(self, store: sync.Holdproof, file: Path, tmp_path: Path) -> None:
         store.archive.import_lisp(file, ns="theirs")
-        assert store.objects.list().items == ()
+        assert store.objects.list().items == []
         assert exported(store, tmp_path) == {}
         assert store.objects.get("a", ns="theirs").content == "two"
 

@@ -156,4 +156,4 @@ def test_an_open_image_outlives_its_files(tmp_path: Path) -> None:
                 store.image.dump(keep=1)
             assert image_files.manifests(store.context.paths.images / "main")[0].name != found.manifest.name
             assert found.get("o1").content == "0 1"
-            assert len(found.list(limit=1000).objects) == 60
+            assert len(found.list(limit=1000).items) == 60

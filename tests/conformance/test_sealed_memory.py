@@ -178,7 +178,7 @@ class SealedMemory(OnMemory):
         for wrong in ("", "  ", 7, "x" * 1025):
             with pytest.raises(errors.InvalidInputError):
                 store.objects.put("a", type="t", subject=wrong)  # type: ignore[arg-type]
-        assert store.objects.list().items == ()
+        assert store.objects.list().items == []
 
     def test_namespaces_have_people_of_their_own(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t", content=1, subject=NAME)
@@ -205,7 +205,7 @@ class TestOnSqlite(OnSqlite, SealedMemory):
         with store.image.open(tmp_path / "images") as seen:
             with pytest.raises(errors.NotFoundError):
                 seen.get("ada")
-            assert {each.hidden for each in seen.list().objects} == {None, "locked"}
+            assert {each.hidden for each in seen.list().items} == {None, "locked"}
 
 
 class TestInMemory(InMemory, SealedMemory):

@@ -73,7 +73,7 @@ class Skills(OnStore):
         assert (loaded.data, loaded.text, loaded.approval) == (GOOD, GOOD.decode(), approved)
         assert (approved.n, approved.root, approved.rules, approved.size) == (1, seen.root, "org/1", len(GOOD))
         assert store.skills.status(str(file)) == Skill(str(file), SkillState.APPROVED, approved)
-        assert store.skills.list().items == (store.skills.status(str(file)),)
+        assert store.skills.list().items == [store.skills.status(str(file))]
         report = sound(store)
         assert (report.checked["skill_approvals"], report.checked["approvals of skills"]) == (1, 1)
 
@@ -102,7 +102,7 @@ class Skills(OnStore):
     def test_an_approval_without_a_name_is_refused(self, store: sync.Holdproof, file: Path, by: str) -> None:
         with pytest.raises(errors.InvalidInputError):
             store.skills.approve(str(file), by=by)
-        assert store.skills.list().items == ()
+        assert store.skills.list().items == []
 
     def test_what_is_no_file_of_bounded_size_cannot_be_approved(self, store: sync.Holdproof, file: Path) -> None:
         (file.parent / "link.org").symlink_to(file)
@@ -470,9 +470,9 @@ class Skills(OnStore):
             path.write_bytes(path.name.encode())
             store.skills.approve(str(path), by="ada")
         first = store.skills.list(limit=3)
-        rest = store.skills.list(cursor=first.next or "", limit=3)
-        assert [each.path for each in (*first.skills, *rest.skills)] == [str(path) for path in paths]
-        assert rest.next is None
+        rest = store.skills.list(cursor=first.next_cursor, limit=3)
+        assert [each.path for each in (*first.items, *rest.items)] == [str(path) for path in paths]
+        assert rest.next_cursor is None
         with pytest.raises(errors.InvalidInputError):
             store.skills.list(limit=0)
 
@@ -595,7 +595,7 @@ def forge(store: sync.Holdproof, **changes: Any) -> None:
     """Put an approval into the database that nobody made: the first one, with the next number and these changes."""
 
     def put(tx: Tx) -> None:
-        names = (*proofs.SAID, "blocks", "keyid", "statement")
+        names = (*proofs.SIGNED, "blocks", "keyid", "statement")
         found = tx.one(_LAST)
         assert found is not None
         row = dict(zip(names, found, strict=True)) | {"n": 2, **changes}

@@ -57,7 +57,7 @@ class Snapshots(OnMemory):
         assert [each.rev for each in made] == sorted({each.rev for each in made})
         assert [each.message for each in store.snapshots.list().items] == ["4", "3", "2", "1", "0"]
         page = store.snapshots.list(limit=2)
-        assert [each.message for each in store.snapshots.list(cursor=page.next or "", limit=2).items] == ["2", "1"]
+        assert [each.message for each in store.snapshots.list(cursor=page.next_cursor, limit=2).items] == ["2", "1"]
         for number, each in enumerate(made):
             assert store.objects.get("a", at=each.cid).content == number
             assert store.objects.list(at=each.cid).items[0].content == number
@@ -73,7 +73,7 @@ class Snapshots(OnMemory):
         put(store, a=1)
         store.snapshots.rollback(empty.cid)
         assert contents(store) == {}
-        assert store.objects.list(at=empty.cid).items == ()
+        assert store.objects.list(at=empty.cid).items == []
 
     def test_a_snapshot_that_is_not_there_is_not_found(self, store: sync.Holdproof) -> None:
         for wrong in ("head", "x", "3lbh5f7kqxc22"):
@@ -118,7 +118,7 @@ class Snapshots(OnMemory):
         store.objects.annotate("c", {"seen": 1})
         store.objects.put("ä", type="t")
         found = store.snapshots.diff()
-        assert (found.old, found.new, found.next) == (old.cid, "work", None)
+        assert (found.old, found.new, found.next_cursor) == (old.cid, "work", None)
         assert {each.id: each.change for each in found.differences} == {
             "a": "changed",
             "b": "removed",
@@ -130,7 +130,7 @@ class Snapshots(OnMemory):
         assert store.snapshots.diff("head", old.rev).differences == ()
         first = store.snapshots.diff(limit=3)
         assert [each.id for each in first.differences] == ["a", "b", "c"]
-        assert [each.id for each in store.snapshots.diff(cursor=first.next or "", limit=3).differences] == ["ä"]
+        assert [each.id for each in store.snapshots.diff(cursor=first.next_cursor, limit=3).differences] == ["ä"]
 
     # --- going back -----------------------------------------------------------------------------------------------
 

@@ -108,7 +108,8 @@ class Threads(OnMemory):
             sound.threads.put_checkpoint("t", {"c": EncodedList("m", (digest,))})
         with pytest.raises(errors.InvalidInputError):
             sound.threads.put_checkpoint("t", {"c": EncodedList("m", (digest,), {digest: b"another"})})
-        assert sound.threads.get_checkpoint("t") is None
+        with pytest.raises(errors.NotFoundError):
+            sound.threads.get_checkpoint("t")
 
     def test_a_channel_can_be_kept_from_the_parent(self, sound: sync.Holdproof) -> None:
         first = sound.threads.put_checkpoint("t", {"a": ["x"] * 20, "b": 1})
@@ -159,31 +160,29 @@ class Threads(OnMemory):
 
     def test_history_is_paged_newest_first(self, sound: sync.Holdproof) -> None:
         ids = chat(sound, 7)
-        seen: list[str] = []
-        after: str | None = ""
-        while after is not None:
-            page = sound.threads.list_checkpoints("t", cursor=after, limit=3)
-            seen += [each.checkpoint_id for each in page.checkpoints]
-            after = page.next
-        assert seen == ids[::-1]
-        before = sound.threads.list_checkpoints("t", before=ids[3], limit=2).items
-        assert [each.checkpoint_id for each in before.checkpoints] == [ids[2], ids[1]]
+        first = sound.threads.list_checkpoints("t", limit=3)
+        second = sound.threads.list_checkpoints("t", cursor=first.next_cursor, limit=3)
+        third = sound.threads.list_checkpoints("t", cursor=second.next_cursor, limit=3)
+        listed = [each.checkpoint_id for page in (first, second, third) for each in page.items]
+        assert (listed, third.next_cursor) == (ids[::-1], None)
+        before = sound.threads.list_checkpoints("t", before=ids[3], limit=2)
+        assert [each.checkpoint_id for each in before.items] == [ids[2], ids[1]]
         sound.threads.put_checkpoint("u", {}, checkpoint_id="other")
-        everywhere = sound.threads.list_checkpoints(limit=3).items
-        assert everywhere.checkpoints[0].thread_id == "u"
-        assert everywhere.next is not None
-        assert len(sound.threads.list_checkpoints(cursor=everywhere.next).items) == 5
+        everywhere = sound.threads.list_checkpoints(limit=3)
+        assert everywhere.items[0].thread_id == "u"
+        assert everywhere.next_cursor is not None
+        assert len(sound.threads.list_checkpoints(cursor=everywhere.next_cursor).items) == 5
 
     @pytest.mark.parametrize("after", ["x", ".x", "9" * 30 + ".x", "9" * 5_000 + ".x", "7.never", "7.\0"])
     def test_a_page_begins_only_where_another_ended(self, sound: sync.Holdproof, after: str) -> None:
         sound.threads.put_checkpoint("t", {})
-        for ask in (sound.threads.list, sound.threads.history):
+        for ask in (sound.threads.list, sound.threads.list_checkpoints):
             with suppress(errors.InvalidInputError):
-                ask(after=after)
+                ask(cursor=after)
 
     @pytest.mark.parametrize("limit", [0, 1_001, 2**70, True, 1.5, "3"])
     def test_a_page_has_a_size(self, sound: sync.Holdproof, limit: Any) -> None:
-        for ask in (sound.threads.list, sound.threads.history, sound.transcripts.list):
+        for ask in (sound.threads.list, sound.threads.list_checkpoints, sound.transcripts.list):
             with pytest.raises(errors.InvalidInputError, match="a page has 1 to 1000 rows"):
                 ask(limit=limit)
 
@@ -211,14 +210,14 @@ class Threads(OnMemory):
         assert [each.thread_id for each in sound.threads.list().items] == ["t4", "t3", "t2", "t1", "t0"]
         assert [each.thread_id for each in sound.threads.list(facts={"user": "ada"}).items] == ["t3", "t1"]
         assert [each.thread_id for each in sound.threads.list(facts={"user": "ada", "n": 1}).items] == ["t1"]
-        assert sound.threads.list(facts={"n": "1"}).items == ()
+        assert sound.threads.list(facts={"n": "1"}).items == []
         first = sound.threads.list(limit=2)
-        assert first.next is not None
-        assert [each.thread_id for each in sound.threads.list(cursor=first.next).items] == ["t2", "t1", "t0"]
+        assert first.next_cursor is not None
+        assert [each.thread_id for each in sound.threads.list(cursor=first.next_cursor).items] == ["t2", "t1", "t0"]
         sound.threads.put_checkpoint("t1", {}, facts={"user": "eve"}, status="interrupted")
-        assert sound.threads.list(facts={"user": "ada", "n": 1}).items == ()
+        assert sound.threads.list(facts={"user": "ada", "n": 1}).items == []
         assert [each.facts for each in sound.threads.list(status="interrupted").items] == [{"user": "eve"}]
-        assert sound.threads.list(facts={"user": "eve"}, status="active").items == ()
+        assert sound.threads.list(facts={"user": "eve"}, status="active").items == []
 
     def test_what_tasks_wrote_first_says_what_the_status_is(self, sound: sync.Holdproof) -> None:
         sound.threads.put_writes("t", "a", "task", [(-3, "interrupt", 1)], status="interrupted")
@@ -231,7 +230,8 @@ class Threads(OnMemory):
         sound.threads.put_checkpoint("t", {"c": 1}, ns="one")
         sound.threads.put_checkpoint("t", {"c": 2}, ns="two")
         sound.threads.delete("t", ns="one")
-        assert sound.threads.get_checkpoint("t", ns="one") is None
+        with pytest.raises(errors.NotFoundError):
+            sound.threads.get_checkpoint("t", ns="one")
         found = sound.threads.get_checkpoint("t", ns="two")
         assert found is not None
         assert found.channels == {"c": 2}
@@ -300,7 +300,7 @@ class Threads(OnMemory):
             extra = [*base, *(bytes([number]) * 200 for _ in range(8))]
             kept = sound.threads.put_checkpoint("t", {"messages": EncodedList.of("m", extra)}, parent_id=ids[-1])
             found = sound.threads.get_checkpoint("t", checkpoint_id=kept.checkpoint_id)
-            return found is not None and found.channels["messages"].elements == extra
+            return bool(found.channels["messages"].elements == extra)
 
         assert together(8, run) == {True: 8}
 
@@ -314,8 +314,9 @@ class Threads(OnMemory):
             sound.threads.put_checkpoint("t", {}, parent_id=ids[-1])
         with pytest.raises(errors.ThreadDeletedError):
             sound.threads.put_writes("t", ids[-1], "task", [(0, "x", 1)])
-        assert sound.threads.get_checkpoint("t") is None
-        assert sound.threads.list().items == ()
+        with pytest.raises(errors.NotFoundError):
+            sound.threads.get_checkpoint("t")
+        assert sound.threads.list().items == []
         assert sound.threads.delete("t").threads == 0
         begun = sound.threads.put_checkpoint("t", {"c": "anew"})
         with pytest.raises(errors.ThreadDeletedError):
@@ -432,7 +433,7 @@ class Threads(OnMemory):
         given = {"thread_id": "t", "channels": {}, **call}
         with pytest.raises(errors.InvalidInputError):
             sound.threads.put_checkpoint(given.pop("thread_id"), given.pop("channels"), **given)
-        assert sound.threads.list().items == ()
+        assert sound.threads.list().items == []
 
     @pytest.mark.parametrize(
         ("query", "given", "what"),

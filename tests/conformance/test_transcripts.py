@@ -12,7 +12,8 @@ ODD = [{"text": "ä \0 \U0001f600 'quoted\""}, {"lone": "\ud800"}, [1, 2.5, None
 
 
 def values(store: sync.Holdproof, name: str, **options: int | str) -> list[object]:
-    return [item.value for item in store.transcripts.list_items(name, **options).items]  # type: ignore[arg-type]
+    page = store.transcripts.list_items(name, **options)  # type: ignore[arg-type]
+    return [item.value for item in reversed(page.items)]
 
 
 class Transcripts(OnStore):
@@ -20,9 +21,24 @@ class Transcripts(OnStore):
         store.transcripts.append("chat", ODD[:2])
         store.transcripts.append("chat", ODD[2:])
         assert values(store, "chat") == ODD
-        assert values(store, "chat", last=2) == ODD[-2:]
-        assert values(store, "chat", last=0) == values(store, "another") == []
-        assert values(store, "chat", before=3) == ODD[:2]
+        assert values(store, "chat", limit=2) == ODD[-2:]
+        assert values(store, "another") == []
+        assert values(store, "chat", cursor="3") == ODD[:2]
+        for wrong in ("", "x", "-1", "9" * 30):
+            with pytest.raises(errors.InvalidInputError, match="cursor"):
+                values(store, "chat", cursor=wrong)
+
+    def test_items_are_listed_newest_first_a_page_at_a_time(self, store: sync.Holdproof) -> None:
+        store.transcripts.append("chat", list(range(5)))
+        first = store.transcripts.list_items("chat", limit=3)
+        rest = store.transcripts.list_items("chat", limit=2, cursor=first.next_cursor)
+        assert [item.value for item in (*first.items, *rest.items)] == [4, 3, 2, 1, 0]
+        assert rest.next_cursor is None
+
+    def test_all_items_are_read_in_their_order_within_one_transaction(self, store: sync.Holdproof) -> None:
+        store.transcripts.append("chat", list(range(1_200)))
+        items = store.read(lambda tx: transcripts.read_items(tx, "chat"))
+        assert [item.value for item in items] == list(range(1_200))
 
     def test_what_is_no_json_is_refused_and_nothing_of_it_is_written(self, store: sync.Holdproof) -> None:
         loop: list[object] = []
@@ -43,7 +59,7 @@ class Transcripts(OnStore):
         assert popped is not None
         assert (popped.seq, popped.value) == (2, "b")
         store.transcripts.append("chat", ["c"])
-        assert [(item.seq, item.value) for item in store.transcripts.list_items("chat").items] == [(1, "a"), (3, "c")]
+        assert [(item.seq, item.value) for item in store.transcripts.list_items("chat").items] == [(3, "c"), (1, "a")]
         assert store.transcripts.delete_items("chat") == 2
         store.transcripts.append("chat", ["d"])
         assert [item.seq for item in store.transcripts.list_items("chat").items] == [4]
@@ -53,13 +69,13 @@ class Transcripts(OnStore):
         store.transcripts.put_item("runs", "two", {"v": 2}, tag="other")
         store.transcripts.put_item("runs", "one", {"v": 3}, tag="flow")
         assert values(store, "runs") == [{"v": 2}, {"v": 3}]
-        assert values(store, "runs", tag="flow", last=1) == [{"v": 3}]
+        assert values(store, "runs", tag="flow", limit=1) == [{"v": 3}]
         found = store.transcripts.get_item("runs", "one")
-        assert found is not None
         assert (found.value, found.key, found.tag) == ({"v": 3}, "one", "flow")
         assert store.transcripts.delete_item("runs", "one")
         assert not store.transcripts.delete_item("runs", "one")
-        assert store.transcripts.get_item("runs", "one") is None
+        with pytest.raises(errors.NotFoundError, match="no item one"):
+            store.transcripts.get_item("runs", "one")
 
     def test_a_writer_that_saw_another_revision_is_refused(self, store: sync.Holdproof) -> None:
         rev = store.transcripts.append("chat", ["a"], state={"n": 1}, expected=0)
@@ -107,9 +123,9 @@ class Transcripts(OnStore):
         for name in ("a/1", "a/2", "a/Z", "a/é", "aa", "b/1"):
             store.transcripts.put_state(name, {})
         first = store.transcripts.list(prefix="a/", limit=3)
-        rest = store.transcripts.list(prefix="a/", cursor=first.next or "", limit=3)
-        assert [one.name for one in (*first.transcripts, *rest.transcripts)] == ["a/1", "a/2", "a/Z", "a/é"]
-        assert rest.next is None
+        rest = store.transcripts.list(prefix="a/", cursor=first.next_cursor, limit=3)
+        assert [one.name for one in (*first.items, *rest.items)] == ["a/1", "a/2", "a/Z", "a/é"]
+        assert rest.next_cursor is None
         with pytest.raises(errors.InvalidInputError):
             store.transcripts.list(limit=0)
 
@@ -139,7 +155,7 @@ class Races(OnStore):
             return True
 
         together(8, work)
-        found = live.transcripts.list_items("chat").items
+        found = live.transcripts.list_items("chat", limit=200).items[::-1]
         assert [item.seq for item in found] == list(range(1, 8 * 5 * 3 + 1))
         triples = [[item.value for item in found[at : at + 3]] for at in range(0, len(found), 3)]
         assert all(one[:2] == three[:2] and three[2] == 2 for one, _, three in triples)

@@ -23,7 +23,7 @@ class ThreadMachine(Machine):
         self.count = 0
 
     def newest(self, thread: str) -> str | None:
-        return max(self.threads.get_checkpoint(thread, {}), default=None)
+        return max(self.threads.get(thread, {}), default=None)
 
     @rule(thread=_THREADS, change=_ELEMENTS, how=st.sampled_from(["append", "replace", "cut"]), pick=_PICK)
     def put(self, thread: str, change: list[int], how: str, pick: int) -> None:
@@ -76,7 +76,7 @@ class ThreadMachine(Machine):
 
     @rule(thread=_THREADS, to=_THREADS)
     def copy(self, thread: str, to: str) -> None:
-        if thread == to or not self.threads.get_checkpoint(thread) or to in self.threads or to in self.dead:
+        if thread == to or not self.threads.get(thread) or to in self.threads or to in self.dead:
             return
         assert self.store.threads.copy(thread, to, ns=self.name) == len(self.threads[thread])
         self.threads[to] = dict(self.threads[thread])
@@ -86,7 +86,7 @@ class ThreadMachine(Machine):
     @invariant()
     def the_store_agrees(self) -> None:
         for thread in ("a", "b", "c"):
-            known: dict[str, Any] = self.threads.get_checkpoint(thread, {})
+            known: dict[str, Any] = self.threads.get(thread, {})
             page = self.store.threads.list_checkpoints(thread, limit=1000, ns=self.name).items
             assert [each.checkpoint_id for each in page] == sorted(known, reverse=True)
             for each in page:

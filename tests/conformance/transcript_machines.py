@@ -73,7 +73,7 @@ class TranscriptMachine(Machine):
     @invariant()
     def the_store_is_as_the_model(self) -> None:
         for name in ("a", "b"):
-            found = self.store.transcripts.list_items(name, ns=self.name).items
+            found = self.store.transcripts.list_items(name, limit=1000, ns=self.name).items[::-1]
             assert [(item.seq, item.key, item.value) for item in found] == self.items.get(name, [])
         listed = self.store.transcripts.list(ns=self.name).items
         assert {one.name: one.rev for one in listed} == self.rev

@@ -261,14 +261,14 @@ def test_one_checkpoint_is_listed_without_reading_all_of_its_thread(
     saver: HoldproofSaver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configs = [put(saver, thread(), number, a=number) for number in range(50)]
-    pages: list[str] = []
-    history = threads.history
+    pages: list[str | None] = []
+    list_checkpoints = threads.list_checkpoints
 
-    def read(tx: Tx, *args: Any, after: str, **named: Any) -> Any:
-        pages.append(after)
-        return history(tx, *args, after=after, **named)
+    def read(tx: Tx, *args: Any, cursor: str | None, **named: Any) -> Any:
+        pages.append(cursor)
+        return list_checkpoints(tx, *args, cursor=cursor, **named)
 
-    monkeypatch.setattr(threads, "history", read)
+    monkeypatch.setattr(threads, "list_checkpoints", read)
     for config in (configs[0], configs[30], configs[49]):
         [found] = saver.list(config)
         assert found.config["configurable"]["checkpoint_id"] == config["configurable"]["checkpoint_id"]
@@ -486,7 +486,7 @@ def test_an_official_file_is_taken_over_whole_and_twice_changes_nothing(tmp_path
     before = official(file)
     with sync.open(tmp_path / "home") as store:
         assert import_sqlite(store, file, dry_run=True).checkpoints == 15
-        assert store.threads.list().items == ()
+        assert store.threads.list().items == []
         done = import_sqlite(store, file)
         assert (done.threads, done.checkpoints, done.deleted) == (2, 15, [])
         app = chat(HoldproofSaver(store))

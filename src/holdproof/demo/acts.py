@@ -48,6 +48,7 @@ def asking(scene: Scene) -> None:
     """An agent wants more than it may; a person allows less than it wants."""
     act = "asking"
     store = scene.store
+    # The demonstration may run on a store where other questions wait already.
     known_ids = {each.id for each in store.escalations.pending().escalations}
     deciding = Background(lambda: scene.large_order({"item": "chairs", "amount": 900}))
     escalation = scene.until(
@@ -79,6 +80,7 @@ def killed(scene: Scene) -> None:
     ) as child:
         assert child.stdout is not None
         line = child.stdout.readline().decode().strip()
+        # SIGKILL, not a polite signal: nothing of the worker may run after this line.
         child.send_signal(signal.SIGKILL)
         scene.say(act, f"the worker {line} {parcel}, and then: kill -9 {child.pid}", pid=child.pid)
         child.wait()

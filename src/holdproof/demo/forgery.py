@@ -31,6 +31,7 @@ def forge(store: sync.Holdproof, folder: Path, evaluation_id: str) -> Path:
     snapshot.copy(paths.kernel_db, home / "kernel.db", begun=lambda: None, progress=lambda *_: None)
     for name, place in (("config", paths.config), ("state", paths.state), ("dboms", paths.dboms)):
         shutil.copytree(place, home / name)
+    # Written past all operations, checksums included: only the log can tell.
     with snapshot.edit(home / "kernel.db") as tx:
         tx.execute(_IMPROVE, battle_id=evaluation_id, expect=1)
     return home
@@ -40,6 +41,7 @@ def look(home: Path) -> Found:
     """Verify the forged store, lock it as verify does but without alerts, then try to work with it."""
     with sync.open(home) as store:
         report = store.verify.run(lock=False)
+        # Without notifiers: nobody is alerted for a forgery that is part of the story.
         locked = store.run(lockdown.respond(store.context, report, notifiers=()))
         worst = next(each for each in report.findings if each.verdict.locks)
         try:

@@ -6,18 +6,19 @@ from pathlib import Path
 
 from holdproof import sync
 from holdproof.demo.acts import ACTS
-from holdproof.demo.scene import Played, Scene, Tell, Told
+from holdproof.demo.scene import Played, Scene, StoryEvent, Tell
 from holdproof.errors import AlreadyExistsError
 
 
 def play(home: Path, tell: Tell | None = None, *, program: str = "holdproof") -> Played:
     """Play every act on a new store at `home`, which stays: the reader is to check it, with that program."""
     home = Path(os.path.abspath(home.expanduser()))
+    # The story needs a store of its own; somebody's data is never touched.
     if home.exists() and any(home.iterdir()):
         raise AlreadyExistsError(f"{home} is not empty", path=str(home))
-    events: list[Told] = []
+    events: list[StoryEvent] = []
 
-    def both(each: Told) -> None:
+    def both(each: StoryEvent) -> None:
         events.append(each)
         if tell is not None:
             tell(each)

@@ -20,7 +20,7 @@ _LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StoryEvent:
     """One thing that happened: in which act, in a sentence, and the facts of it."""
 
     act: str
@@ -32,7 +32,7 @@ class Told:
         return asdict(self)
 
 
-Tell = Callable[[Told], None]
+Tell = Callable[[StoryEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Played:
     home: str
     forged: str | None
     bundle: str
-    told: list[Told]
+    events: list[StoryEvent]
     checks: dict[str, str]
 
     def to_dict(self) -> dict[str, Any]:
         """The story as every face prints it."""
-        return {**asdict(self), "told": [each.to_dict() for each in self.told]}
+        return {**asdict(self), "events": [each.to_dict() for each in self.events]}
 
 
 class Scene:
@@ -60,6 +60,7 @@ class Scene:
         folders.make(self.folder)
         self.shop = shipping.Shop(self.folder / "carrier.txt")
         self.facts: dict[str, Any] = {}
+        # Registered here too, so that this process can take up what the killed worker began.
         self.ship = shipping.register(store, self.shop)
 
         @store.decision(flow_type="large order", agent="buyer")
@@ -72,7 +73,7 @@ class Scene:
 
     def say(self, act: str, text: str, **facts: Any) -> None:
         """Tell one thing that happened."""
-        self._tell(Told(act, text, facts))
+        self._tell(StoryEvent(act, text, facts))
 
     def until(self, look: Callable[[], T | None]) -> T:
         """Look again and again until there is something to see."""

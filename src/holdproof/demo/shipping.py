@@ -39,6 +39,7 @@ class Shop:
 
     def ship(self, parcel: str) -> str:
         """Have a parcel fetched."""
+        # The carrier is idempotent by parcel: that is what makes `on_unknown="retry"` safe below.
         if parcel not in self.booked:
             with self._book.open("a", encoding="utf-8") as book:
                 book.write(f"{parcel}\n")
@@ -63,6 +64,7 @@ def register(store: sync.Holdproof, shop: Shop) -> FlowFunction[[str], str]:
 
 
 def _die_here() -> None:
+    # Unbuffered: the parent must read it before it kills this process.
     os.write(1, b"booked\n")
     time.sleep(3600)
 

@@ -63,6 +63,7 @@ class HoldproofCheckpointStorage:
         """A checkpoint as JSON, tried out: one that could not be loaded again is refused now."""
         try:
             encoded = encoding.encode_checkpoint_value(checkpoint.to_dict())
+            # Decoded right away: a type that is not allowed is refused now, and not when the workflow must resume.
             encoding.decode_checkpoint_value(encoded, allowed_types=self._allowed)
         except WorkflowCheckpointException:
             raise
@@ -109,6 +110,7 @@ class HoldproofCheckpointStorage:
         checkpoint = WorkflowCheckpoint.from_dict(
             encoding.decode_checkpoint_value(item.value, allowed_types=self._allowed)
         )
+        # The key and tag of a row must agree with its content, or a row was exchanged.
         if (checkpoint.checkpoint_id, checkpoint.workflow_name) != (item.key, item.tag):
             raise WorkflowCheckpointException(f"the checkpoint {item.key} says that it is {checkpoint.checkpoint_id}")
         return checkpoint

@@ -38,6 +38,7 @@ class IdempotencyStorage(Storage):
     def get(self, key: str) -> dict[str, Any] | None:
         """The result of a key; None tells this caller to execute. A result that was None comes back as `{}`."""
         mark = self._claims.take(key)
+        # This thread was told to execute and asks again: its step failed, and it still holds the claim.
         if mark is not None and self._is_still_ours(key, mark):  # it tries again
             self._claims.record(key, value=mark)
             return None
@@ -165,6 +166,7 @@ class EscalationStorage(Storage):
     def get_window_count(self, agent_id: str, since_str: str) -> int:
         """How many escalations an agent has spent since a moment (UTC), that one included."""
         since = utc(since_str)
+        # DIR's manager reads the count and spends right after: other threads wait until it has.
         self._turns.begin(agent_id)
         count = self._store.read(lambda tx: budgets.spent(tx, agent_id, since=since, ns=self._ns))
         return self._seen.record(agent_id, value=(since, count))[1]
@@ -201,6 +203,7 @@ class EscalationStorage(Storage):
 
     def resolve_request(self, dfid: str, resolved_at: str, decision: str, proposal_json: str | None) -> None:
         """Answer every pending question of a flow; another proposal stands beside the one that was shown."""
+        # DIR's words, kept in its columns; people see the plain outcome.
         status = "REJECTED" if str(decision).upper() == "ABORT" else "APPROVED"
         answer: dict[str, Any] = {"status": status, "human_decision": str(decision), "resolved_at": utc(resolved_at)}
         answer |= {"resolved_by": autocreate.KERNEL}

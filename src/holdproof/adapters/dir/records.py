@@ -66,7 +66,10 @@ class ContextStorage(Storage):
     def get_session(self, dfid: str) -> str | None:
         """The text of a flow's context; nothing of one that was taken."""
         row = self._dir_store.find(lambda tx: documents.find(tx, contexts.SHELF, dfid, self._ns))
-        return None if row is None or row[5] is not None else row[0]
+        if row is None:
+            return None
+        text, _, _, _, _, taken_at, *_ = row
+        return None if taken_at is not None else text
 
     def set_session(self, dfid: str, data_json: str, *, agent_id: str | None = None) -> None:
         """Give a flow its context."""
@@ -81,7 +84,10 @@ class ContextStorage(Storage):
     def get_state(self, agent_id: str) -> str | None:
         """The text of an agent's state."""
         row = self._dir_store.find(lambda tx: documents.find(tx, state.SHELF, agent_id, self._ns))
-        return None if row is None else row[0]
+        if row is None:
+            return None
+        text, *_ = row
+        return str(text)
 
     def set_state(self, agent_id: str, data_json: str) -> None:
         """Keep a state for an agent."""

@@ -39,6 +39,7 @@ class DirStore:
                 items += values
             return items
 
+        # All pages in one transaction: DIR's interface has no pages, and a list must not tear.
         return self.store.read(walk)
 
 

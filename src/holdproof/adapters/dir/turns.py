@@ -25,6 +25,7 @@ class LastRead(threading.local, Generic[T]):
         """Keep what the thread is told, and give it back."""
         self._values.pop(key, None)
         self._values[key] = value
+        # Reads that no write follows would pile up for the life of the thread.
         if len(self._values) > _MOST:
             del self._values[next(iter(self._values))]
         return value
@@ -57,4 +58,5 @@ class TurnTaking:
 
     def _wait_s(self, key: str) -> float:
         holder, until = self._holders.get(key, (0, 0.0))
+        # A thread never waits for itself, and for others only as long as their patience lasts.
         return 0.0 if holder in {0, threading.get_ident()} else until - monotonic()

@@ -51,6 +51,7 @@ class HoldproofSessionService(BaseSessionService):
         def write(tx: Tx) -> Session:
             chosen = id or tx.new_id()
             name = _name(_SESSION, app_name, user_id, chosen)
+            # App before user before session, in every method: two writers never wait for each other in a ring.
             app, user = self._share(tx, app_name, user_id, parts, ns)
             try:
                 rev = transcripts.append(tx, name, (), state=parts[""], expected=0, ns=ns)
@@ -103,6 +104,7 @@ class HoldproofSessionService(BaseSessionService):
         transcript, values, state = stored
         if after:
             values = [value for value in values if value["timestamp"] >= after]
+            # ADK filters by time first, then takes the last so many.
             values = values if last is None else values[max(0, len(values) - last) :]
         return _session(transcript, state, [Event.model_validate(value) for value in values])
 
@@ -172,6 +174,7 @@ class HoldproofSessionService(BaseSessionService):
             return rev, tx.now
 
         rev, now = await shield_until_done((await self._shared.store()).write(write))
+        # Only after the commit: a session object never shows an event that was refused.
         appended: Event = await super().append_event(session, event)
         session.last_update_time = _seconds(now)
         _marked(session, rev)
@@ -250,6 +253,7 @@ def _session(transcript: Transcript, state: dict[str, Any], events: list[Event])
 
 
 def _marked(session: Session, rev: int) -> Session:
+    # ADK's own field for this purpose: it travels with copies of the session.
     session._storage_update_marker = str(rev)
     return session
 

@@ -75,6 +75,7 @@ class Sealer:
 
     def seal(self, purpose: bytes, content: bytes) -> bytes:
         """Content that only this key opens, and only for this purpose."""
+        # Derived from the content: the same value is sealed to the same bytes, and is stored once.
         nonce = hmac.digest(self._mac, sha256(purpose).digest() + content, "sha256")[:_NONCE]
         return nonce + self._cipher.encrypt(nonce, content, purpose)
 
@@ -122,6 +123,7 @@ class Envelopes:
         """The metadata of a checkpoint."""
         if self.sealer is None:
             return dict(stored)
+        # With a key nothing in clear is trusted: it may have been put there by whoever can write to the database.
         if stored.keys() != {"sealed"} or not isinstance(stored["sealed"], str):
             raise NotSealedError("the metadata of a checkpoint is in clear")
         try:
@@ -143,6 +145,7 @@ def _packed(kind: str, content: bytes) -> bytes:
         content = bytes([len(name)]) + name + content
     if len(content) > MOST:
         raise InvalidInputError("a value of a checkpoint is larger than 64 MiB: keep it as a blob", bytes=len(content))
+    # Below this length the header of deflate eats what it saves.
     if len(content) >= _WORTH:
         deflater = zlib.compressobj(6, zlib.DEFLATED, -15, 8, zlib.Z_DEFAULT_STRATEGY, DICTIONARY)
         smaller = deflater.compress(content) + deflater.flush()
@@ -169,6 +172,7 @@ def _unpacked(data: bytes) -> tuple[str, bytes]:
 def _inflated(content: bytes) -> bytes:
     inflater = zlib.decompressobj(-15, DICTIONARY)
     try:
+        # Bounded: a few bytes can stand for gigabytes.
         inflated = inflater.decompress(content, MOST)
     except zlib.error as error:
         raise FormatError(f"an envelope cannot be inflated: {error}") from error

@@ -54,6 +54,7 @@ def import_sqlite(
         count += 1
         if progress is not None:
             progress("checkpoints", count, 0)
+    # After all checkpoints: a write names one, and the order within a table is that of writing.
     for row in _rows(path, "writes"):
         value = serde.loads_typed((_text(row, "type"), row["value"] or b""))
         if not dry_run and _text(row, "thread_id") not in dead:

@@ -52,6 +52,7 @@ class StoreOpener(Generic[T]):
         self._close()
 
     async def __aenter__(self) -> T:
+        # Opening may migrate and recover: it must not block the event loop.
         return await asyncio.to_thread(self._open)
 
     async def __aexit__(self, *_: object) -> None:

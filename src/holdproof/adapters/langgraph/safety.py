@@ -82,6 +82,7 @@ class SafeSerializer:
 
     def _unpack(self, data: bytes) -> Any:
         """MessagePack; an error of ours passes through, though the parser has one of its own for it."""
+        # The parser replaces what its hook raises by an error of its own; ours is kept aside to be raised instead.
         refused: list[FormatError] = []
 
         def hook(code: int, inner: bytes) -> Any:
@@ -123,6 +124,7 @@ class SafeSerializer:
         allowed = (module, name) in self._known if method is None else (module, name, method) in _METHODS
         if not allowed or code > _PYDANTIC2:
             raise UnsafeTypeError(f"{module}.{name} is not on the list of types that are read", type=f"{module}.{name}")
+        # Reached only for names on the list: nothing else is ever imported.
         target: Any = import_module(module)
         for part in name.split("."):
             target = getattr(target, part)
@@ -161,6 +163,7 @@ def _array(parts: Any) -> Any:
     try:
         kind, shape, order, content = parts
         dtype = numpy.dtype(kind)
+        # Objects inside an array are pickles, and unpickling runs code.
         if dtype.hasobject:
             raise FormatError("an array of objects is not read")
         return numpy.frombuffer(content, dtype=dtype).reshape(shape, order=order)

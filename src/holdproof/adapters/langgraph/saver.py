@@ -70,6 +70,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         super().__init__(serde=serde or SafeSerializer(allow))
         store = embedded(store)
         self._ns = store.ns or MAIN
+        # LangGraph calls both kinds of methods on one saver, whatever client it was made with.
         self._sync = sync.Holdproof(store.core, store.ns)
         self._async = client.Holdproof(store.core, store.ns)
         self._sealer = None if key is None else Sealer(key)
@@ -151,6 +152,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         channel_values = checkpoint["channel_values"]
         versions = checkpoint["channel_versions"]
         keep = set()
+        # Channels whose version is as in the parent need not be encoded again, nor even looked at.
         if line.newest is not None and line.newest[0] == place.checkpoint_id:
             before = line.newest[1]
             same = channel_values.keys() - new.keys()
@@ -205,6 +207,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
             (WRITES_IDX_MAP.get(channel, idx), channel, values.encoded(envelopes, value))
             for idx, (channel, value) in enumerate(writes)
         ]
+        # Errors, interrupts and the like have fixed numbers and may be written again.
         special = [channel for channel, _ in writes if channel in WRITES_IDX_MAP]
         statuses = [_STATUSES[channel] for channel in special if channel in _STATUSES]
         return partial(
@@ -295,9 +298,9 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
                     if alone:
                         return
                     continue
-                shown = values.shown(envelopes, checkpoint, self._cache)
-                if values.matches(shown.metadata, filter):
-                    yield Give(shown)
+                entry = values.shown(envelopes, checkpoint, self._cache)
+                if values.matches(entry.metadata, filter):
+                    yield Give(entry)
                     remaining -= 1
                     if not remaining:
                         return
@@ -386,6 +389,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
 
     def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002
         """The version after this one: a number; after one of another saver, a text of its form."""
+        # A thread that was imported goes on with versions of its old form.
         if isinstance(current, str):
             return f"{int(current.split('.')[0]) + 1:032}.0"
         return 1 if current is None else current + 1

@@ -185,6 +185,7 @@ class HoldproofStore(BaseStore):
         """All of a batch: what is read, then what is written, the last for each key, in one order for everybody."""
         results, due = self._look(tx, prepared)
         self._refresh(tx, due)
+        # The last put of a key wins, as in LangGraph's own stores; sorted, so that two batches lock in one order.
         last = {(op.namespace, op.key): place for place, op in enumerate(prepared.ops) if isinstance(op, PutOp)}
         for (path, key), place in sorted(last.items()):
             op = prepared.ops[place]
@@ -219,6 +220,7 @@ class HoldproofStore(BaseStore):
                 results[place] = [SearchItem(**_item(each), score=each.score) for each in matches]
             elif isinstance(op, ListNamespacesOp):
                 results[place] = self._paths(tx, op)
+            # Collected first and refreshed at the end: a batch reads one state.
             if isinstance(op, GetOp | SearchOp) and op.refresh_ttl and self._refreshes:
                 due.update(((note.path, note.key), note) for note in matches if note.ttl_s is not None)
         return results, [due[key] for key in sorted(due)]

@@ -23,6 +23,7 @@ class Sweeper:
     def start(self, seconds: float) -> "Future[None]":
         """Begin, or go on; whoever cancels the future ends it."""
         with self._lock:
+            # Started again after a stop, or after the interpreter forked: a dead thread is no sweeper.
             if self._thread is None or not self._thread.is_alive():
                 self._end = threading.Event()
                 self._future = Future()
@@ -39,6 +40,7 @@ class Sweeper:
                 self._sweep()
             except HoldproofError as error:
                 _logger.warning("a sweep failed: %s", error)
+        # A future that was cancelled must not be given a result.
         if future.set_running_or_notify_cancel():
             future.set_result(None)
 

@@ -56,6 +56,7 @@ def is_list(value: Any) -> bool:
     """Whether a value is kept element by element: a list of things that are not mostly small."""
     if type(value) is not list or not value:
         return False
+    # A sample from both ends is enough to tell messages from numbers, and costs the same for any length.
     some = value if len(value) <= 2 * _LOOKED_AT else value[:_LOOKED_AT] + value[-_LOOKED_AT:]
     if _PLAIN.isdisjoint(map(type, some)):
         return True
@@ -154,6 +155,7 @@ def facts(metadata: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]
 
 def plain(value: Any) -> Any:
     """A value as JSON has it; times, UUIDs, enumerations and data classes too, as LangGraph's own stores take them."""
+    # First: an enumeration may be a str or an int as well.
     if isinstance(value, enum.Enum):
         return plain(value.value)
     if isinstance(value, Mapping):

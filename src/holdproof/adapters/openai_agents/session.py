@@ -44,6 +44,7 @@ class HoldproofSession:
         store = await self._shared.store()
         if limit is None and self.session_settings is not None:
             limit = _settings(self.session_settings).limit
+        # The SDK's own sessions take a negative limit for none.
         last = None if limit is None or limit < 0 else limit
         query = {"last": last, **self._shared.within()}
         items = await store.read(partial(transcripts.read_items, name=self._name, **query))

@@ -31,6 +31,7 @@ class HoldproofSpanExporter(SpanExporter):
             return SpanExportResult.FAILURE
         try:
             self._thread.submit(self._store.telemetry.append, [event_of(span) for span in spans]).result()
+        # RuntimeError is what the executor raises after shutdown.
         except (HoldproofError, RuntimeError) as error:
             _log.warning("%d spans were not kept: %s", len(spans), error)
             return SpanExportResult.FAILURE

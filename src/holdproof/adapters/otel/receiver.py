@@ -48,6 +48,7 @@ def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
         return body
     if encoding not in ("gzip", "deflate"):
         raise InvalidInputError(f"OTLP comes plain, gzip or deflate, not {encoding!r}", content_encoding=encoding)
+    # 31 means a gzip header, 15 a zlib one.
     unpacking = zlib.decompressobj(31 if encoding == "gzip" else 15)
     try:
         data = unpacking.decompress(body, most + 1)

@@ -29,6 +29,7 @@ def event(trace_id: str, span_id: str, data: Mapping[str, Any]) -> TelemetryEven
     if not 0 < began <= _LAST_NANO or not 0 <= ended <= _LAST_NANO:
         raise FormatError("a span needs the time of its start")
     resource = data.get("resource") or {}
+    # The telemetry store groups by instance; most SDKs set only the service's name.
     instance = resource.get("service.instance.id") or resource.get("service.name")
     body = {key: value for key, value in data.items() if value not in (None, "", {}, [])}
     return TelemetryEvent(
@@ -47,6 +48,7 @@ def _is_id(text: str, size: int) -> bool:
 
 def plain(value: Any, depth: int = 0) -> Any:
     """A value of an attribute as JSON can hold it."""
+    # Before int and bool checks: JSON has no NaN and no infinity.
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int | str):
@@ -101,6 +103,7 @@ def _event(resource: dict[str, Any], scope: dict[str, Any], message: Any) -> Tel
         "kind": word(KINDS, span.get("kind", 0)),
         "start_unix_nano": _whole(span.get("startTimeUnixNano", 0)),
         "end_unix_nano": _whole(span.get("endTimeUnixNano", 0)),
+        # All zeros means no parent.
         "parent_span_id": str(span.get("parentSpanId", "")).lower().strip("0") and str(span["parentSpanId"]).lower(),
         "trace_state": span.get("traceState"),
         "status": {} if code == "UNSET" else {"code": code, "message": str(status.get("message", ""))},

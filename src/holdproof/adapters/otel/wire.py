@@ -81,6 +81,7 @@ def decode(data: bytes, message: str = "Request", depth: int = 0) -> dict[str, A
     decoded = dict[str, Any]()
     for number, wire, raw in _fields(data):
         field = fields.get(number)
+        # Unknown fields are newer than this code; a known one of the wrong wire type is treated alike.
         if field is None or wire != _WIRES.get(field.kind, _BYTES):
             continue
         value = _value(field.kind, raw, depth)
@@ -130,6 +131,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
             size = 8 if wire == _FIXED64 else 4
         else:
             raise FormatError(f"OTLP: no protobuf: wire type {wire}")
+        # Checked before slicing: Python would silently give fewer bytes.
         if size > len(data) - at:
             raise FormatError("OTLP: a field is longer than its message")
         yield tag >> 3, wire, data[at : at + size]

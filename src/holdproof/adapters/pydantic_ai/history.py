@@ -47,6 +47,7 @@ class HoldproofHistory:
 
     async def run(self, agent: Any, prompt: Any = None, *, alone: bool = False, **options: Any) -> Any:
         """Run an agent with the messages so far, and add the new ones; options are those of `agent.run`."""
+        # Read before the run: whoever appends while the model thinks makes the append a ConflictError.
         expected_rev = await self._rev() if alone else None
         result = await agent.run(prompt, message_history=await self.messages(), **options)
         await self.append(result.new_messages(), expected=expected_rev)

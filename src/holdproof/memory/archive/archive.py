@@ -91,6 +91,7 @@ def push(
     if mode not in ("dag", "file") or (mode == "dag" and encrypt is not None):
         raise InvalidInputError("an archive goes as `dag` or as `file`; what is sealed goes as `file`", mode=mode)
     bundle = yield from _assemble(context, snapshot, encrypt, history=True, ns=ns, progress=progress)
+    # A node pins a DAG only if it can walk all of it, so a link that leads out of the store would never end.
     if mode == "dag" and bundle.foreign:
         raise InvalidInputError(
             "a record, or a snapshot before one that was pruned, links to what is not in this store, so no node"
@@ -121,6 +122,7 @@ class _Bundle(NamedTuple):
 def _assemble(
     context: Context, snapshot: str, encrypt: str | None, *, history: bool, ns: str, progress: Progress | None
 ) -> Work[_Bundle]:
+    # Randomness comes from the transaction, so that tests can freeze it; sealing runs outside.
     head, random = yield from ask(Read(lambda tx: (commits.get(tx, snapshot, ns=ns), tx.random(sealed.RANDOM))))
     building: Call[_Bundle] = Call(lambda: _build(context.database, head, history, ns, progress))
     bundle = yield from ask(building)
@@ -171,6 +173,7 @@ def _send(bundle: _Bundle, mode: Mode, kubo: Kubo) -> Archived:
 
 
 def _send_file(bundle: _Bundle, kubo: Kubo) -> Archived:
+    # The node names the file by its own chunking, which is not ours to predict: so it is read back and compared.
     name = kubo.add(bundle.data, pin=True)
     with closing(kubo.cat(name)) as back:
         _compare(back, bundle.data, kubo.url, name)
@@ -248,6 +251,7 @@ def restore(
     named = cids.given(cid)
     request = _FetchRequest(named, node, gateway, token, idle_s, budget_s)
     data: bytes = yield from ask(Call(lambda: _fetch(request)))
+    # The CID of a file is that of IPFS's own DAG; only the CID of a root block is checked against the archive.
     expected = named if named.codec == cids.DAG_CBOR else None
     return (yield from _import(context, data, expected, _ImportOptions(did, passphrase, force, ns, progress)))
 
@@ -266,6 +270,7 @@ def _fetch(request: _FetchRequest) -> bytes:
         bare, opens = split_credentials(request.gateway)
         return _from_gateway(request, bare.rstrip("/"), opens)
     with closing(Kubo(request.node, token=request.token, idle_s=request.idle_s, budget_s=request.budget_s)) as kubo:
+        # A dag-cbor CID names the root block, any other one the file that the archive was added as.
         ask_for = kubo.dag_export if request.cid.codec == cids.DAG_CBOR else kubo.cat
         try:
             source = ask_for(str(request.cid))
@@ -297,6 +302,7 @@ def _from_gateway(request: _FetchRequest, gateway: str, opens: Credentials | Non
 
 def _all(read: Callable[[int], bytes], request: _FetchRequest, where: str) -> bytes:
     """Everything that comes, within the limits of size and time; it waits in a file until it is complete."""
+    # Checked for every piece: a peer that sends a byte now and then would never be idle.
     until = time.monotonic() + request.budget_s
     with tempfile.SpooledTemporaryFile(max_size=1 << 26) as spool:
         size = 0
@@ -323,6 +329,7 @@ class _ImportOptions(NamedTuple):
 
 def _import(context: Context, data: bytes, expected: CID | None, options: _ImportOptions) -> Work[SnapshotsImported]:
     """Verify everything, then let it in."""
+    # Unsealing derives a key from the passphrase, which is slow on purpose: it runs outside any transaction.
     if sealed.is_sealed(data):
         if (passphrase := options.passphrase) is None:
             raise InvalidInputError("the archive is sealed: give its passphrase")
@@ -354,6 +361,7 @@ def _stage(data: bytes, expected: CID | None, trusted: list[PublicKey], progress
     head, notes, alone, since = _head(archive.roots[0], archive.blocks)
     tell = None if progress is None else lambda done, total: progress("archive", done, total)
     line = commit_chain.verify(head, archive.blocks, lambda _: None, shallow=alone, since=since, progress=tell)
+    # Only the head's key matters: whoever signed the head vouches for all commits before it.
     signed = didkey.parse(line.head.commit.did)
     if signed not in trusted:
         raise UnknownKeyError(
@@ -369,6 +377,7 @@ def _head(root: CID, blocks: Any) -> tuple[CID, dict[CID, CommitNote], bool, CID
     if block is None:
         raise FormatError("the CAR does not have its own root", cid=str(root))
     fields = dagcbor.decode(block)
+    # Not our root block: then it is a bare commit, as tools of the AT Protocol write it.
     if not isinstance(fields, dict) or fields.keys() - {"since"} != {"v", "head", "notes"}:
         return root, {}, True, None
     head = fields["head"]

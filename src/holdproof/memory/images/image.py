@@ -67,6 +67,7 @@ def folder_of(context: Context, path: str | Path | None, ns: str) -> Path:
         return Path(path)
     if context.database.backend.facts().get("path") == MEMORY:
         raise InvalidInputError("a store in memory has no place for images: say where")
+    # A namespace may hold any character and be long: its key is safe as a folder's name, else its hash is.
     name = records.key_of(ns)
     return context.paths.images / (name if len(name) <= 100 else "~" + sha256(ns.encode()).hexdigest())
 
@@ -90,6 +91,7 @@ def dump(
     folder = folder_of(context, path, ns)
     signer = yield from keys.use(context, "memory")
     note = CommitNote(author=author, message=message)
+    # The snapshot is its own transaction: writing files may take long, and nobody waits for it.
     head = yield from ask(Write(lambda tx: _ensure_snapshot(tx, signer, note, ns)))
     store_id, now = yield from ask(Read(_facts))
     job = _DumpJob(context.database, folder, signer, head, store_id, now, keep, ns, progress)
@@ -126,6 +128,7 @@ def _ensure_snapshot(tx: Tx, signer: Signer, note: CommitNote, ns: str) -> Snaps
 
 
 def _dump(job: _DumpJob) -> Dumped:
+    # One dump at a time in a folder: two processes would tidy each other's files away.
     with disk.translated(job.folder), disk.locked(job.folder / ".lock"):
         last = _last(job)
         path = job.folder / (job.head.rev + MANIFEST)
@@ -167,6 +170,7 @@ def _last(job: _DumpJob) -> Manifest | None:
 
 def _covers(job: _DumpJob, last: Manifest) -> bool:
     """Whether an image goes on from what is wanted: another dump was faster, and took a newer snapshot with it."""
+    # Only an image with a newer head can contain this one.
     if last.rev <= job.head.rev:
         return False
     head = commits.parse(job.head.cid)
@@ -185,6 +189,7 @@ def _plan(job: _DumpJob, last: Manifest | None) -> tuple[builtins.list[ChainStep
         base, *deltas = last.parts
         until = commits.parse(last.head)
         line = _read(job, lambda tx: commit_chain.back(tx, head, ns=job.ns, until=until))
+        # Loading reads every part, so deltas are folded into a new base before they outweigh it.
         small = len(deltas) < _DELTAS and sum(part.size for part in deltas) <= base.size
         if small and line and line[0].commit.prev == until:
             return line, last.parts
@@ -314,13 +319,16 @@ def _search(search: _Search, aside: builtins.list[str]) -> _Choice:
         except (UnknownKeyError, InvalidInputError) as error:
             strange = strange or error
         except (FormatError, ImageCorruptError, NotFoundError) as error:
+            # A concurrent dump tidied it away while it was read: that is no damage, look again.
             if not path.exists() and path != search.place:
                 raise _VanishedError from error
             if isinstance(error, NotFoundError):
                 raise
+            # Damage is never skipped in silence: the file is renamed, and the outcome names it.
             aside.append(f"{_put_aside(path, error, search.now)} ({error})")
         else:
             return _Choice(path, manifest, line, aside)
+    # Nothing here is ours: say whose it is, rather than that there is no image.
     if strange is not None and not aside:
         raise strange
     return _Choice(None, None, None, aside)

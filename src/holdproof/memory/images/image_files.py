@@ -79,6 +79,7 @@ class Manifest:
 def encode(manifest: Manifest, signer: Signer) -> bytes:
     """The signed manifest, as it is written."""
     fields: dict[str, Any] = {name: getattr(manifest, name) for name in Manifest.__slots__}
+    # Absent when empty, so that images of stores without pruning stay as they always were.
     if not manifest.since:
         del fields["since"]
     fields["parts"] = [{name: getattr(part, name) for name in Part.__slots__} for part in manifest.parts]
@@ -112,6 +113,7 @@ def parse(data: bytes) -> tuple[Manifest, dsse.Envelope]:
 def verify(manifest: Manifest, envelope: dsse.Envelope, trusted: Iterable[PublicKey]) -> None:
     """Return if the key it names signed it (else ProofError) and is one of these (else UnknownKeyError)."""
     key = didkey.parse(manifest.did)
+    # The signature first: an unknown key is reported only for a manifest that is intact.
     dsse.verify(envelope, [key], payload_type=PAYLOAD_TYPE)
     if key not in trusted:
         raise UnknownKeyError(
@@ -169,6 +171,7 @@ class Writer:
 
     def add(self, cid: CID, data: bytes) -> None:
         """Write a block, once."""
+        # Chains share blocks: the stream may name the same one again.
         if cid.raw in self._places:
             return
         head = varint.encode(len(cid.raw) + len(data)) + cid.raw
@@ -185,6 +188,7 @@ class Writer:
         with self._file as file:
             file.flush()
             os.fsync(file.fileno())
+        # The name appears only after the content is durable, and the folder's entry is made durable too.
         os.replace(self._aside, self.path)
         folders.sync(self.path.parent)
         _write_index(self.path, self._places, self._at)
@@ -338,6 +342,7 @@ class _Mapped:
         return self.find(cid)
 
     def _place(self, cid: CID) -> tuple[int, int] | None:
+        # The index is sorted by CID: a binary search in the mapped file, nothing is loaded.
         low = 0
         high = self._count
         first = len(_MAGIC) + 8

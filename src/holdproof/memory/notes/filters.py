@@ -42,6 +42,7 @@ def _tests(key: Any, condition: Any) -> list[Test]:
             f"Invalid filter key: {str(key)[:100]!r}; letters, digits, _ and - with dots between", field="filter"
         )
     steps = key.split(".")
+    # A bare value means equality, as in LangGraph's own stores.
     operators = condition if isinstance(condition, Mapping) else {"$eq": condition}
     return [_test(steps, name, operand) for name, operand in operators.items()]
 
@@ -78,6 +79,7 @@ def _kind(value: Any) -> type | None:
 
 def same(one: Any, other: Any) -> bool:
     """Whether two values are equal as JSON."""
+    # In Python True == 1; in JSON it is not.
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):

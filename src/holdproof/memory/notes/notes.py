@@ -38,6 +38,7 @@ _SOME: Final = 200
 _SWEPT: Final = 500
 _EVERYTHING: Final = ""
 
+# Two encoders: readable text by default, escapes only for values that no database can store as text.
 _dumps = jsontext.encoder(ascii=False)
 _safely = jsontext.encoder(ascii=True)
 
@@ -75,9 +76,11 @@ def put(
     row: dict[str, Any] = {"ns": ns, "path": place, "key": _text("key", key), "value": text, "now": tx.now}
     row["h"] = row_hash(place, key, text, packed)
     row["ttl_s"] = None if ttl_s is None else _seconds(ttl_s)
+    # The moment is stored beside the duration: a touch needs the one, every read the other.
     row["expires_at"] = None if ttl_s is None else later(tx.now, row["ttl_s"])
     row["subject"] = None if subject is None else encryption.label(tx, _text("subject", subject), ns=ns)
     [(n,)] = tx.all(_PUT, **row)
+    # Vectors of fields that the new value no longer has must not be found any more.
     tx.execute(_UNVECTOR, note=n)
     tx.many(
         _VECTOR,
@@ -251,6 +254,7 @@ def _let_through(
     for some in _parts(order):
         values: dict[int, str] = dict(tx.all(_VALUES, wanted=json.dumps([n for n, _ in some])))
         passed += [(n, score) for n, score in some if n in values and test(_value(values[n]))]
+        # Filters run here, not in SQL: stop as soon as the page is full.
         if len(passed) >= most:
             break
     return passed
@@ -349,6 +353,7 @@ def joined(path: Any) -> str:
 def _below(path: Sequence[str]) -> dict[str, str]:
     """A path and what lies below it, as queries ask for it; `/` is what follows the dot."""
     text = joined(path)
+    # A range instead of LIKE: it uses the index, and a label with % or _ in it is just a label.
     return {"path": text or _EVERYTHING, "first": f"{text}.", "end": f"{text}/"}
 
 

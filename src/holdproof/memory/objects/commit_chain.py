@@ -52,11 +52,11 @@ def back(tx: Tx, head: CID, *, ns: str, until: CID | None = None, most: int = LO
     steps: list[ChainStep] = []
     cid: CID | None = head
     while cid is not None and cid != until and len(steps) < most:
-        row = tx.one(_NOTE, ns=ns, cid=str(cid))
-        if row is None and steps:
+        notes = [commits.parse(note) for (note,) in tx.all(_NOTE, ns=ns, cid=str(cid))]
+        if not notes and steps:  # a commit without a row was pruned: the chain begins after it
             break
         commit = commits.read(tx, cid)
-        steps.append(ChainStep(cid, commit, None if row is None else commits.parse(row[0])))
+        steps.append(ChainStep(cid, commit, notes[0] if notes else None))
         cid = commit.prev
     return steps[::-1]
 
@@ -76,8 +76,10 @@ def stream(get: Get, line: list[ChainStep], before: CID = EMPTY_ROOT) -> Iterato
             yield step.note, blocks.held(get, step.note)
         if step.commit.data == EMPTY_ROOT:
             yield EMPTY_ROOT, EMPTY_BLOCK
+        # Only what this tree has and the one before had not: the rest is already in the stream.
         fresh = mst_diff.fresh(Nodes(nodes, memory=256), before, step.commit.data)
         while part := [*islice(fresh, _AHEAD)]:
+            # Blocks are read ahead in batches: one query for hundreds instead of one for each.
             if isinstance(get, BlockSource):
                 get.expect(cid for cid, is_node in part if not is_node)
             for cid, is_node in part:
@@ -170,6 +172,7 @@ def verify(
         raise FormatError("the head is no commit of this line", cid=str(head))
     notes = _notes(contents, {step.cid.raw for step in steps})
     steps = [step._replace(note=notes[step.cid][0]) if step.cid in notes else step for step in reversed(steps)]
+    # Revs order snapshots everywhere; a chain that goes back in time would break every listing.
     if any(one.commit.rev >= two.commit.rev for one, two in pairwise(steps)):
         raise FormatError("the commits of the line are not in the order of their revs", head=str(head))
     parent_block = None if cid is None else here(cid)
@@ -182,6 +185,7 @@ def _walk(
     contents: Blocks, here: Get, steps: list[ChainStep], before: CID, progress: Callable[[int, int], None] | None
 ) -> None:
     """Every tree is complete: its nodes in their places, a block for every key."""
+    # Nodes are parsed once and kept: neighbouring trees share nearly all of them.
     get = Nodes(lambda cid: contents.get(cid) or (EMPTY_BLOCK if cid == EMPTY_ROOT else here(cid)), memory=1 << 16)
     count = 0
     for step in steps:
@@ -217,6 +221,7 @@ def _check_values(contents: Blocks, here: Get, values: list[bytes]) -> None:
 def _notes(contents: Blocks, commit_cids: set[bytes]) -> dict[CID, tuple[CID, CommitNote]]:
     """The notes among the blocks, by the commit they are on: each follows its commit."""
     notes: dict[CID, tuple[CID, CommitNote]] = {}
+    # In the stream a note follows its commit; a block there that is no note is simply not one.
     for commit, after in pairwise(contents.raw):
         if commit in commit_cids:
             try:

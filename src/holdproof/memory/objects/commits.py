@@ -95,15 +95,18 @@ def create(tx: Tx, signer: Signer, note: CommitNote, *, expected: str | None = N
             raise InvalidInputError(f"author, message and reason are texts of at most {_LONGEST:,} characters")
     if not keys.standing(tx, signer.keyid, "memory"):
         raise UnknownKeyError("this memory key is not in the keyring", keyid=signer.keyid)
+    # Both refs are held, always in this order: a writer of objects and a snapshot never wait for each other in a ring.
     refs.hold(tx, tree_transaction.ref_name(ns))
     head = refs.hold(tx, ref_name(ns))
     if expected is not None and (head is None or parse(expected) != head.cid):
         raise StaleVersionError("another snapshot is the newest by now", head=None if head is None else str(head.cid))
     last = None if head is None else formats.parse(blocks.get(tx, head.cid))
     root = tree_transaction.root(tx, ns)
+    # Never before the last one, whatever the clock says: revs are the order of snapshots.
     rev = tid.after(None if last is None else last.rev, to_micros(tx.now))
     commit = formats.sign(Commit(didkey.encode(signer.public), root, rev, head and head.cid), signer)
     block = formats.encode(commit)
+    # The empty tree has no block of its own until a snapshot signs it.
     written = {EMPTY_ROOT: EMPTY_BLOCK} if root == EMPTY_ROOT else {}
     blocks.put(tx, {**written, cids.of(block): block})
     refs.move(tx, ref_name(ns), head, cids.of(block), ns=ns)

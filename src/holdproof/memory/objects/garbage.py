@@ -80,6 +80,7 @@ class _Live:
         """Mark what roots lead to; what the last one had too is not looked at again."""
         nodes = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid))
         for root in roots:
+            # Two snapshots without a change between them share a root.
             if root in self.roots:
                 continue
             before = next(reversed(self.roots), EMPTY_ROOT)
@@ -141,6 +142,7 @@ def collect(context: Context, *, dry_run: bool = False, progress: Progress | Non
         return Collected(len(dead), sum(each.size for each in dead), True)
     count = size = 0
     ordered = _ordered(dead)
+    # Small transactions: writers get their turn between two batches.
     while batch := [*islice(ordered, _BATCH)]:
         removed = yield from ask(Write(lambda tx, batch=batch: _remove(tx, live, batch)))  # type: ignore[misc]
         count = count + len(removed)
@@ -214,6 +216,7 @@ def _ordered(dead: list[_Dead]) -> Iterator[_Dead]:
     for each in dead:
         for cid in {*each.below} & by_cid.keys():
             above[cid] = above.get(cid, 0) + 1
+    # Topological order: a block is removed only after everything that leads to it.
     ready = [each for each in dead if each.cid not in above]
     while ready:
         each = ready.pop()
@@ -233,6 +236,7 @@ _DELETE = sql(
 
 def _remove(tx: Tx, live: _Live, batch: list[_Dead]) -> list[_Dead]:
     """Remove what is still not needed; what moved since we looked is looked at first."""
+    # From here to the commit nobody can make a block needed again.
     refs.alone(tx)
     live.again(tx)
     removable = [each for each in batch if each.cid not in live.blocks]

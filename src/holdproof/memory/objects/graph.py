@@ -28,7 +28,7 @@ _ROOTS = sql(
 def roots(tx: Tx, *, limit: int = 1_000, ns: str = MAIN) -> tuple[Object, ...]:
     """Objects without a parent, or whose parent is not there."""
     view = objects.view_at(tx, None, ns)
-    keys = [row[0] for row in tx.all(_ROOTS, ns=ns, limit=limit)]
+    keys = [key for (key,) in tx.all(_ROOTS, ns=ns, limit=limit)]
     return tuple(objects.read(view, key, ns) for key in keys if view.find(OBJECT + key) is not None)
 
 

@@ -63,6 +63,7 @@ def content(tx: Tx, after: int | bytes | None) -> CheckedPage:
                 needed.setdefault(link, []).append(cid)
         except (HoldproofError, TypeError) as error:
             flaws.append(Flaw("objects", _shown(raw), f"a block is damaged or was exchanged: {error}"))
+    # Missing blocks are rare: only then are the trees walked to see who needs them.
     lacking = {link: needed[link] for link in blocks.missing(tx, needed)}
     for link, cid in _missed(tx, lacking) if lacking else ():
         flaws.append(Flaw("objects", str(link), f"a block is missing that {cid} needs"))
@@ -211,6 +212,7 @@ _ROWS = sql(
 def tree(tx: Tx, ns: str, after: str | None) -> CheckedPage:
     """One page of a tree: history, index and words say of each object what the tree says."""
     view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
+    # NUL sorts before every character of a key: the walk begins right after the last one.
     start = OBJECT if after is None else after + "\x00"
     page: list[tuple[str, CID]] = []
     for item in mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"):

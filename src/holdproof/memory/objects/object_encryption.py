@@ -34,6 +34,7 @@ def close(tx: Tx, record: Record) -> Record:
     """The record as it is stored: sealed if it is a subject's."""
     if record.subject is None:
         return record
+    # Sealed before it is hashed: the CID names the envelope, and outlives the key.
     inside = {"attributes": records.lower(record.attributes), "content": records.lower(record.content)}
     data = dagcbor_fast.encode(inside, max_size=MOST)
     return record._replace(content=Sealed(encryption.seal_for(tx, record.subject, data)), attributes={})
@@ -49,6 +50,7 @@ def opened(record: Record, open: Open) -> Record:
     attributes = records.lift(fields["attributes"])
     if not isinstance(attributes, dict):
         raise FormatError("record: attributes are no map", id=record.id)
+    # The envelope names its subject in clear, so that erasure can find it without a key.
     handle = encryption.subject_of(record.content.envelope)
     return record._replace(content=records.lift(fields["content"]), attributes=attributes, subject=handle)
 

@@ -51,8 +51,9 @@ def cuts(
     daily = None if keep_daily is None else later(tx.now, -keep_daily * _DAY_S)
     if what == "versions":
         return (Cut(None, before, max(keep or 0, 1)),)
-    row = (_LAST,) if keep is None else tx.one(_NEWEST, ns=ns, keep=keep)
-    return () if row is None else (Cut(None, before, row[0], daily),)
+    # The newest `keep` snapshots are beyond reach: the cut is the rev of the first one after them, if there is one.
+    revs = [_LAST] if keep is None else [rev for (rev,) in tx.all(_NEWEST, ns=ns, keep=keep)]
+    return tuple(Cut(None, before, rev, daily) for rev in revs)
 
 
 _DUE = (
@@ -100,6 +101,7 @@ def _versions(tx: Tx, cut: Cut, *, remove: bool, ns: str) -> Batch:
     if not remove:
         count = _counted(tx.all(_OLD_COUNT, **bounds))
         return Batch(count, {}, None, {"object_versions": count})
+    # The rows stay and say when they were pruned: history has no gaps.
     count = len(tx.all(_PRUNE, now=tx.now, limit=_ROWS, **bounds))
     return Batch(count, {}, "" if count == _ROWS else None, {"object_versions": count})
 

@@ -116,6 +116,7 @@ def apply(
     drafts = dict(changes)
     if base is not None:
         drafts = _rebase(edit, drafts, commits.root_of(tx, base, ns=ns), resolve)
+    # One query for all of them instead of one for each.
     edit.preload_versions([records.key_of(id) for id in drafts])
     for id, draft in drafts.items():
         put_or_delete(edit, id, draft)
@@ -140,6 +141,7 @@ def _rebase(
     conflicts = []
     for id, draft in drafts.items():
         key = records.key_of(id)
+        # Nobody else touched it since the base: the change applies as it was made.
         if old.find(OBJECT + key) == edit.find(OBJECT + key):
             continue
         if resolve is None:
@@ -175,6 +177,7 @@ def _put(edit: TreeTransaction, id: str, draft: Any) -> None:
         raise InvalidInputError(f"an object has {', '.join(sorted(_FIELDS))} and nothing else", id=id)
     key = records.key_of(id)
     record = _record(id, draft)
+    # Within one transaction an object may be put twice: the second put sees the first.
     cid = edit.now(OBJECT + key)
     now = None if cid is None else edit.known.get(cid) or edit.record(cid, key)
     if draft.get("subject") is not None:
@@ -213,6 +216,7 @@ def _same(edit: TreeTransaction, now: Record, record: Record, version: int | Non
     """Whether an object is what was wanted, but for a version that nobody chose."""
     if edit.holder(now) != record.subject:
         return False
+    # Compared as encoded blocks: equal bytes are equal objects, whatever Python thinks of 1 and 1.0.
     like = record._replace(version=now.version if version is None else version)
     return next(reversed(records.encode(like))) == next(reversed(records.encode(edit.whole(now))))
 
@@ -316,7 +320,7 @@ class Family:
         """The keys of an object's children: those it names, in their order, then those that name it."""
         key = records.key_of(parent.id)
         if self.tx is not None:
-            others = sorted(row[0] for row in self.tx.all(_CHILDREN, ns=self.ns, key=key, limit=_MOST_CHILDREN))
+            others = sorted(child for (child,) in self.tx.all(_CHILDREN, ns=self.ns, key=key, limit=_MOST_CHILDREN))
         else:
             others = self._read.get(key, [])
         return [*dict.fromkeys((*(records.key_of(child) for child in parent.children), *others))]
@@ -346,8 +350,8 @@ def history(tx: Tx, id: str, *, cursor: str | None = None, limit: int = 100, ns:
 
 
 def _get_version(tx: Tx, id: str, n: int, ns: str) -> Object:
-    rows = tx.all(_HISTORY, ns=ns, key=records.key_of(id), before=n + 1, limit=1)
-    entry = ObjectVersion(*rows[0]) if rows else None
+    row = tx.one(_HISTORY, ns=ns, key=records.key_of(id), before=n + 1, limit=1)
+    entry = None if row is None else ObjectVersion(*row)
     if entry is None or entry.n != n or entry.cid is None:
         raise NotFoundError(f"{id} has no version {n}: `objects.history` lists those it has", id=id, n=n)
     if entry.pruned_at is not None:

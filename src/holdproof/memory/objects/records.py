@@ -95,6 +95,7 @@ def id_of(key: str) -> str:
     text = key[1:].upper()
     try:
         id = base64.b32decode(text + "=" * (-len(text) % 8)).decode()
+        # Base32 has several spellings of one text; only the one that we write counts.
         if key_of(id) == key:
             return id
     except (binascii.Error, UnicodeDecodeError, InvalidInputError):
@@ -222,6 +223,7 @@ def _cut(content: Any, encoded_blocks: dict[CID, bytes]) -> Value:
     name = {str: "$text", bytes: "$blob", Sealed: "$sealed"}.get(type(content))
     if name is None or (name != "$sealed" and len(content) <= PIECE // 4):
         return None
+    # Cut by bytes, not characters: a piece need not be valid UTF-8 by itself.
     data = _utf8(content) if isinstance(content, str) else content.envelope if name == "$sealed" else content
     if len(data) <= PIECE:
         return {name: data} if name == "$sealed" else None
@@ -279,6 +281,7 @@ def lower(value: Any, depth: int = 0) -> Value:
     elif kind is float:
         lowered = {"$float": _FLOAT.pack(value)}
     elif kind is list:
+        # Vectors are common in attributes: eight bytes a number instead of a tagged map each.
         if len(value) > 1 and all(type(item) is float for item in value):
             lowered = {"$floats": struct.pack(f">{len(value)}d", *value)}
         else:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from holdproof import db
 from holdproof.crypto import cid as cids
 from holdproof.crypto.cid import CID
-from holdproof.db import Tx, sql
+from holdproof.db import Row, Tx, sql
 from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection
 
@@ -38,11 +38,17 @@ _EVERYONE: Final = "refs"
 def get(tx: Tx, name: str) -> Ref | None:
     """Where a name stands, None where it does not."""
     row = tx.one(_GET, name=name)
-    return None if row is None else Ref(row[0], cids.parse_text(row[1]), *row[2:])
+    return None if row is None else _ref(row)
+
+
+def _ref(row: Row) -> Ref:
+    name, cid, *rest = row
+    return Ref(name, cids.parse_text(cid), *rest)
 
 
 def hold(tx: Tx, name: str) -> Ref | None:
     """The same, and nobody else moves it, or removes anything, before this transaction ends."""
+    # Shared with other writers, excluded by garbage collection, which takes it alone.
     db.lock_shared(tx, _EVERYONE)
     db.lock_exclusive(tx, f"ref:{name}")
     return get(tx, name)
@@ -79,7 +85,7 @@ _LIST = sql("SELECT name, cid, rev, ns, leaf_id, leaf_ver FROM refs WHERE name >
 
 def page(tx: Tx, after: str = "", limit: int = 200) -> list[Ref]:
     """Some refs, by name."""
-    return [Ref(row[0], cids.parse_text(row[1]), *row[2:]) for row in tx.all(_LIST, after=after, limit=limit)]
+    return [_ref(row) for row in tx.all(_LIST, after=after, limit=limit)]
 
 
 def every(tx: Tx) -> Iterator[Ref]:

@@ -34,6 +34,7 @@ def import_chain(
     tx: Tx, line: CommitChain, signer: Signer, note: CommitNote, *, force: bool = False, ns: str
 ) -> SnapshotsImported:
     """Take a verified line over."""
+    # Nobody may write objects or take a snapshot between the look and the import.
     refs.hold(tx, tree_transaction.ref_name(ns))
     ref = refs.hold(tx, commits.ref_name(ns))
     head = None if ref is None else ref.cid
@@ -121,6 +122,7 @@ def _record(tx: Tx, line: CommitChain, step: ChainStep, ns: str) -> bool:
     if commits.is_known(tx, step.cid, ns=ns):
         return False
     ours = keys.find(tx, didkey.parse(step.commit.did).keyid)
+    # Signed with a key of another store, or a revoked one: its leaf says that it was imported.
     counts = ours is not None and ours.role == "memory" and ours.revoked_from is None
     note = line.notes.get(step.cid, CommitNote())
     at = to_text(tid.parse(step.commit.rev)[0])

@@ -188,6 +188,7 @@ def _bring(edit: TreeTransaction, base: CID, theirs: CID, resolve: Resolve | Non
     new = tree_transaction.view(edit.tx, theirs)
     conflicts = []
     for key, changes in _by_object(mst_diff.diff(edit.get, base, theirs)):
+        # A change clashes only where we changed the same key since the base, to something else.
         both = [each for each in changes if _clashes(edit, each)]
         if not both:
             edit.apply_changes([each for each in changes if not _is_newer(edit, each)])
@@ -245,6 +246,7 @@ def _by_object(changes: Iterator[Change]) -> Iterator[tuple[str, builtins.list[C
 
 def ancestor(tx: Tx, other: CID, ns: str) -> CID:
     """The root of the newest commit that both lines come from; the empty tree where they have none in common."""
+    # Our line as a set, theirs step by step: the first commit in both is the newest common one.
     ours = {*_line(tx, commits.head(tx, ns))}
     common = next((cid for cid in _line(tx, other) if cid in ours), None)
     return EMPTY_ROOT if common is None else commits.read(tx, common).data

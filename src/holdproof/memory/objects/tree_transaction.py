@@ -101,6 +101,7 @@ class TreeTransaction(TreeReader):
 
     def __init__(self, tx: Tx, ns: str) -> None:
         self.ns = ns
+        # Held until the end of the transaction: the tree cannot move under the edit.
         self.ref: Ref | None = refs.hold(tx, ref_name(ns))
         top = EMPTY_ROOT if self.ref is None else self.ref.cid
         super().__init__(blocks.getter(tx), top, partial(encryption.open, tx))
@@ -162,6 +163,7 @@ class TreeTransaction(TreeReader):
         changed = {key: cid for key, cid in self.changes.items() if self.find(key) != cid}
         if not changed:
             return self.root
+        # Blocks before the ref: on no database is there a moment at which the ref names a block that is not there.
         edit = mst_edit.apply(self.get, self.root, changed)
         blocks.put(self.tx, {**self.blocks, **edit.blocks})
         refs.move(self.tx, ref_name(self.ns), self.ref, edit.root, ns=self.ns)
@@ -184,6 +186,7 @@ class TreeTransaction(TreeReader):
                 self._newest[key] = LatestVersion(n + 1, last)
                 continue
             record = self.known.get(cid) or self.record(cid, key)
+            # Erasing a subject must find every record of theirs, also those that came with an import.
             if (handle := self.holder(record)) is not None:
                 encryption.mark(self.tx, handle, str(cid), "objects")
             row |= {"cid": str(cid), "version": record.version, "type": record.type}

@@ -130,6 +130,7 @@ def embed(context: Context, *, embedder: Embedder | None = None, anew: bool = Fa
     after = ""
     while True:
         page, last = yield from ask(Read(lambda tx: _wanting(tx, after, anew, ns)))  # noqa: B023
+        # The embedder may be a model on a network: it runs between two transactions, never inside one.
         vectors: list[tuple[_Text, list[float]]] = []
         for each in page:
             numbers = yield from _embedded(chosen, each.text)
@@ -172,6 +173,7 @@ def _keep(tx: Tx, vectors: Iterable[tuple[_Text, list[float]]], anew: bool, ns: 
     count = 0
     for each, vector in vectors:
         key = records.key_of(each.id)
+        # It was changed while the embedder worked: the next run embeds what it says now.
         if str(edit.find(OBJECT + key)) != each.cid:
             continue
         if packed({FIELD: vector}) is None:

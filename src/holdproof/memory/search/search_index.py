@@ -65,6 +65,7 @@ def remove(tx: Tx, ns: str, keys: list[str]) -> None:
 
 def words(text: str) -> list[str]:
     """The words of a text: letters and digits, whatever case."""
+    # Both databases get words that are already folded and cut: their own tokenizers disagree on nearly everything.
     folded = text.casefold()
     tokens = folded.translate(_SPACES).split() if folded.isascii() else _WORD.findall(folded)
     return tokens if len(folded) <= _LONGEST else [word[:_LONGEST] for word in tokens]

@@ -82,6 +82,7 @@ def forget() -> Work[None]:
 
     A few pages a transaction, so that others get on; PostgreSQL's vacuum does the same by itself.
     """
+    # A negative number starts a full merge in FTS5; positive ones continue it.
     segments = yield from ask(Write(lambda tx: _merge(tx, -_PAGES)))
     tries = 0
     while segments > 1 and tries < _PAGES:

@@ -38,6 +38,7 @@ def examine(path: str, *, ns: str = MAIN) -> Work[Examined]:
     name = skill_files.absolute(path)
     record = yield from ask(Read(lambda tx: skills.standing(tx, name, ns=ns)))
     skill = record.skill
+    # A locked skill is not even read: whatever the file says now, a person has to approve it anew.
     if skill.state is SkillState.LOCKED:
         return Examined(skill)
     if skill.state is SkillState.APPROVED and skill.approval is not None:

@@ -51,6 +51,7 @@ class Ring(NamedTuple):
 def check(row: Mapping[str, Any], blocks: Sequence[Block], *, index: int | None, ring: Ring) -> None:
     """Return if an approval holds; ProofError says why not, RevokedKeyError that its key does not count there."""
     key = ring.keys.get(row["keyid"])
+    # A key that was only written into the database, without its leaf, counts for nothing.
     if key is None or key.role != "memory" or key.keyid in ring.flawed:
         raise ProofError(f"it is signed with {str(row['keyid'])[:16]}, which is no memory key of this store")
     try:

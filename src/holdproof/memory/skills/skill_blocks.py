@@ -92,6 +92,7 @@ def _markdown(lines: Lines) -> Iterator[Mark]:
         elif headline := _ATX.match(line):
             marks.append(Mark(at, "headline", headline[1] or b""))
             fresh = True
+        # An underline makes a headline of the line before it, which was marked as text already.
         elif not fresh and _SETEXT.match(line) and lines[at - 1].strip():
             if marks[-1].at == at - 1:
                 marks.pop()
@@ -211,6 +212,7 @@ def _tell(old: Sequence[Block], new: Sequence[Block]) -> Iterator[str]:
     """Between what is the same before and after: changed in place, gone, added, or only moved."""
     was = {block.hash for block in old}
     now = {block.hash for block in new}
+    # By hash, so that a block that only moved is neither removed nor added.
     removed = [block for block in old if block.hash not in now]
     added = [block for block in new if block.hash not in was]
     for before, after in zip(removed, added, strict=False):

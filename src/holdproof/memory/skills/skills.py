@@ -193,6 +193,7 @@ def approve(
 ) -> Work[Approval]:
     """Approve a file as it is now; with `root`, only if it still is the one that was looked at."""
     name = skill_files.absolute(path)
+    # The number is read before the file: whoever approves meanwhile makes this approval a ConflictError.
     newest = yield from ask(Read(lambda tx: _newest(tx, name, ns)))
     read: Reading = yield from ask(Call(partial(_look, name)))
     current = read.fingerprint
@@ -280,6 +281,7 @@ def _record(tx: Tx, row: Mapping[str, Any]) -> Approval:
         raise UnknownKeyError("the memory key is not in the keyring any more", keyid=row["keyid"])
     columns = {"id": tx.new_id(), **row}
     mark = leaves.stamp(tx, "skill", APPROVALS, columns, ns=row["ns"])
+    # The insert itself checks that no newer statement exists: there is no gap between check and write.
     if tx.count(_ADD, **columns, **mark._asdict()) == 0:
         raise ConflictError(f"something was said of {row['path']} meanwhile; look again", path=row["path"])
     tx.notify(f"skills:{row['ns']}")

@@ -109,8 +109,7 @@ class ThreadBlocks:
         """A block as it is stored; None where there is none."""
         if digest in self.fresh:
             return self.fresh[digest]
-        row = self.tx.one(_ONE, thread=self.thread, h=digest)
-        return None if row is None else row[0]
+        return next((data for (data,) in self.tx.all(_ONE, thread=self.thread, h=digest)), None)
 
     def node(self, cid: CID) -> bytes | None:
         """A node of a list, as Merkle lists ask for it; they hash it themselves."""
@@ -119,15 +118,15 @@ class ThreadBlocks:
     def missing(self, digests: Iterable[Digest]) -> list[Digest]:
         """Which of these blocks are not there."""
         unwritten = [digest for digest in dict.fromkeys(digests) if digest not in self.fresh]
-        present = {row[0] for part in _parts(unwritten) for row in self.tx.all(_HELD, thread=self.thread, wanted=part)}
+        present = {h for part in _parts(unwritten) for (h,) in self.tx.all(_HELD, thread=self.thread, wanted=part)}
         return [digest for digest in unwritten if digest not in present]
 
     def read(self, digests: Iterable[Digest]) -> dict[Digest, bytes]:
         """These blocks, hashed; ProofError where one is missing or another."""
         unique = list(dict.fromkeys(digests))
-        blocks = {
-            row[0]: row[1] for part in _parts(unique) for row in self.tx.all(_SOME, thread=self.thread, wanted=part)
-        }
+        blocks: dict[Digest, bytes] = {}
+        for part in _parts(unique):
+            blocks.update(self.tx.all(_SOME, thread=self.thread, wanted=part))
         for digest in unique:
             if digest not in blocks:
                 raise ProofError("a block of a thread is missing", sha256=digest.hex())
@@ -183,6 +182,7 @@ def hashes(space: ThreadBlocks, listed: ListRef) -> tuple[Digest, ...]:
     if head is None:
         head = read_leaves(space, listed.root)
         _MEMO.keep(listed.root, head)
+    # A root determines its leaves, not their number as the reference claims it: a forged reference is caught here.
     if len(head) != listed.size:
         raise FormatError("a list of a thread has another length than its reference says", sha256=listed.root.hex())
     return head + listed.tail
@@ -204,7 +204,9 @@ def _store_list(space: ThreadBlocks, run: EncodedList, before: Ref | None) -> Li
     """The reference of a list; what it has in common with the one before is not written again."""
     digests = run.digests
     old: tuple[Digest, ...] = hashes(space, before) if isinstance(before, ListRef) else ()
+    # Only full groups of eight enter the tree; the rest stays in the reference, so most appends write no node.
     size = len(digests) - len(digests) % STEP
+    # The usual case is a list that has grown at its end: then only the new elements are looked at.
     same = digests[: len(old)] == old
     _elements(space, run, digests[len(old) :] if same else {*digests}.difference(old))
     tree: mlist.List | None = None

@@ -52,6 +52,7 @@ def delete(tx: Tx, thread_id: str, *, who: str = "operator", dry_run: bool = Fal
     [(count, blocks, size)] = tx.all(_SIZES, n=thread.n)
     removed = ThreadsRemoved(1, count, blocks, size)
     if not dry_run:
+        # Ids grow with time: what is written later for a checkpoint up to this one belongs to the deleted life.
         [(largest,)] = tx.all(_LARGEST, n=thread.n)
         for query in _EMPTY:
             tx.execute(query, n=thread.n)
@@ -191,10 +192,13 @@ _WRITTEN = sql("SELECT checkpoint_ns, checkpoint_id, value FROM thread_writes WH
 def _live(tx: Tx, n: int, removed: set[tuple[str, str]]) -> set[Digest]:
     """Every block that the rest of a thread needs."""
     refs: set[Ref] = set()
-    for row in tx.all(_ROWS, n=n):
-        if (row[1], row[2]) not in removed:
-            refs.update(thread_states.decode(row[5]).refs.values())
-    refs.update(thread_states.decode_ref(row[2]) for row in tx.all(_WRITTEN, n=n) if (row[0], row[1]) not in removed)
+    for row in (_Row(*columns) for columns in tx.all(_ROWS, n=n)):
+        if (row.checkpoint_ns, row.checkpoint_id) not in removed:
+            refs.update(thread_states.decode(row.state).refs.values())
+    # Writes may precede their checkpoint: those of none that is removed stay, whether it is there yet or not.
+    for checkpoint_ns, checkpoint_id, value in tx.all(_WRITTEN, n=n):
+        if (checkpoint_ns, checkpoint_id) not in removed:
+            refs.add(thread_states.decode_ref(value))
     space = ThreadBlocks(tx, n)
     live = {*channel_values.needs(space, refs)}
     for ref in refs:

@@ -68,6 +68,7 @@ _WRITES = sql(
 def writes(tx: Tx, after: tuple[Any, ...] | None) -> CheckedPage:
     """One page of what tasks wrote: nothing it needs is missing."""
     names = ("thread", "checkpoint_ns", "checkpoint_id", "task_id", "idx")
+    # Smaller than every key, for the first page.
     first = dict(zip(names, after or (-1, "", "", "", -(2**31)), strict=True))
     rows = tx.all(_WRITES, **first, limit=_PAGE)
     flaws = []
@@ -105,6 +106,7 @@ class _BlockIndex:
                     digests.update(dict.fromkeys(elements))
                     if len(elements) != ref.size:
                         return "a list has another length than its checkpoint says"
+        # Checkpoints of a thread share nearly all their blocks: each is looked for once a page.
         unchecked = [digest for digest in digests if (thread, digest) not in self._held]
         if missing := space.missing(unchecked):
             return f"a block is missing: {missing[0].hex()}"

@@ -67,6 +67,7 @@ def list(
     page["limit"] = validation.limited(limit) + 1
     page["before"] = validation.moment("updated_before", _NEVER if updated_before is None else updated_before)
     if facts:
+        # Facts are compared as JSON texts, so 1 and "1" are different facts.
         texts = {key: thread_states.json_text(item) for key, item in facts.items()}
         facts_json = thread_states.json_text(texts)
         rows = tx.all(_OF_FACTS, **page, facts=facts_json, wanted=len(facts), status=status)

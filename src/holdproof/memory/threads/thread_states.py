@@ -35,6 +35,7 @@ def encode(state: State) -> bytes:
     """A state as it is written."""
     if not isinstance(state.own, bytes):
         raise InvalidInputError("the state of a checkpoint is bytes")
+    # DAG-CBOR orders map keys by length, then bytewise: one state has one encoding and one hash.
     named = sorted(((name("channel", channel).encode(), ref) for channel, ref in state.refs.items()), key=_order)
     channels = b"".join([head(5, len(named)), *(head(3, len(key)) + key + encode_ref(ref) for key, ref in named)])
     needs = b"".join([head(4, len(state.needs)), *(_text(name("channel", each)) for each in sorted(state.needs))])

@@ -98,6 +98,7 @@ def put_checkpoint(
         raise InvalidInputError("on_conflict is error or fork", on_conflict=str(on_conflict))
     new = name("checkpoint_id", tx.new_id() if checkpoint_id is None else checkpoint_id)
     line = _look(tx, thread_id, name("checkpoint_ns", checkpoint_ns, least=0), parent_id, ns)
+    # Who may write is decided under the thread's lock, before anything is stored.
     epoch, stale = _fence(tx, line, claim)
     if stale and on_conflict == "error":
         raise StaleWriterError("another run writes this thread now", thread_id=thread_id, checkpoint_ns=checkpoint_ns)
@@ -176,8 +177,10 @@ def _fence(tx: Tx, line: _WriterState, claim: str | None) -> tuple[int, bool]:
     if token is None:
         last = line.parent_epoch or 0
         return last, last != line.epoch
+    # This run wrote last: it goes on under its epoch.
     if line.writer == token:
         return line.epoch, False
+    # Nobody wrote since this run read the line: it takes the line over.
     if saw == line.epoch:
         tx.execute(_TAKE, **of, writer=token, epoch=saw, expect=1)
         return saw + 1, False
@@ -233,6 +236,7 @@ def _writable_thread(
     if thread_row is None:
         [(n,)] = tx.all(_NEW, ns=ns, thread_id=thread_id, now=tx.now)
         return ThreadRow(n, "{}", None, "", "active", "")
+    # Written upon a checkpoint of an earlier life: the run has not heard of the deletion yet.
     if (late is not None and late <= thread_row.dead_id) or (thread_row.deleted_at is not None and not anew):
         raise ThreadDeletedError("the thread was deleted meanwhile", thread_id=thread_id, checkpoint_id=late)
     if thread_row.deleted_at is not None:

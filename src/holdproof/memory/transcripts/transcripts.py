@@ -54,6 +54,7 @@ def append(
 ) -> int:
     """Add items at the end, and replace the document by `state` or keys of it by `changes`, as one; the new `rev`."""
     bodies = [_dump(item) for item in items]
+    # The row first: it serializes writers and reserves the numbers of all items at once.
     n, rev, last = _touch(tx, name, ns, count=len(bodies), state=state, expected=expected)
     if changes:
         _merge(tx, n, changes)
@@ -260,6 +261,7 @@ def _dump(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"an item is no JSON: {error}") from error
+    # Most texts are: then there is no surrogate to look for.
     if text.isascii():
         return text
     try:
