@@ -222,5 +222,5 @@ def _changed(call: Mapping[str, Any], escalation: Escalation) -> CallDecision:
                 return CallDecision(False, answer.get("message") or escalation.comment)
             arguments = answer.get("arguments", call["arguments"])
             return CallDecision(True, arguments=None if arguments == call["arguments"] else arguments)
-    # Silence is no approval: whoever changed the proposal listed the calls that may be made.
+    # Silence is no approval: an answer with changes lists the calls that may be made.
     return CallDecision(False, f"not among the calls that {escalation.resolved_by} approved")

@@ -96,7 +96,7 @@ def killed(scene: Scene) -> None:
 
 
 def _recovered(scene: Scene) -> Flow | None:
-    """The flow of the dead worker, once its lease has run out and it was ended here."""
+    """Return the flow of the dead worker, once its lease has run out and it was ended here."""
     again = scene.store.flows.recover().again
     return next((each.flow for each in again if each.flow.flow_type == shipping.FLOW), None)
 

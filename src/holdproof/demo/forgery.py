@@ -23,7 +23,7 @@ class Found(NamedTuple):
 
 
 def forge(store: sync.Holdproof, folder: Path, evaluation_id: str) -> Path:
-    """A copy of a living store, with its keys, in which one score was raised past Holdproof."""
+    """Return a copy of a living store, with its keys, in which one score was raised past Holdproof."""
     home = folder / f"forged-{evaluation_id}"
     paths = store.core.paths
     shutil.rmtree(home, ignore_errors=True)

@@ -33,7 +33,7 @@ def play(home: Path, tell: Tell | None = None, *, program: str = "holdproof") ->
 
 
 def checks(home: str, scene: Scene, program: str) -> dict[str, str]:
-    """What the reader can run, by what it shows."""
+    """Return what the reader can run, by what it shows."""
     here = f"{program} --home {shlex.quote(home)}"
     bundle = shlex.quote(scene.facts["bundle"])
     commands = {

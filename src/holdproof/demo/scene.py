@@ -28,7 +28,7 @@ class StoryEvent:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """What happened as every face prints it."""
+        """Return what happened as JSON shows it."""
         return asdict(self)
 
 
@@ -46,7 +46,7 @@ class Played:
     checks: dict[str, str]
 
     def to_dict(self) -> dict[str, Any]:
-        """The story as every face prints it."""
+        """Return the story as JSON shows it."""
         return {**asdict(self), "events": [each.to_dict() for each in self.events]}
 
 
@@ -101,7 +101,7 @@ class Background:
             self._error.append(error)
 
     def result(self) -> Any:
-        """The answer, once it is there."""
+        """Return the answer, once it is there."""
         self._thread.join(_PATIENCE_S)
         if self._error:
             raise self._error[0]

@@ -34,7 +34,7 @@ class Shop:
         return self._book.read_text(encoding="utf-8").splitlines()
 
     def label(self, parcel: str) -> str:
-        """A label for a parcel."""
+        """Return a label for a parcel."""
         return f"label of {parcel}"
 
     def ship(self, parcel: str) -> str:
@@ -52,7 +52,7 @@ class Shop:
 
 
 def register(store: sync.Holdproof, shop: Shop) -> FlowFunction[[str], str]:
-    """The function that ships parcels, so that what one worker began any other can end."""
+    """Return the function that ships parcels, so that what one worker began any other can end."""
 
     @store.decision(flow_type=FLOW, agent="shipper", lease_s=LEASE_S)
     def ship(flow: OpenFlow[SyncExecutor], parcel: str) -> str:

@@ -26,7 +26,7 @@ class Plain(Value):
     """A value whose fields hold anything that records can."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The value as every face prints it."""
+        """The value as JSON shows it."""
         return {each.name: plain(getattr(self, each.name)) for each in fields(self)}
 
 

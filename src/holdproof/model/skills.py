@@ -110,7 +110,7 @@ class LoadedSkill(Value):
         return self.data.decode()
 
     def to_dict(self) -> dict[str, Any]:
-        """The skill as every face prints it."""
+        """The skill as JSON shows it."""
         return {
             "path": self.path,
             "text": self.data.decode(errors="replace"),

@@ -37,7 +37,7 @@ class EncodedList(Plain):
         return [self.data[digest] for digest in self.digests]
 
     def to_dict(self) -> dict[str, Any]:
-        """The list as every face prints it."""
+        """The list as JSON shows it."""
         return Plain.to_dict(Listing(self.tag, tuple(self.elements)))
 
 

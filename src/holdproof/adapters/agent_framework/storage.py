@@ -60,7 +60,7 @@ class HoldproofCheckpointStorage:
         return str(checkpoint.checkpoint_id)
 
     def _encoded(self, checkpoint: WorkflowCheckpoint) -> Any:
-        """A checkpoint as JSON, tried out: one that could not be loaded again is refused now."""
+        """Return a checkpoint as JSON, tried out: one that could not be loaded again is refused now."""
         try:
             encoded = encoding.encode_checkpoint_value(checkpoint.to_dict())
             # Decoded right away: a type that is not allowed is refused now, and not when the workflow must resume.
@@ -73,7 +73,7 @@ class HoldproofCheckpointStorage:
         return encoded
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
-        """The checkpoint with an id; WorkflowCheckpointException where there is none."""
+        """Return the checkpoint with an id; WorkflowCheckpointException where there is none."""
         store = await self._shared.store()
         try:
             item = await store.transcripts.get_item(self._name, checkpoint_id, **self._shared.within())
@@ -82,15 +82,15 @@ class HoldproofCheckpointStorage:
         return self._decoded(item)
 
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
-        """The checkpoints of a workflow, in the order in which they were saved."""
+        """Return the checkpoints of a workflow, in the order in which they were saved."""
         return [self._decoded(item) for item in await self._items(workflow_name)]
 
     async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
-        """The ids of the checkpoints of a workflow, in the order in which they were saved."""
+        """Return the ids of the checkpoints of a workflow, in the order in which they were saved."""
         return [str(item.key) for item in await self._items(workflow_name)]
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
-        """The checkpoint of a workflow that was saved last, None where there is none."""
+        """Return the checkpoint of a workflow that was saved last, None where there is none."""
         items = await self._items(workflow_name, last=1)
         return self._decoded(items[0]) if items else None
 

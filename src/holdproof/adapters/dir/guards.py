@@ -36,7 +36,7 @@ class IdempotencyStorage(Storage):
         self._claims: LastRead[str] = LastRead()
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The result of a key; None tells this caller to execute. A result that was None comes back as `{}`."""
+        """Return the result of a key; None tells this caller to execute. A result that was None comes back as `{}`."""
         mark = self._claims.take(key)
         # This thread was told to execute and asks again: its step failed, and it still holds the claim.
         if mark is not None and self._is_still_ours(key, mark):  # it tries again
@@ -76,7 +76,7 @@ class SagaStorage(Storage):
         self._store.write(write)
 
     def get_dirty_flows(self) -> list[str]:
-        """The flows that are dirty."""
+        """Return the flows that are dirty."""
 
         def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
             listing = [dirty.flow_id for dirty in sagas.list_dirty(tx, ns=self._ns, after=after, limit=PAGE)]
@@ -85,7 +85,7 @@ class SagaStorage(Storage):
         return self._dir_store.read_all(page, "")
 
     def get_dirty_state(self, dfid: str) -> dict[str, Any] | None:
-        """What is known of a dirty flow."""
+        """Return what is known of a dirty flow."""
         dirty = self._dir_store.find(lambda tx: sagas.get(tx, dfid, ns=self._ns))
         return None if dirty is None else {"failed_step": dirty.failed_step, "partial_state": dirty.partial_state}
 
@@ -103,7 +103,7 @@ class ResourceLockStorage(Storage):
         self._seen: LastRead[float] = LastRead()
 
     def get_locked_amount(self, resource_id: str, exclude_dfid: str) -> float:
-        """How much of a resource others hold."""
+        """Return how much of a resource others hold."""
         all_locks = self._store.locks.list(resource=resource_id, ns=self._ns)
         others = sum(lock.amount for lock in all_locks if lock.flow_id != exclude_dfid)
         return self._seen.record(resource_id, exclude_dfid, value=float(others))
@@ -136,7 +136,7 @@ class IntentRetryStorage(Storage):
         self._seen: LastRead[int] = LastRead()
 
     def get_count(self, dfid: str) -> int:
-        """The count of a flow."""
+        """Return the count of a flow."""
         counter = self._dir_store.find(lambda tx: retries.get(tx, dfid, ns=self._ns))
         return self._seen.record(dfid, value=0 if counter is None else counter.rejection_count)
 
@@ -164,7 +164,7 @@ class EscalationStorage(Storage):
         self._turns = TurnTaking(_PATIENCE_S)
 
     def get_window_count(self, agent_id: str, since_str: str) -> int:
-        """How many escalations an agent has spent since a moment (UTC), that one included."""
+        """Return how many escalations an agent has spent since a moment (UTC), that one included."""
         since = utc(since_str)
         # DIR's manager reads the count and spends right after: other threads wait until it has.
         self._turns.begin(agent_id)
@@ -217,7 +217,7 @@ class EscalationStorage(Storage):
             self._store.write(write)
 
     def get_pending_requests(self) -> list[dict[str, Any]]:
-        """The questions that wait for an answer, oldest first."""
+        """Return the questions that wait for an answer, oldest first."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
             listing = inbox.pending(tx, ns=self._ns, after=after, limit=PAGE)

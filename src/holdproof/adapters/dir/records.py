@@ -27,7 +27,7 @@ class AgentRegistryStorage(Storage):
         self._store.write(lambda tx: autocreate.enroll(tx, agent_id, columns, status=str(status), ns=self._ns))
 
     def get_agent(self, agent_id: str) -> dict[str, Any] | None:
-        """An agent with its contract and token."""
+        """Return an agent with its contract and token."""
         pair = self._dir_store.find(
             lambda tx: (agents.get(tx, agent_id, ns=self._ns), agents.token(tx, agent_id, ns=self._ns))
         )
@@ -51,7 +51,7 @@ class AgentRegistryStorage(Storage):
         return None if agent is None else (agent.status, agent.suspension_reason)
 
     def list_active_agents(self) -> list[str]:
-        """The names of all agents that are ACTIVE."""
+        """Return the names of all agents that are ACTIVE."""
 
         def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
             listing = agents.list(tx, status="ACTIVE", ns=self._ns, after=after, limit=PAGE)
@@ -64,7 +64,7 @@ class ContextStorage(Storage):
     """What flows are given and agents keep, as the very text that was given."""
 
     def get_session(self, dfid: str) -> str | None:
-        """The text of a flow's context; nothing of one that was taken."""
+        """Return the text of a flow's context; nothing of one that was taken."""
         row = self._dir_store.find(lambda tx: documents.find(tx, contexts.SHELF, dfid, self._ns))
         if row is None:
             return None
@@ -82,7 +82,7 @@ class ContextStorage(Storage):
         self._store.write(write)
 
     def get_state(self, agent_id: str) -> str | None:
-        """The text of an agent's state."""
+        """Return the text of an agent's state."""
         row = self._dir_store.find(lambda tx: documents.find(tx, state.SHELF, agent_id, self._ns))
         if row is None:
             return None
@@ -127,7 +127,7 @@ class DecisionAuditStorage(Storage):
         self._store.write(write)
 
     def events_for_dfid(self, dfid: str) -> list[dict[str, Any]]:
-        """The events of one flow, in the order they came."""
+        """Return the events of one flow, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
             listing = audit.for_flow(tx, dfid, ns=self._ns, after=after, limit=PAGE)
@@ -136,7 +136,7 @@ class DecisionAuditStorage(Storage):
         return self._dir_store.read_all(page, 0)
 
     def all_events_chronological(self) -> list[dict[str, Any]]:
-        """The events of all flows, in the order they came."""
+        """Return the events of all flows, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
             listing = audit.search(tx, ns=self._ns, after=after, limit=PAGE)
@@ -177,17 +177,17 @@ class DecisionLedgerStorage(Storage):
         self._store.write(write)
 
     def get_by_dfid(self, dfid: str) -> dict[str, Any] | None:
-        """The entry of one flow."""
+        """Return the entry of one flow."""
         entry = self._dir_store.find(lambda tx: ledger.get(tx, dfid, ns=self._ns))
         return None if entry is None else _entry(entry)
 
     def entries_for_dfid(self, dfid: str) -> list[dict[str, Any]]:
-        """The entry of one flow, if there is one, as a list."""
+        """Return the entry of one flow, if there is one, as a list."""
         entry = self.get_by_dfid(dfid)
         return [] if entry is None else [entry]
 
     def all_entries_chronological(self) -> list[dict[str, Any]]:
-        """All entries, in the order they came."""
+        """Return all entries, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
             listing = ledger.list(tx, ns=self._ns, after=after, limit=PAGE)

@@ -22,14 +22,14 @@ class DirStore:
     ns: str
 
     def find(self, fn: Callable[[Tx], T]) -> T | None:
-        """What a reading function finds; None where there is nothing."""
+        """Return what a reading function finds; None where there is nothing."""
         try:
             return self.store.read(fn)
         except NotFoundError:
             return None
 
     def read_all(self, page: Callable[[Tx, Any], tuple[Sequence[T], Any]], first: Any) -> list[T]:
-        """All pages of a listing in one snapshot, as one list."""
+        """Return all pages of a listing in one snapshot, as one list."""
 
         def walk(tx: Tx) -> list[T]:
             items: list[T] = []
@@ -56,16 +56,16 @@ class Storage:
 
 
 def dumps(value: Any) -> str:
-    """A value as DIR encodes it; InvalidInputError where that is no JSON."""
+    """Return a value as DIR encodes it; InvalidInputError where that is no JSON."""
     return logged_rows.given("value", json.dumps(value, sort_keys=True, default=str))
 
 
 def text(what: str, json_text: str | None) -> str:
-    """A JSON text as it was given; an empty one is an empty object."""
+    """Return a JSON text as it was given; an empty one is an empty object."""
     return logged_rows.given(what, json_text or "{}")
 
 
 def named_agent(agent_id: str | None, details: Mapping[str, Any] | None = None) -> str | None:
-    """The agent that a call is about: named outright, or in its details."""
+    """Return the agent that a call is about: named outright, or in its details."""
     name = agent_id or (details or {}).get("agent_id")
     return str(name) if name else None

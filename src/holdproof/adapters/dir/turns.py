@@ -31,7 +31,7 @@ class LastRead(threading.local, Generic[T]):
         return value
 
     def take(self, *key: str) -> T | None:
-        """What the thread was told, and forget it; None if it never asked."""
+        """Return what the thread was told, and forget it; None if it never asked."""
         return self._values.pop(key, None)
 
 

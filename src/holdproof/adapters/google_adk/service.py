@@ -82,7 +82,7 @@ class HoldproofSessionService(BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """A session with its state and its events, or those that `config` asks for; None where there is none."""
+        """Return a session with its state and its events, or those that `config` asks for; None where there is none."""
         ns = self._shared.ns or MAIN
         name = _name(_SESSION, app_name, user_id, session_id.strip())
         after = config.after_timestamp if config else None
@@ -141,7 +141,7 @@ class HoldproofSessionService(BaseSessionService):
         await shield_until_done(store.transcripts.delete(name, **self._shared.within()))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """What is kept of a user in an app, without the prefix `user:`."""
+        """Return what is kept of a user in an app, without the prefix `user:`."""
         name = _name(_USER, app_name, user_id)
         ns = self._shared.ns or MAIN
         return await (await self._shared.store()).read(lambda tx: _state(tx, name, ns))
@@ -259,7 +259,7 @@ def _marked(session: Session, rev: int) -> Session:
 
 
 def _revision(session: Session, transcript: Transcript) -> int:
-    """The revision that a session object stands for; one that was made by hand goes by its time."""
+    """Return the revision that a session object stands for; one that was made by hand goes by its time."""
     marker = session._storage_update_marker
     if marker is not None:
         return int(marker)

@@ -84,7 +84,7 @@ def capture(element: Any) -> ElementState:
 
 
 def copied(value: Any) -> Any:
-    """A copy of something plain, all the way down, to be compared with it later."""
+    """Return a copy of something plain, all the way down, to be compared with it later."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -101,7 +101,7 @@ def copied(value: Any) -> Any:
 
 
 def _thawed(copy: Any) -> Any:
-    """What such a copy was taken of, as something of its own."""
+    """Return what such a copy was taken of, as something of its own."""
     kind = type(copy)
     if kind is Number:
         return copy.value

@@ -58,7 +58,7 @@ class EncodedElements:
         self._places: dict[int, int] | None = None
 
     def unchanged(self, elements: Sequence[Any]) -> int:
-        """How many elements from the first on are the same objects and as they were."""
+        """Return how many elements from the first on are the same objects and as they were."""
         count = min(len(self.elements), len(elements))
         # Identity first, in C: it costs a fraction of comparing the fields.
         if not all(map(is_, self.elements, elements)):
@@ -73,7 +73,7 @@ class EncodedElements:
         return next((place for place in range(count) if _EXTRA(first[place]) != self.extras[place]), count)
 
     def digest(self, element: Any) -> bytes | None:
-        """The hash of an element, wherever it stands, if it is as it was."""
+        """Return the hash of an element, wherever it stands, if it is as it was."""
         # Built only when a list was edited in the middle, which is rare.
         if self._places is None:
             self._places = {id(each): place for place, each in enumerate(self.elements)}
@@ -93,7 +93,7 @@ class LineCache:
         self._lists: dict[str, tuple[EncodedElements, ...]] = {}
 
     def digests(self, channel: str, elements: Sequence[Any], encode: Callable[[Any], bytes]) -> tuple[bytes, ...]:
-        """The hash of each element, remembered; `encode` gives that of one that is new or was changed."""
+        """Return the hash of each element, remembered; `encode` gives that of one that is new or was changed."""
         for cached in self._lists.get(channel, ()):
             if count := cached.unchanged(elements):
                 rest = elements[count:]
@@ -115,7 +115,7 @@ class LineCache:
 
 
 def _extends(elements: EncodedElements, before: EncodedElements) -> bool:
-    """Whether a list begins with the same object as the one before: the same run, gone on."""
+    """Return whether a list begins with the same object as the one before: the same run, gone on."""
     return bool(elements.elements and before.elements and elements.elements[0] is before.elements[0])
 
 
@@ -128,7 +128,7 @@ class EncodeCache:
         self._lines: OrderedDict[tuple[str, str], LineCache] = OrderedDict()
 
     def line(self, thread_id: str, checkpoint_ns: str) -> LineCache:
-        """What is remembered of a line."""
+        """Return what is remembered of a line."""
         with self._lock:
             cache = self._lines.setdefault((thread_id, checkpoint_ns), LineCache())
             self._lines.move_to_end((thread_id, checkpoint_ns))

@@ -56,11 +56,11 @@ class Serializer(Protocol):
     """LangGraph's own protocol."""
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """A value as bytes, and how they are to be read."""
+        """Return a value as bytes, and how they are to be read."""
         ...
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """The value of such bytes."""
+        """Return the value of such bytes."""
         ...
 
 
@@ -80,14 +80,14 @@ class Sealer:
         return nonce + self._cipher.encrypt(nonce, content, purpose)
 
     def open(self, purpose: bytes, sealed: bytes) -> bytes:
-        """What was sealed."""
+        """Return what was sealed."""
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], purpose)
         except (InvalidTag, ValueError) as error:
             raise NotSealedError("sealed with another key or for another place, or changed since") from error
 
     def name(self, text: str) -> str:
-        """A text that is only compared, under this key."""
+        """Return a text that is only compared, under this key."""
         return hmac.digest(self._mac, b"name " + text.encode(), "sha256").hex()
 
 
@@ -100,13 +100,13 @@ class Envelopes:
         self.tag = CLEAR if sealer is None else SEALED
 
     def wrap(self, value: Any, purpose: bytes = b"value") -> bytes:
-        """A value as it lies in a thread."""
+        """Return a value as it lies in a thread."""
         kind, content = self.serde.dumps_typed(value)
         data = _packed(kind, bytes(content))
         return data if self.sealer is None else self.sealer.seal(purpose, data)
 
     def unwrap(self, tag: str, data: bytes, purpose: bytes = b"value") -> Any:
-        """The value in an envelope."""
+        """Return the value in an envelope."""
         if tag != self.tag:
             raise NotSealedError(f"a value is stored as {tag!r}, and {self.tag!r} is what is read here", tag=tag)
         if self.sealer is not None:
@@ -120,7 +120,7 @@ class Envelopes:
         return {"sealed": self.sealer.seal(purpose, _packed(*self.serde.dumps_typed(dict(facts)))).hex()}
 
     def unwrap_facts(self, stored: Mapping[str, Any], purpose: bytes) -> dict[str, Any]:
-        """The metadata of a checkpoint."""
+        """Return the metadata of a checkpoint."""
         if self.sealer is None:
             return dict(stored)
         # With a key nothing in clear is trusted: it may have been put there by whoever can write to the database.

@@ -1,4 +1,4 @@
-"""Checkpoints of LangGraph's own SQLite saver, taken over; the file is only read.
+"""Import the checkpoints of LangGraph's own SQLite saver; the file is only read.
 
 Rules:
 - Every checkpoint and every write arrives as it was, in the order it was written; doing it again changes nothing.
@@ -32,7 +32,7 @@ def import_sqlite(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> ThreadsImported:
-    """Take over the checkpoints of a file of `SqliteSaver` or `AsyncSqliteSaver`; with `dry_run` only read them."""
+    """Import the checkpoints of a file of `SqliteSaver` or `AsyncSqliteSaver`; with `dry_run` only read them."""
     path = Path(source)
     serde = SafeSerializer(allow)
     saver = HoldproofSaver(store, serde=serde, key=key)

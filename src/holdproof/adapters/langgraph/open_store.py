@@ -69,7 +69,7 @@ def _place(conn_string: str | Path, home: str | Path | None) -> tuple[str | Path
         raise InvalidInputError(f"the home of a store in a folder is that folder: {text}", home=str(home))
     if Path(text).is_file():
         raise InvalidInputError(
-            f"{text} is a file, and a store is a folder; `holdproof import langgraph {text}` takes over checkpoints",
+            f"{text} is a file, and a store is a folder; `holdproof import langgraph {text}` imports checkpoints",
             path=text,
         )
     return text, None

@@ -60,15 +60,15 @@ class SafeSerializer:
         self._makers: dict[tuple[int, str, str, str | None], Callable[[Any], Any]] = {}
 
     def with_more(self, allow: Iterable[Any]) -> "SafeSerializer":
-        """The same with more types."""
+        """Return the same with more types."""
         return SafeSerializer([*self.allow, *allow])
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """A value as bytes, and how they are to be read."""
+        """Return a value as bytes, and how they are to be read."""
         return self._writer.dumps_typed(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """The value of bytes; nothing is made that is not listed."""
+        """Return the value of bytes; nothing is made that is not listed."""
         kind, content = data
         if kind == "msgpack":
             return self._unpack(content)
@@ -100,7 +100,7 @@ class SafeSerializer:
             raise refused[0] from error
 
     def _make(self, code: int, data: bytes) -> Any:
-        """What an extension stands for."""
+        """Return what an extension stands for."""
         parts = self._unpack(data)
         if code == _DELTA:
             return _DeltaSnapshot(parts)
@@ -115,7 +115,7 @@ class SafeSerializer:
             raise FormatError(f"{parts[0]}.{parts[1]} cannot be made of what is stored: {error}") from error
 
     def _maker(self, code: int, parts: Any) -> Callable[[Any], Any]:
-        """How the type that a value names is made, if it may be."""
+        """Return how the type that a value names is made, if it may be."""
         module = str(parts[0])
         name = str(parts[1])
         method = str(parts[3]) if code == _METHOD and len(parts) > 3 else None
@@ -150,7 +150,7 @@ def _send(target: Any, args: Any) -> Any:
 
 
 def _model(target: Any, construct: str, kwargs: dict[str, Any]) -> Any:
-    """A model, without validation where what it once gave out would not pass."""
+    """Return a model, without validation where what it once gave out would not pass."""
     try:
         return target(**kwargs)
     except Exception:
@@ -158,7 +158,7 @@ def _model(target: Any, construct: str, kwargs: dict[str, Any]) -> Any:
 
 
 def _array(parts: Any) -> Any:
-    """An array of numbers; a type of objects would be a way to make anything."""
+    """Return an array of numbers; a type of objects would be a way to make anything."""
     numpy = import_module("numpy")
     try:
         kind, shape, order, content = parts

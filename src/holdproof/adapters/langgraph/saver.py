@@ -3,7 +3,7 @@
 Rules:
 - Sync and async are native: one generator for each operation, driven by the sync or the async client.
 - A checkpoint costs what is new in it, for graphs as they are: lists are compared element by element.
-- `on_conflict="error"` refuses a run whose thread another one has taken over since; "fork" keeps both and logs it.
+- `on_conflict="error"` refuses a run whose thread another run has claimed since; "fork" keeps both and logs it.
 - What is read is made only of types on a list; with a key everything is sealed, and nothing in clear is read.
 - Listing reads in pages: one that is paused holds nothing, and nobody waits for it.
 """
@@ -81,14 +81,14 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
     def from_conn_string(
         cls, conn_string: str | Path, *, home: str | Path | None = None, **options: Any
     ) -> StoreOpener["HoldproofSaver"]:
-        """A saver over the store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
+        """Return a saver over the store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
 
         Keys and kept heads of a store on a server lie in `home`: the user's own, or HOLDPROOF_HOME, if it is not said.
         """
         return StoreOpener(conn_string, home, partial(cls, **options))
 
     def with_allowlist(self, extra_allowlist: Collection[Any]) -> "HoldproofSaver":
-        """The same saver with more types that may be read."""
+        """Return the same saver with more types that may be read."""
         if not isinstance(self.serde, SafeSerializer):
             return self
         clone = copy.copy(self)
@@ -101,7 +101,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
         return Envelopes(self.serde, self._sealer)
 
     def encoded(self, value: Any) -> EncodedValue | EncodedList:
-        """A value as this saver keeps it."""
+        """Return a value as this saver keeps it."""
         return values.encoded(self._envelopes, value)
 
     # --- writing ---
@@ -146,7 +146,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
     def _checkpoint(
         self, place: ThreadConfig, checkpoint: Checkpoint, metadata: Mapping[str, Any], new: ChannelVersions
     ) -> "partial[SavedCheckpoint]":
-        """The operation that keeps a checkpoint: all is encoded before it begins."""
+        """Return the operation that keeps a checkpoint: all is encoded before it begins."""
         envelopes = self._envelopes
         line = self._cache.line(place.thread_id, place.checkpoint_ns)
         channel_values = checkpoint["channel_values"]
@@ -226,11 +226,11 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
     # --- reading ---
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or the newest of its thread."""
+        """Return the checkpoint that a config names, or the newest of its thread."""
         return self._sync.run(self._tuple(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that a config names, or the newest of its thread."""
+        """Return the checkpoint that a config names, or the newest of its thread."""
         return await self._async.run(self._tuple(config))
 
     def _tuple(self, config: RunnableConfig) -> Work[CheckpointTuple | None]:
@@ -310,13 +310,13 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What was written to channels since the last checkpoint that holds them, and what that one holds."""
+        """Return what was written to channels since the last checkpoint that holds them, and what that one holds."""
         return self._sync.run(self._deltas(config, channels))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What was written to channels since the last checkpoint that holds them, and what that one holds."""
+        """Return what was written to channels since the last checkpoint that holds them, and what that one holds."""
         return await self._async.run(self._deltas(config, channels))
 
     def _deltas(self, config: RunnableConfig, channels: Sequence[str]) -> Work[Mapping[str, DeltaChannelHistory]]:
@@ -388,7 +388,7 @@ class HoldproofSaver(BaseCheckpointSaver[Any]):
             yield from ask(Write(self._delete(thread_id) if strategy == "delete" else newest))
 
     def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002
-        """The version after this one: a number; after one of another saver, a text of its form."""
+        """Return the version after this one: a number; after one of another saver, a text of its form."""
         # A thread that was imported goes on with versions of its old form.
         if isinstance(current, str):
             return f"{int(current.split('.')[0]) + 1:032}.0"

@@ -91,7 +91,7 @@ class HoldproofStore(BaseStore):
     def from_conn_string(
         cls, conn_string: str | Path, *, home: str | Path | None = None, **options: Any
     ) -> StoreOpener["HoldproofStore"]:
-        """A store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
+        """Return a store in a folder or at `postgresql://…`; `with` or `async with` it opens and closes.
 
         Keys and kept heads of a store on a server lie in `home`: the user's own, or HOLDPROOF_HOME, if it is not said.
         """
@@ -161,7 +161,7 @@ class HoldproofStore(BaseStore):
         return _Prepared(ops, vectors, queries)
 
     def _texts(self, op: Op) -> Iterable[tuple[str | None, str]]:
-        """What of an operation becomes a vector: fields under their names, a query under none."""
+        """Return what of an operation becomes a vector: fields under their names, a query under none."""
         if isinstance(op, SearchOp):
             return [(None, op.query)] if op.query else []
         if not isinstance(op, PutOp) or op.value is None or op.index is False:
@@ -206,7 +206,7 @@ class HoldproofStore(BaseStore):
         return results
 
     def _look(self, tx: Tx, prepared: _Prepared) -> tuple[list[Result], list[Note]]:
-        """What a batch reads, and whose time begins anew by that."""
+        """Return what a batch reads, and whose time begins anew by that."""
         results: list[Result] = [None] * len(prepared.ops)
         due: dict[tuple[tuple[str, ...], str], Note] = {}
         for place, op in enumerate(prepared.ops):
@@ -273,7 +273,7 @@ class HoldproofStore(BaseStore):
 
 
 def _checked(ops: Iterable[Op]) -> list[Op]:
-    """The operations of a batch, each with a namespace that is one."""
+    """Return the operations of a batch, each with a namespace that is one."""
     operations = list(ops)
     for op in operations:
         if not isinstance(op, GetOp | PutOp | SearchOp | ListNamespacesOp):

@@ -21,7 +21,7 @@ class Sweeper:
         self._future: Future[None] = Future()
 
     def start(self, seconds: float) -> "Future[None]":
-        """Begin, or go on; whoever cancels the future ends it."""
+        """Start the thread unless it runs; cancelling the returned future ends it."""
         with self._lock:
             # Started again after a stop, or after the interpreter forked: a dead thread is no sweeper.
             if self._thread is None or not self._thread.is_alive():

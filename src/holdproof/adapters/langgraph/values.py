@@ -43,17 +43,17 @@ class ThreadConfig(NamedTuple):
         return cls(str(named["thread_id"]), str(named.get("checkpoint_ns") or ""), id and str(id), writer)
 
     def config(self, checkpoint_id: str, writer: str | None = None) -> RunnableConfig:
-        """A config that names a checkpoint of this line."""
+        """Return a config that names a checkpoint of this line."""
         named = {"thread_id": self.thread_id, "checkpoint_ns": self.checkpoint_ns, "checkpoint_id": checkpoint_id}
         return {"configurable": named if writer is None else {**named, WRITER: writer}}
 
     def purpose(self, checkpoint_id: str) -> bytes:
-        """What sealed state and metadata are bound to."""
+        """Return what sealed state and metadata are bound to."""
         return f"state {self.checkpoint_ns} {checkpoint_id}".encode()
 
 
 def is_list(value: Any) -> bool:
-    """Whether a value is kept element by element: a list of things that are not mostly small."""
+    """Return whether a value is kept element by element: a list of things that are not mostly small."""
     if type(value) is not list or not value:
         return False
     # A sample from both ends is enough to tell messages from numbers, and costs the same for any length.
@@ -68,14 +68,14 @@ def _is_small(element: Any) -> bool:
 
 
 def encoded(envelopes: Envelopes, value: Any) -> EncodedValue | EncodedList:
-    """A value, all of it encoded."""
+    """Return a value, all of it encoded."""
     if is_list(value):
         return EncodedList.of(envelopes.tag, map(envelopes.wrap, value))
     return EncodedValue(envelopes.tag, envelopes.wrap(value))
 
 
 def channel(envelopes: Envelopes, line: LineCache, name: str, value: Any) -> EncodedValue | EncodedList:
-    """A channel; of a list only what is not remembered is encoded."""
+    """Return a channel; of a list only what is not remembered is encoded."""
     if not is_list(value):
         return EncodedValue(envelopes.tag, envelopes.wrap(value))
     fresh: dict[bytes, bytes] = {}
@@ -90,7 +90,7 @@ def channel(envelopes: Envelopes, line: LineCache, name: str, value: Any) -> Enc
 
 
 def decoded(envelopes: Envelopes, stored: Any) -> Any:
-    """The value of a channel or a write."""
+    """Return the value of a channel or a write."""
     if isinstance(stored, EncodedList):
         return [envelopes.unwrap(stored.tag, element) for element in stored.elements]
     if isinstance(stored, EncodedValue):
@@ -105,7 +105,7 @@ def shown(
     line: LineCache | None = None,
     writer: str | None = None,
 ) -> CheckpointTuple:
-    """A checkpoint as LangGraph knows it; the line remembers its lists, for the run that goes on from here."""
+    """Return a checkpoint as LangGraph knows it; the line remembers its lists, for the run that goes on from here."""
     place = ThreadConfig(checkpoint.thread_id, checkpoint.checkpoint_ns, checkpoint.checkpoint_id, writer)
     purpose = place.purpose(checkpoint.checkpoint_id)
     values = {}
@@ -133,19 +133,19 @@ def shown(
 def _elements(
     envelopes: Envelopes, stored: EncodedList, cache: EncodeCache
 ) -> tuple[list[Any], list[ElementState | None]]:
-    """The elements of a list, and what each is like; those that were decoded lately are copied."""
+    """Return the elements of a list, and what each is like; those that were decoded lately are copied."""
     decode = partial(envelopes.unwrap, stored.tag)
     pairs = [cache.decoded.element(digest, stored.data[digest], decode) for digest in stored.digests]
     return [element for element, _ in pairs], [state for _, state in pairs]
 
 
 def matches(metadata: Mapping[str, Any], filter: Mapping[str, Any] | None) -> bool:
-    """Whether metadata has all that is asked for."""
+    """Return whether metadata has all that is asked for."""
     return not filter or all(name in metadata and metadata[name] == item for name, item in filter.items())
 
 
 def facts(metadata: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:
-    """What a thread is found by: what a user said about the run, not what changes with every step."""
+    """Return what a thread is found by: what a user said about the run, not what changes with every step."""
     return {
         name: item
         for name, item in metadata.items()

@@ -40,7 +40,7 @@ class HoldproofSession:
         self._name = PREFIX + session_id
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """The items in their order: the latest `limit`, or as many as the settings say, or all."""
+        """Return the items in their order: the latest `limit`, or as many as the settings say, or all."""
         store = await self._shared.store()
         if limit is None and self.session_settings is not None:
             limit = _settings(self.session_settings).limit
@@ -81,7 +81,7 @@ class HoldproofSession:
 
 
 async def session_ids(store: Holdproof, *, ns: str | None = None) -> list[str]:
-    """The ids of all sessions of a store, in order."""
+    """Return the ids of all sessions of a store, in order."""
     ids: list[str] = []
     cursor: str | None = None
     within: dict[str, Any] = {} if ns is None else {"ns": ns}

@@ -21,7 +21,7 @@ class HoldproofSpanExporter(SpanExporter):
 
     def __init__(self, store: sync.Holdproof | Holdproof) -> None:
         self._store = sync.Holdproof(store.core)
-        # A processor may export on the thread of a running loop, which the sync face must not block: ours has none.
+        # A processor may export on the thread of a running loop, which the sync client must not block: ours has none.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdproof-otel")
         self._over = False
 
@@ -49,7 +49,7 @@ class HoldproofSpanExporter(SpanExporter):
 
 
 def event_of(span: Any) -> TelemetryEvent:
-    """The event of a span that has ended."""
+    """Return the event of a span that has ended."""
     context = span.get_span_context()
     scope = span.instrumentation_scope
     status = span.status

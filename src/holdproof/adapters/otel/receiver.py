@@ -32,7 +32,7 @@ class Received:
 
 
 def receive(body: bytes, *, content_type: str, content_encoding: str | None = None, most: int = MOST) -> Received:
-    """A request with traces; FormatError where its bytes are none, InvalidInputError for a type nobody knows."""
+    """Return a request with traces; FormatError where its bytes are none, InvalidInputError for a type nobody knows."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in (JSON, PROTOBUF):
         raise InvalidInputError(f"OTLP is {PROTOBUF} or {JSON}, not {kind!r}", content_type=kind)

@@ -47,7 +47,7 @@ def _is_id(text: str, size: int) -> bool:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """A value of an attribute as JSON can hold it."""
+    """Return a value of an attribute as JSON can hold it."""
     # Before int and bool checks: JSON has no NaN and no infinity.
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
@@ -65,7 +65,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def word(words: Sequence[str], number: Any) -> str:
-    """The word of an enum's number; of one that is not known, the number."""
+    """Return the word of an enum's number; of one that is not known, the number."""
     in_range = isinstance(number, int) and 0 <= number < len(words)
     return words[number] if in_range else str(number)
 
@@ -74,7 +74,7 @@ def word(words: Sequence[str], number: Any) -> str:
 
 
 def read(request: Any) -> tuple[list[TelemetryEvent], list[str]]:
-    """The events of a request, and why some of its spans are none."""
+    """Return the events of a request, and why some of its spans are none."""
     events = []
     refused = []
     for resource, scope, span in _spans(request):
@@ -127,7 +127,7 @@ def _link(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def attributes(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a message, by key."""
+    """Return the attributes of a message, by key."""
     pairs = [_map(each) for each in _list(message, "attributes")]
     return {str(pair.get("key", "")): _any(_map(pair.get("value") or {})) for pair in pairs}
 

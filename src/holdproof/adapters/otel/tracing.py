@@ -39,7 +39,7 @@ def instrument(store: Holdproof | sync.Holdproof, *, tracer_provider: Any = None
             except BaseException as error:
                 ending(error)
                 raise
-            # A future is awaited by whoever holds it, perhaps never: the span ends with the work.
+            # The caller may await a future late, or never: the span ends with the work.
             if isinstance(answer, asyncio.Future):
                 answer.add_done_callback(ending.on_done)
                 return answer

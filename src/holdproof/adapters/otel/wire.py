@@ -74,7 +74,7 @@ _WIRES: Final = {"int": _VARINT, "bool": _VARINT, "fixed": _FIXED64, "double": _
 
 
 def decode(data: bytes, message: str = "Request", depth: int = 0) -> dict[str, Any]:
-    """The fields of a message by their names in JSON."""
+    """Return the fields of a message by their names in JSON."""
     if depth > DEEP:
         raise FormatError(f"OTLP: values are nested deeper than {DEEP}")
     fields = MESSAGES[message]
@@ -148,7 +148,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def encode_partial(rejected: int, message: str) -> bytes:
-    """An ExportTraceServiceResponse that says how many spans were refused, and why."""
+    """Return an ExportTraceServiceResponse that says how many spans were refused, and why."""
     text = message.encode()
     inner = b"\x08" + _number(rejected) + b"\x12" + _number(len(text)) + text
     return b"\x0a" + _number(len(inner)) + inner

@@ -29,7 +29,7 @@ class HoldproofHistory:
         self._name = PREFIX + conversation_id
 
     async def messages(self, last: int | None = None) -> list[Any]:
-        """The messages in their order, or the last so many."""
+        """Return the messages in their order, or the last so many."""
         store = await self._shared.store()
         query = {"last": last, **self._shared.within()}
         items = await store.read(partial(transcripts.read_items, name=self._name, **query))
@@ -47,7 +47,7 @@ class HoldproofHistory:
 
     async def run(self, agent: Any, prompt: Any = None, *, alone: bool = False, **options: Any) -> Any:
         """Run an agent with the messages so far, and add the new ones; options are those of `agent.run`."""
-        # Read before the run: whoever appends while the model thinks makes the append a ConflictError.
+        # Read before the run: if another run appends meanwhile, this append is a ConflictError.
         expected_rev = await self._rev() if alone else None
         result = await agent.run(prompt, message_history=await self.messages(), **options)
         await self.append(result.new_messages(), expected=expected_rev)

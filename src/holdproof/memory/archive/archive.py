@@ -4,8 +4,8 @@ Rules:
 - What an archive is called follows from what it holds: the root is `{v, head, notes}`, links to the commit and to a
   Merkle list of links to notes; without history it is the commit itself, as tools of the AT Protocol expect it. Where
   older snapshots were pruned, `since` names the commit before the first one that is there.
-- What comes back is believed only as a whole (see lines.py), signed by a memory key of this store or by the key that
-  the caller names, and enters in one transaction. Until then nothing here is touched.
+- What comes back is believed only as a whole (see commit_chain.py), signed by a memory key of this store or by the key
+  that the caller names, and enters in one transaction. Until then nothing here is touched.
 - A node is not trusted: the root it names must be ours, a file it took is read back and compared.
 - What goes to IPFS is public for as long as anybody keeps it. Sealed first, it is one file that says nothing.
 - Every call ends in time: 2 s to connect, `idle_s` without a byte, `budget_s` altogether; then it is a typed error.
@@ -113,7 +113,7 @@ class _Bundle(NamedTuple):
     foreign: CID | None
 
     def said(self, mode: str, cid: str | None = None) -> Archived:
-        """What callers hear of it."""
+        """Return what callers hear of it."""
         return Archived(
             cid or str(self.root), self.head.cid, self.head.rev, len(self.data), self.blocks, mode, self.sealed
         )
@@ -133,7 +133,7 @@ def _assemble(
 
 
 def _build(database: Database, head: Snapshot, history: bool, ns: str, progress: Progress | None) -> _Bundle:
-    """The whole CAR; its blocks are read a page at a time."""
+    """Return the whole CAR; its blocks are read a page at a time."""
     most = commit_chain.LONGEST if history else 1
     line: list[ChainStep] = database.read(
         lambda tx: commit_chain.back(tx, commits.parse(head.cid), ns=ns, most=most)
@@ -155,7 +155,7 @@ def _build(database: Database, head: Snapshot, history: bool, ns: str, progress:
 
 
 def _foreign(contents: dict[CID, bytes]) -> CID | None:
-    """A link to what is not among the blocks; the first commit of a line has none before it."""
+    """Return a link to what is not among the blocks; the first commit of a line has none before it."""
     for cid, data in contents.items():
         if cid.raw.startswith(cids.CBOR_PREFIX) and commit_chain.LINK in data:
             for link in records.links(data):
@@ -218,7 +218,7 @@ def import_car(
     ns: str = MAIN,
     progress: Progress | None = None,
 ) -> Work[SnapshotsImported]:
-    """Take over what a CAR file holds, once all of it is verified; `did` is the key of another store's archive."""
+    """Import the snapshots of a CAR file once all of it is verified; `did` is the key of another store's archive."""
 
     def read() -> bytes:
         source = Path(path)
@@ -247,7 +247,7 @@ def restore(
     ns: str = MAIN,
     progress: Progress | None = None,
 ) -> Work[SnapshotsImported]:
-    """Take over what a CID names, from an IPFS node or a gateway that nobody has to trust."""
+    """Import the archive that a CID names from an IPFS node or a gateway; neither has to be trusted."""
     named = cids.given(cid)
     request = _FetchRequest(named, node, gateway, token, idle_s, budget_s)
     data: bytes = yield from ask(Call(lambda: _fetch(request)))
@@ -361,7 +361,7 @@ def _stage(data: bytes, expected: CID | None, trusted: list[PublicKey], progress
     head, notes, alone, since = _head(archive.roots[0], archive.blocks)
     tell = None if progress is None else lambda done, total: progress("archive", done, total)
     line = commit_chain.verify(head, archive.blocks, lambda _: None, shallow=alone, since=since, progress=tell)
-    # Only the head's key matters: whoever signed the head vouches for all commits before it.
+    # Only the head's key matters: its signature covers all commits before it.
     signed = didkey.parse(line.head.commit.did)
     if signed not in trusted:
         raise UnknownKeyError(

@@ -62,7 +62,7 @@ Verify = Literal["full", "lazy"]
 
 
 def folder_of(context: Context, path: str | Path | None, ns: str) -> Path:
-    """Where the images of a namespace lie."""
+    """Return where the images of a namespace lie."""
     if path is not None:
         return Path(path)
     if context.database.backend.facts().get("path") == MEMORY:
@@ -121,7 +121,7 @@ def _facts(tx: Tx) -> tuple[str, str]:
 
 
 def _ensure_snapshot(tx: Tx, signer: Signer, note: CommitNote, ns: str) -> Snapshot:
-    """The newest snapshot, taken now if anything is in none."""
+    """Return the newest snapshot, taken now if anything is in none."""
     if snapshot_import.unsaved(tx, ns) or commits.head(tx, ns) is None:
         return commits.create(tx, signer, note, ns=ns)
     return commits.get(tx, ns=ns)
@@ -150,7 +150,7 @@ def _dump(job: _DumpJob) -> Dumped:
 
 
 def _last(job: _DumpJob) -> Manifest | None:
-    """The newest image of ours here whose files are there; their content is left to whoever loads it."""
+    """Return the newest image of ours here whose files are there; their content is left to whoever loads it."""
     for path in image_files.manifests(job.folder):
         try:
             manifest, envelope = image_files.read_manifest(path)
@@ -183,7 +183,7 @@ def _covers(job: _DumpJob, last: Manifest) -> bool:
 
 
 def _plan(job: _DumpJob, last: Manifest | None) -> tuple[builtins.list[ChainStep], tuple[Part, ...]]:
-    """The commits to write, and the files that stay: none where everything is written anew."""
+    """Return the commits to write, and the files that stay: none where everything is written anew."""
     head = commits.parse(job.head.cid)
     if last is not None and not _read(job, lambda tx: prunings.since(tx, "snapshots", last.made_at, ns=job.ns)):
         base, *deltas = last.parts
@@ -297,7 +297,7 @@ def _trusted(tx: Tx, did: str | None, ns: str) -> tuple[builtins.list[PublicKey]
 
 
 def _find(search: _Search) -> _Choice:
-    """The newest image that is whole; those that are not are put aside."""
+    """Return the newest image that is whole; those that are not are put aside."""
     aside: builtins.list[str] = []
     for _ in range(_TRIES):
         with suppress(_VanishedError):
@@ -335,7 +335,7 @@ def _search(search: _Search, aside: builtins.list[str]) -> _Choice:
 
 
 def _paths(place: Path) -> tuple[builtins.list[Path], Path]:
-    """The manifests at a place, the newest first, and their folder."""
+    """Return the manifests at a place, the newest first, and their folder."""
     if place.is_file():
         return [place], place.parent
     paths = image_files.manifests(place)
@@ -352,7 +352,7 @@ def _open(search: _Search, folder: Path, path: Path) -> tuple[Manifest, CommitCh
 
 
 def _manifest(search: _Search, path: Path) -> Manifest:
-    """A manifest that is signed by somebody who counts, and of the namespace that is asked for."""
+    """Return a manifest that is signed by somebody who counts, and of the namespace that is asked for."""
     manifest, envelope = image_files.read_manifest(path)
     if path != search.place:  # who names a file may call it what they like
         image_files.check_name(path, manifest)
@@ -367,7 +367,7 @@ def _manifest(search: _Search, path: Path) -> Manifest:
 
 
 def gather(folder: Path, manifest: Manifest) -> Blocks:
-    """All blocks of an image, each hashed."""
+    """Return all blocks of an image, each hashed."""
     contents: dict[bytes, bytes] = {}
     for part in manifest.parts:
         contents.update(image_files.read_part(folder, part).raw)
@@ -375,7 +375,7 @@ def gather(folder: Path, manifest: Manifest) -> Blocks:
 
 
 def check(manifest: Manifest, contents: Blocks, progress: Progress | None = None) -> CommitChain:
-    """The line of an image, whole and as its manifest says; nothing of the store is needed for it."""
+    """Return the line of an image, whole and as its manifest says; nothing of the store is needed for it."""
     tell = None if progress is None else lambda done, total: progress("image", done, total)
     since = commits.parse(manifest.since) if manifest.since else None
     line = commit_chain.verify(commits.parse(manifest.head), contents, lambda _: None, since=since, progress=tell)
@@ -490,7 +490,7 @@ def _describe(path: Path) -> ImageFile:
 
 
 def warnings(paths: Paths) -> builtins.list[str]:
-    """What is degraded: images that were put aside and not looked after yet."""
+    """Return what is degraded: images that were put aside and not looked after yet."""
     if not paths.images.is_dir():
         return []
     corrupt = sorted(path for path in paths.images.rglob(f"*{MANIFEST}.corrupt-*") if path.is_file())

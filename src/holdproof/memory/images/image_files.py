@@ -77,7 +77,7 @@ class Manifest:
 
 
 def encode(manifest: Manifest, signer: Signer) -> bytes:
-    """The signed manifest, as it is written."""
+    """Return the signed manifest, as it is written."""
     fields: dict[str, Any] = {name: getattr(manifest, name) for name in Manifest.__slots__}
     # Absent when empty, so that images of stores without pruning stay as they always were.
     if not manifest.since:
@@ -88,7 +88,7 @@ def encode(manifest: Manifest, signer: Signer) -> bytes:
 
 
 def parse(data: bytes) -> tuple[Manifest, dsse.Envelope]:
-    """A manifest from untrusted bytes; its signature is not verified yet."""
+    """Return a manifest from untrusted bytes; its signature is not verified yet."""
     envelope = dsse.parse(data)
     payload = canonical.loads(envelope.payload)
     if not isinstance(payload, dict) or (payload.get("v"), payload.get("t")) != (1, "holdproof-image"):
@@ -124,7 +124,7 @@ def verify(manifest: Manifest, envelope: dsse.Envelope, trusted: Iterable[Public
 
 
 def manifests(folder: Path) -> list[Path]:
-    """The manifests of a folder, the newest first."""
+    """Return the manifests of a folder, the newest first."""
     if not folder.is_dir():
         return []
     return sorted((path for path in folder.iterdir() if _is_manifest(path.name)), reverse=True)
@@ -135,7 +135,7 @@ def _is_manifest(name: str) -> bool:
 
 
 def read_manifest(path: Path) -> tuple[Manifest, dsse.Envelope]:
-    """A manifest out of its file."""
+    """Return a manifest out of its file."""
     try:
         return parse(disk.read(path, _MOST_MANIFEST, regular=True))
     except FileNotFoundError as error:
@@ -213,7 +213,7 @@ def _index_path(path: Path) -> Path:
 
 
 def read_part(folder: Path, part: Part, limits: car.Limits = car.DEFAULT_LIMITS) -> car.Blocks:
-    """All blocks of a CAR, each hashed, if the file is the one the manifest names."""
+    """Return all blocks of a CAR, each hashed, if the file is the one the manifest names."""
     path = folder / part.name
     with _open(path, part) as file:
         data = file.read(part.size + 1)
@@ -223,7 +223,7 @@ def read_part(folder: Path, part: Part, limits: car.Limits = car.DEFAULT_LIMITS)
 
 
 def _open(path: Path, part: Part) -> BinaryIO:
-    """A CAR of the length that its manifest says; what is in it is another matter."""
+    """Return a CAR of the length that its manifest says; what is in it is another matter."""
     try:
         file = disk.open_file(path)
     except FileNotFoundError as error:
@@ -256,7 +256,7 @@ class Lazy:
             raise
 
     def __call__(self, cid: CID) -> bytes | None:
-        """A block, hashed; None where no part of the image has it, whatever an index says."""
+        """Return a block, hashed; None where no part of the image has it, whatever an index says."""
         for part in self._parts:
             data = part.find(cid)
             if data is not None:
@@ -308,7 +308,7 @@ class _Mapped:
         return index
 
     def _scan(self, size: int) -> bytes:
-        """The index of a CAR whose own is missing or no index."""
+        """Return the index of a CAR whose own is missing or no index."""
         places: dict[bytes, tuple[int, int]] = {}
         at = _after(self._data, 0)
         while at < size:
@@ -320,7 +320,7 @@ class _Mapped:
         return b"".join([_MAGIC, size.to_bytes(8, "big"), *rows])
 
     def find(self, cid: CID) -> bytes | None:
-        """A block by the index; None where that leads nowhere, or to something else."""
+        """Return a block by the index; None where that leads nowhere, or to something else."""
         place = self._place(cid)
         if place is None:
             return None
@@ -334,7 +334,7 @@ class _Mapped:
         return data
 
     def find_anew(self, cid: CID) -> bytes | None:
-        """A block by an index of our own, where the one beside the file did not help."""
+        """Return a block by an index of our own, where the one beside the file did not help."""
         if isinstance(self._index, bytes):
             return None
         self._index.close()
@@ -398,7 +398,7 @@ def tidy(folder: Path, keep: int, newest: Manifest) -> list[str]:
 
 
 def _names(manifest: Manifest) -> set[str]:
-    """The files of an image."""
+    """Return the files of an image."""
     return {manifest.name, *(name for part in manifest.parts for name in (part.name, part.name + ".idx"))}
 
 

@@ -21,7 +21,7 @@ class Image:
         self._view = TreeReader(get, commits.parse(manifest.root))
 
     def get(self, id: str) -> Object:
-        """An object as it is in the image."""
+        """Return an object as it is in the image."""
         key = records.key_of(id)
         if self._view.find(OBJECT + key) is None:
             raise NotFoundError(f"there is no object {id} in the image", id=id)

@@ -38,7 +38,7 @@ def restore_memory(
     force: bool = False,
     ns: str = MAIN,
 ) -> Work[str]:
-    """Take over the newest local image, or what a CID names; a sentence that says whether it was done."""
+    """Load the newest local image, or the archive that a CID names; return a sentence that says whether it worked."""
     local = source.lower().lstrip(":") == "local"
     try:
         if local:

@@ -31,7 +31,7 @@ Test = Callable[[Mapping[str, Any]], bool]
 
 
 def compiled(filter: Mapping[str, Any] | None) -> Test | None:
-    """What tells whether a value is wanted; None where all are."""
+    """Return what tells whether a value is wanted; None where all are."""
     tests = [test for key, condition in (filter or {}).items() for test in _tests(key, condition)]
     return (lambda value: all(test(value) for test in tests)) if tests else None
 
@@ -62,7 +62,7 @@ def _test(steps: list[str], name: Any, operand: Any) -> Test:
 
 
 def _at(value: Any, steps: list[str]) -> Any:
-    """The field at the end of a path, None where there is none."""
+    """Return the field at the end of a path, None where there is none."""
     for step in steps:
         if not isinstance(value, Mapping):
             return None
@@ -71,14 +71,14 @@ def _at(value: Any, steps: list[str]) -> Any:
 
 
 def _kind(value: Any) -> type | None:
-    """Whether something is a number or a text; truth is neither."""
+    """Return whether something is a number or a text; truth is neither."""
     if isinstance(value, str):
         return str
     return float if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal as JSON."""
+    """Return whether two values are equal as JSON."""
     # In Python True == 1; in JSON it is not.
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other

@@ -5,7 +5,7 @@ Rules:
 - A path is labels: not empty, without dots. What is asked for below a path never reaches a path that only begins alike.
 - With `ttl_s` a note ends so long after it was written, or touched. From that moment on it is not there, swept or not.
 - A note that is a subject's stays the subject's, and goes when that person is erased.
-- Filters are looked at here and never become SQL (notefilters.py); every vector is compared (notevectors.py).
+- Filters run in Python and never become SQL (filters.py); every vector is compared, exactly.
 - Notes are outside the log (docs/adr/0028). `h` is the hash of what a note says, and `verify` compares it.
 """
 
@@ -249,7 +249,7 @@ def _vector_pages(tx: Tx, numbers: Sequence[int], dimensions: int) -> Iterator[l
 def _let_through(
     tx: Tx, order: Sequence[tuple[int, float | None]], test: filters.Test, most: int
 ) -> list[tuple[int, float | None]]:
-    """The first so many that a filter lets through; no more is read than needed."""
+    """Return the first so many that a filter lets through; no more is read than needed."""
     passed: list[tuple[int, float | None]] = []
     for some in _parts(order):
         values: dict[int, str] = dict(tx.all(_VALUES, wanted=json.dumps([n for n, _ in some])))
@@ -341,7 +341,7 @@ def _begins(path: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def joined(path: Any) -> str:
-    """A path as it is stored."""
+    """Return a path as it is stored."""
     if isinstance(path, str) or not isinstance(path, Sequence) or len(path) > _DEEPEST:
         raise InvalidInputError(f"a path is a list of at most {_DEEPEST} labels", field="path")
     for label in path:
@@ -351,7 +351,7 @@ def joined(path: Any) -> str:
 
 
 def _below(path: Sequence[str]) -> dict[str, str]:
-    """A path and what lies below it, as queries ask for it; `/` is what follows the dot."""
+    """Return a path and what lies below it, as queries ask for it; `/` is what follows the dot."""
     text = joined(path)
     # A range instead of LIKE: it uses the index, and a label with % or _ in it is just a label.
     return {"path": text or _EVERYTHING, "first": f"{text}.", "end": f"{text}/"}
@@ -362,7 +362,7 @@ def _text(what: str, text: Any) -> str:
 
 
 def _spelled(value: Any) -> str:
-    """A value as it is stored; a lone surrogate, which no database can keep, is written as its escape."""
+    """Return a value as it is stored; a lone surrogate, which no database can keep, is written as its escape."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidInputError("the value of a note is an object with text keys", field="value")
     try:
@@ -401,7 +401,7 @@ def _packed(vectors: Mapping[str, Sequence[float]] | None) -> dict[str, bytes]:
 
 
 def row_hash(path: str, key: str, value: str, vectors: Mapping[str, bytes]) -> bytes:
-    """What `h` of a note must be: where it is, what it says, and what it is found by."""
+    """Return what `h` of a note must be: where it is, what it says, and what it is found by."""
     hashes = [[field, sha256(vectors[field]).hexdigest()] for field in sorted(vectors)]
     return sha256(_safely([path, key, value, hashes]).encode()).digest()
 

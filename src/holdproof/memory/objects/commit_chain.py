@@ -62,13 +62,13 @@ def back(tx: Tx, head: CID, *, ns: str, until: CID | None = None, most: int = LO
 
 
 def since(line: list[ChainStep]) -> str:
-    """The commit before a line's first one, which was pruned; empty where nothing came before."""
+    """Return the commit before a line's first one, which was pruned; empty where nothing came before."""
     first = line[0].commit.prev
     return "" if first is None else str(first)
 
 
 def stream(get: Get, line: list[ChainStep], before: CID = EMPTY_ROOT) -> Iterator[tuple[CID, bytes]]:
-    """The blocks of a line whose first commit follows the tree `before`; the same block may come twice."""
+    """Yield the blocks of a line whose first commit follows the tree `before`; the same block may come twice."""
     nodes = _Spying(get)
     for step in line:
         yield step.cid, blocks.held(get, step.cid)
@@ -109,7 +109,7 @@ class _Spying:
 
 
 def _beyond(get: Get, data: bytes) -> Iterator[tuple[CID, bytes]]:
-    """What a record leads to, as far as it is here."""
+    """Yield what a record leads to, as far as it is here."""
     waiting = [*records.links(data)]
     visited = set[CID]()
     while waiting:
@@ -151,7 +151,7 @@ def verify(
     since: CID | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> CommitChain:
-    """A line from blocks that are known to be what their CIDs name; `here` is what the store has already.
+    """Return a line from blocks that are known to be what their CIDs name; `here` is what the store has already.
 
     A `shallow` one may begin anywhere: it is the export of a single state. `since` is the commit before its first
     one, which was pruned where the line comes from.
@@ -198,7 +198,7 @@ def _walk(
 
 
 def _values(contents: Blocks, get: Nodes, before: CID, root: CID) -> Iterator[list[bytes]]:
-    """The values that a tree has and the one before had not, through every node that is new."""
+    """Yield the values that a tree has and the one before had not, through every node that is new."""
     if before == EMPTY_ROOT and root in contents:  # all of it: a fraction of the work of comparing with nothing
         yield from mst_whole.values(contents.raw, root)
     else:
@@ -219,7 +219,7 @@ def _check_values(contents: Blocks, here: Get, values: list[bytes]) -> None:
 
 
 def _notes(contents: Blocks, commit_cids: set[bytes]) -> dict[CID, tuple[CID, CommitNote]]:
-    """The notes among the blocks, by the commit they are on: each follows its commit."""
+    """Return the notes among the blocks, by the commit they are on: each follows its commit."""
     notes: dict[CID, tuple[CID, CommitNote]] = {}
     # In the stream a note follows its commit; a block there that is no note is simply not one.
     for commit, after in pairwise(contents.raw):
@@ -255,7 +255,7 @@ class BlockSource:
 
 
 def paged(database: Database, begin: Callable[[BlockSource], Iterator[T]], most: int) -> Iterator[list[T]]:
-    """What a long walk through the blocks of a store gives, a page a transaction."""
+    """Yield what a long walk through the blocks of a store gives, a page a transaction."""
     walk = _Walk(begin)
     start = 0
     while page := database.read(partial(walk.page, start=start, most=most)).result():
@@ -275,7 +275,7 @@ class _Walk(Generic[T]):
         self._at = -1
 
     def page(self, tx: Tx, start: int, most: int) -> list[T]:
-        """What comes after the first `start`; nothing at the end."""
+        """Return what comes after the first `start`; nothing at the end."""
         if self._at != start:
             self._source = BlockSource()
             self._stream = self._begin(self._source)

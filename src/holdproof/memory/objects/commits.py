@@ -39,7 +39,7 @@ _LONGEST: Final = 10_000
 
 
 def parse(text: str) -> CID:
-    """A CID that somebody gave; InvalidInputError where it is none of ours."""
+    """Return a CID that somebody gave; InvalidInputError where it is none of ours."""
     cid = cids.given(text)
     if not cid.plain:
         raise InvalidInputError("the CID names no block of SHA-256", cid=text)
@@ -59,13 +59,13 @@ class CommitNote(NamedTuple):
 
 
 def encode_note(commit: CID, note: CommitNote) -> tuple[CID, bytes]:
-    """The block of a note on a commit."""
+    """Return the block of a note on a commit."""
     data = dagcbor.encode({"v": 1, "snapshot": commit, **note._asdict()})
     return cids.of(data), data
 
 
 def decode_note(data: bytes) -> tuple[CID, CommitNote]:
-    """The commit a note is on, and the note, from untrusted bytes."""
+    """Return the commit a note is on, and the note, from untrusted bytes."""
     fields = dagcbor.decode(data)
     if not isinstance(fields, dict) or fields.keys() != {"v", "snapshot", "author", "message", "reason", "merged"}:
         raise FormatError("note: not exactly the six fields of version 1")
@@ -114,7 +114,7 @@ def create(tx: Tx, signer: Signer, note: CommitNote, *, expected: str | None = N
 
 
 def record(tx: Tx, cid: CID, commit: Commit, note: CommitNote, *, at: str, ns: str, kind: str = "snapshot") -> Snapshot:
-    """The row of a commit whose block is there, with its note and its leaf."""
+    """Return the row of a commit whose block is there, with its note and its leaf."""
     noted, data = encode_note(cid, note)
     blocks.put(tx, {noted: data})
     row = {
@@ -133,7 +133,7 @@ def record(tx: Tx, cid: CID, commit: Commit, note: CommitNote, *, at: str, ns: s
 
 
 def ref_name(ns: str) -> str:
-    """The ref of a namespace's newest snapshot."""
+    """Return the ref of a namespace's newest snapshot."""
     return tree_transaction.ref_name(ns).replace("work/", "head/", 1)
 
 
@@ -144,13 +144,13 @@ _BY_REV = sql("SELECT ns, cid, note, created_at FROM snapshots WHERE ns = :ns AN
 
 
 def head(tx: Tx, ns: str) -> CID | None:
-    """The newest snapshot of a namespace, None before the first."""
+    """Return the newest snapshot of a namespace, None before the first."""
     ref = refs.get(tx, ref_name(ns))
     return None if ref is None else ref.cid
 
 
 def get(tx: Tx, snapshot: str = NEWEST, *, ns: str = MAIN) -> Snapshot:
-    """A snapshot by its CID, its rev, or `head` for the newest."""
+    """Return a snapshot by its CID, its rev, or `head` for the newest."""
     cid_or_rev: str | None = snapshot
     if snapshot == NEWEST:
         newest = head(tx, ns)
@@ -164,22 +164,22 @@ def get(tx: Tx, snapshot: str = NEWEST, *, ns: str = MAIN) -> Snapshot:
 
 
 def is_known(tx: Tx, cid: CID, *, ns: str) -> bool:
-    """Whether a commit is a snapshot of this namespace."""
+    """Return whether a commit is a snapshot of this namespace."""
     return tx.one(_BY_CID, ns=ns, cid=str(cid)) is not None
 
 
 def root_of(tx: Tx, snapshot: str, *, ns: str) -> CID:
-    """The root of the tree that a snapshot signs."""
+    """Return the root of the tree that a snapshot signs."""
     return read(tx, parse(get(tx, snapshot, ns=ns).cid)).data
 
 
 def read(tx: Tx, cid: CID) -> Commit:
-    """A commit, hashed; its signature is left to `verify`, which knows where in the log it stands."""
+    """Return a commit, hashed; its signature is left to `verify`, which knows where in the log it stands."""
     return formats.parse(blocks.get(tx, cid))
 
 
 def to_snapshot(tx: Tx, row: Row) -> Snapshot:
-    """A row as a value: what the commit and its note say, hashed."""
+    """Return a row as a value: what the commit and its note say, hashed."""
     ns, text, noted, created_at = row
     cid = parse(text)
     commit = read(tx, cid)

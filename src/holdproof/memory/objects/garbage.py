@@ -5,12 +5,12 @@ Every put leaves a few nodes behind that no snapshot has: they are most of what 
 Rules:
 - What the tree of any namespace or any snapshot leads to stays; so does every version of an object that was not pruned,
   the commit and the note of every snapshot, and every value.
-- Blocks of threads are none of this: each thread has its own, and they go with it (threadremoval.py).
+- Blocks of threads are none of this: each thread has its own, and they go with it (threads/removal.py).
 - Nobody writes between the last look and a removal: on PostgreSQL writers of memory share a lock that a removal holds
   alone, SQLite has one writer anyway. What came to be needed meanwhile stays.
-- A block goes before those below it, so that whoever verifies meanwhile never meets one that lacks something. But a
-  tree may come back after it was looked at and go again before the next look; its nodes are garbage that may lack what
-  was below them, until the next time. Whoever verifies asks which nodes the trees have (reach.py).
+- A block goes before those below it, so that a verification that runs meanwhile never meets one that lacks something.
+  But a tree may come back after it was looked at and go again before the next look; its nodes are garbage that may lack
+  what was below them, until the next time. Verification asks which nodes the trees have (object_checks.py).
 - It may stop at any point, by itself or by a kill: what is left is garbage for the next time.
 - Words that objects no longer have leave the search index for good, not with some later merge of its own.
 """
@@ -69,7 +69,7 @@ class _Live:
         self._moves = _moves(tx)
 
     def named(self, tx: Tx) -> list[CID]:
-        """Every root that is needed, those of snapshots first; their commits and notes are."""
+        """Return every root that is needed, those of snapshots first; their commits and notes are."""
         roots: dict[CID, None] = {}
         for cid, note, root in tx.all(_NAMED):
             self.blocks |= {commits.parse(cid), commits.parse(note)}
@@ -116,7 +116,7 @@ class _Live:
 
 
 def _moves(tx: Tx) -> int:
-    """How often any ref was moved: nothing is written to memory without that."""
+    """Return how often any ref was moved: nothing is written to memory without that."""
     return sum(ref.rev for ref in refs.every(tx))
 
 
@@ -184,7 +184,7 @@ def _look(database: Database, live: _Live, roots: list[CID], progress: Progress 
 
 
 def _is_garbage(live: _Live, cid: CID, data: bytes) -> bool:
-    """Whether a block is of a kind of which can be said that it is not needed, and is not."""
+    """Return whether a block is of a kind of which can be said that it is not needed, and is not."""
     if cid in live.blocks or cid == EMPTY_ROOT or not cid.raw.startswith(cids.CBOR_PREFIX):
         return False
     return data.startswith((_NODE, _VOLATILE, COMMIT, _NOTE)) or (data.startswith(_RECORD) and cid in live.doubted)
@@ -210,7 +210,7 @@ def _below(data: bytes) -> tuple[CID, ...] | None:
 
 
 def _ordered(dead: list[_Dead]) -> Iterator[_Dead]:
-    """Each before those below it."""
+    """Yield each before those below it."""
     by_cid = {each.cid: each for each in dead}
     above: dict[CID, int] = {}
     for each in dead:

@@ -33,7 +33,7 @@ def roots(tx: Tx, *, limit: int = 1_000, ns: str = MAIN) -> tuple[Object, ...]:
 
 
 def subtree(tx: Tx, id: str, *, depth: int = DEPTH, limit: int = MOST, at: str | None = None, ns: str = MAIN) -> Branch:
-    """An object with all that lies below it, now or in a snapshot."""
+    """Return an object with all that lies below it, now or in a snapshot."""
     _check(depth, limit)
     growing = _Growing(objects.view_at(tx, at, ns), tx if at is None else None, limit, ns)
     return growing.branch(_begin(growing.view, id), depth)
@@ -42,7 +42,7 @@ def subtree(tx: Tx, id: str, *, depth: int = DEPTH, limit: int = MOST, at: str |
 def walk(
     tx: Tx, id: str, *, depth: int = DEPTH, limit: int = MOST, at: str | None = None, ns: str = MAIN
 ) -> tuple[Object, ...]:
-    """An object and all that lies below it, each before what is below it."""
+    """Return an object and all that lies below it, each before what is below it."""
     return tuple(_flat(subtree(tx, id, depth=depth, limit=limit, at=at, ns=ns)))
 
 

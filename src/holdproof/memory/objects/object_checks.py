@@ -178,7 +178,7 @@ def _wrong(tx: Tx, row: _SnapshotRow, ring: dict[str, Key]) -> str:
 
 
 def names(tx: Tx) -> tuple[list[str], list[Flaw]]:
-    """The namespaces that have objects, and refs that lead nowhere."""
+    """Return the namespaces that have objects, and refs that lead nowhere."""
     namespaces = []
     flaws = []
     for ref in refs.every(tx):
@@ -309,7 +309,7 @@ def vector_rows(tx: Tx, ns: str, after: str | None) -> CheckedPage:
 
 
 def _at(view: TreeReader, kind: str, key: str) -> CID | None:
-    """What the tree has there: nothing under what can be no key of it."""
+    """Return what the tree has there: nothing under what can be no key of it."""
     try:
         return view.find(kind + key)
     except InvalidInputError:

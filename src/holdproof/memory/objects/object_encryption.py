@@ -26,12 +26,12 @@ Open = Callable[[bytes], bytes]
 
 
 def no_key(envelope: bytes) -> bytes:
-    """Where there is no store there are no keys."""
+    """Return where there is no store there are no keys."""
     raise NotFoundError("an image carries no keys of subjects", subject=encryption.subject_of(envelope))
 
 
 def close(tx: Tx, record: Record) -> Record:
-    """The record as it is stored: sealed if it is a subject's."""
+    """Return the record as it is stored: sealed if it is a subject's."""
     if record.subject is None:
         return record
     # Sealed before it is hashed: the CID names the envelope, and outlives the key.

@@ -37,7 +37,7 @@ def cuts(
     keep_daily: int | None = None,
     ns: str = MAIN,
 ) -> tuple[Cut, ...]:
-    """Where the line is now; none where nothing is beyond it."""
+    """Return where the line is now; none where nothing is beyond it."""
     if keep_daily is not None and what != "snapshots":
         raise InvalidInputError("only snapshots are kept by the day", what=what)
     if older_than_days is None and keep is None and keep_daily is None:
@@ -71,7 +71,7 @@ _TAKE = sql(_DELETE.format(due=_SQLITE), postgres=_DELETE.format(due=_POSTGRES))
 
 
 def batch(tx: Tx, what: str, cut: Cut, *, remove: bool = True, ns: str = MAIN) -> Batch:
-    """The next few that are beyond the line, let go unless they are only to be counted."""
+    """Return the next few that are beyond the line, let go unless they are only to be counted."""
     if what == "versions":
         return _versions(tx, cut, remove=remove, ns=ns)
     head = commits.head(tx, ns)

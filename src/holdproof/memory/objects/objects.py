@@ -7,8 +7,8 @@ Rules:
   rebased onto what is there now; an object that others changed meanwhile goes to `resolve`, or is a MergeConflictError.
 - Nothing is overwritten: every version stays in the history, a deletion is one of them.
 - What is read was hashed, from the root of the tree down.
-- An object that belongs to a subject (see seals.py) stays with it: a put that names none seals as well. One whose
-  subject was erased can be deleted, not changed; to read it is an ErasedError, in lists it is `hidden`.
+- An object that belongs to a subject (object_encryption.py) stays with it: a put that names none seals as well. One
+  whose subject was erased can be deleted, not changed; to read it is an ErasedError, in lists it is `hidden`.
 """
 
 import builtins
@@ -40,9 +40,9 @@ _MOST_CHILDREN: Final = 10_000
 _FIELDS: Final = frozenset({"type", "content", "attributes", "parent", "children", "version", "meta", "subject"})
 
 Draft = Mapping[str, Any]
-"""What an object shall be: `type`, and whatever else `put` takes."""
+"""The fields of an object that is to be put: `type`, and the other keywords of `put`."""
 Resolve = Callable[[str, Object | None, Object | None, Draft | None], Draft | None]
-"""Settles a conflict: an id, the object it was made from, the one that is there, what was wanted; what shall be."""
+"""Resolve a conflict: takes the id, the base object, the current one and the draft; returns the draft to apply."""
 
 
 def put(
@@ -135,7 +135,7 @@ def put_or_delete(edit: TreeTransaction, id: str, draft: Draft | None) -> None:
 def _rebase(
     edit: TreeTransaction, drafts: dict[str, Draft | None], base: CID, resolve: Resolve | None
 ) -> dict[str, Draft | None]:
-    """The changes as they apply to the tree that is there now."""
+    """Return the changes as they apply to the tree that is there now."""
     old = tree_transaction.view(edit.tx, base)
     rebased = dict(drafts)
     conflicts = []
@@ -156,7 +156,7 @@ def _rebase(
 
 
 def find_object(view: TreeReader, key: str, ns: str) -> Object | None:
-    """An object of a tree, None where it has none under that key."""
+    """Return an object of a tree, None where it has none under that key."""
     return None if view.find(OBJECT + key) is None else read(view, key, ns)
 
 
@@ -194,7 +194,7 @@ def _put(edit: TreeTransaction, id: str, draft: Any) -> None:
 
 
 def _subject_of(edit: TreeTransaction, now: Record) -> str | None:
-    """Whose an object is and stays, by handle; ErasedError if that subject was erased."""
+    """Return whose an object is and stays, by handle; ErasedError if that subject was erased."""
     handle = edit.holder(now)
     if handle is not None:
         encryption.check_alive(edit.tx, handle)
@@ -202,7 +202,7 @@ def _subject_of(edit: TreeTransaction, now: Record) -> str | None:
 
 
 def _version(edit: TreeTransaction, key: str, cid: CID | None, chosen: int | None) -> int:
-    """The number that was given, or the next one: greater than every earlier one that was not given."""
+    """Return the number that was given, or the next one: greater than every earlier one that was not given."""
     if chosen is not None:
         if type(chosen) is not int or not 0 <= chosen <= MAX_INT:
             raise InvalidInputError(f"a version is a whole number up to {MAX_INT}", version=str(chosen))
@@ -213,7 +213,7 @@ def _version(edit: TreeTransaction, key: str, cid: CID | None, chosen: int | Non
 
 
 def _same(edit: TreeTransaction, now: Record, record: Record, version: int | None) -> bool:
-    """Whether an object is what was wanted, but for a version that nobody chose."""
+    """Return whether an object is what was wanted, but for a version that nobody chose."""
     if edit.holder(now) != record.subject:
         return False
     # Compared as encoded blocks: equal bytes are equal objects, whatever Python thinks of 1 and 1.0.
@@ -269,7 +269,7 @@ def list(tx: Tx, *, at: str | None = None, cursor: str | None = None, limit: int
 
 
 def view_at(tx: Tx, snapshot: str | None, ns: str) -> TreeReader:
-    """The tree as it is now, or as it was in a snapshot."""
+    """Return the tree as it is now, or as it was in a snapshot."""
     return tree_transaction.view(
         tx, tree_transaction.root(tx, ns) if snapshot is None else commits.root_of(tx, snapshot, ns=ns)
     )
@@ -299,7 +299,7 @@ _CHILDREN = sql("SELECT key FROM object_index WHERE ns = :ns AND parent = :key L
 
 
 def children(tx: Tx, id: str, *, at: str | None = None, ns: str = MAIN) -> tuple[Object, ...]:
-    """The objects below an object: those it names, in their order, then others that name it as their parent."""
+    """Return the objects below an object: those it names, in their order, then others that name it as their parent."""
     view = view_at(tx, at, ns)
     key = records.key_of(id)
     if view.find(OBJECT + key) is None:
@@ -317,7 +317,7 @@ class Family:
         self.ns = ns
 
     def of(self, parent: Object) -> builtins.list[str]:
-        """The keys of an object's children: those it names, in their order, then those that name it."""
+        """Return the keys of an object's children: those it names, in their order, then those that name it."""
         key = records.key_of(parent.id)
         if self.tx is not None:
             others = sorted(child for (child,) in self.tx.all(_CHILDREN, ns=self.ns, key=key, limit=_MOST_CHILDREN))
@@ -362,7 +362,7 @@ def _get_version(tx: Tx, id: str, n: int, ns: str) -> Object:
 
 
 def read(view: TreeReader, key: str, ns: str, *, hidden: bool = True) -> Object:
-    """An object of a tree that is known to be there, under its key; `hidden`: even one that cannot be opened."""
+    """Return an object of a tree that is known to be there, under its key; `hidden`: even one that cannot be opened."""
     cid = view.find(OBJECT + key)
     assert cid is not None, "the caller has found it"
     record = view.record(cid, key)

@@ -11,7 +11,7 @@ _ROOTS = sql("SELECT root FROM snapshots ORDER BY id")
 
 
 def nodes(tx: Tx) -> set[CID]:
-    """All of them; NotFoundError where one is missing. What two trees have in common is looked at once."""
+    """Return all of them; NotFoundError where one is missing. What two trees have in common is looked at once."""
     get = blocks.getter(tx)
     nodes_in_use = set[CID]()
     before = EMPTY_ROOT

@@ -9,8 +9,8 @@ Rules:
   and `{$tag}` for types that only others know.
 - A key that begins with `$` is written with one more `$`, so no data passes for a tag.
 - Text or bytes of more than 256 KiB as content are raw blocks, named by `{$text: [links]}` or `{$blob: [links]}`.
-- Content and attributes of a subject are one envelope (see seals.py) as content, `{$sealed}`, in pieces where it is
-  long; attributes are empty then. Volatile fields are `{$sealed}` likewise.
+- Content and attributes of a subject are one envelope (see object_encryption.py) as content, `{$sealed}`, in pieces
+  where it is long; attributes are empty then. Volatile fields are `{$sealed}` likewise.
 - What changes all the time (`last_sync`, a vector) is a record of its own, `{v, id, meta}`, under `meta/<id>`: a
   heartbeat leaves the object's CID as it is.
 - An id that is no tree key is `~` and base32 of its UTF-8; so is one that begins with `~`. One id has one key.
@@ -76,7 +76,7 @@ class Sealed(NamedTuple):
 
 
 def key_of(id: Any) -> str:
-    """The record part of an object's tree key."""
+    """Return the record part of an object's tree key."""
     if not isinstance(id, str) or not id:
         raise InvalidInputError("an object's id is a text that is not empty", id=str(id)[:100])
     try:
@@ -89,7 +89,7 @@ def key_of(id: Any) -> str:
 
 
 def id_of(key: str) -> str:
-    """The id that a key stands for; FormatError where it is the key of none."""
+    """Return the id that a key stands for; FormatError where it is the key of none."""
     if not key.startswith("~"):
         return key
     text = key[1:].upper()
@@ -107,7 +107,7 @@ def id_of(key: str) -> str:
 
 
 def encode(record: Record) -> dict[CID, bytes]:
-    """The blocks of a record, its own last."""
+    """Return the blocks of a record, its own last."""
     encoded_blocks: dict[CID, bytes] = {}
     content = _cut(record.content, encoded_blocks)
     # Put together by hand, in the order of DAG-CBOR: half the time of the codec, and a property test holds them equal.
@@ -135,7 +135,7 @@ def encode(record: Record) -> dict[CID, bytes]:
 
 
 def _encoded(value: Value) -> bytes:
-    """A field, as it stands in its record."""
+    """Return a field, as it stands in its record."""
     if type(value) is str:
         raw = _utf8(value)
         return head(3, len(raw)) + raw
@@ -147,7 +147,7 @@ def _encoded(value: Value) -> bytes:
 
 
 def decode(data: bytes) -> Record:
-    """A record from untrusted bytes."""
+    """Return a record from untrusted bytes."""
     fields = dagcbor_fast.decode(data)
     if not isinstance(fields, dict) or fields.keys() != _FIELDS or fields["v"] != 1:
         raise FormatError("record: not exactly the eight fields of version 1")
@@ -168,7 +168,7 @@ def decode(data: bytes) -> Record:
 
 
 def encode_meta(id: str, meta: Mapping[str, Any] | Sealed) -> tuple[CID, bytes]:
-    """The block of an object's volatile fields."""
+    """Return the block of an object's volatile fields."""
     body: Value = {"$sealed": meta.envelope} if isinstance(meta, Sealed) else lower(dict(meta))
     block = dagcbor_fast.encode({"v": 1, "id": id, "meta": body})
     return cids.of(block), block
@@ -187,7 +187,7 @@ def decode_meta(data: bytes) -> tuple[str, dict[str, Any] | Sealed]:
 
 
 def whole(record: Record, get: Get) -> Record:
-    """The record with its content put together from its pieces, each hashed."""
+    """Return the record with its content put together from its pieces, each hashed."""
     pieces = record.content
     if not isinstance(pieces, Pieces):
         return record
@@ -201,12 +201,12 @@ def whole(record: Record, get: Get) -> Record:
 
 
 def is_sealed(content: Any) -> bool:
-    """Whether content is an envelope, whole or in pieces."""
+    """Return whether content is an envelope, whole or in pieces."""
     return isinstance(content, Sealed) or (isinstance(content, Pieces) and content.kind == "sealed")
 
 
 def links(data: bytes) -> Iterator[CID]:
-    """Every link in a dag-cbor block."""
+    """Yield every link in a dag-cbor block."""
     waiting: list[Value] = [dagcbor_fast.decode(data)]
     while waiting:
         value = waiting.pop()
@@ -250,7 +250,7 @@ def _pieces(content: Value) -> Pieces | Sealed | None:
 
 
 def _envelope(value: Value) -> Sealed | None:
-    """An envelope, None where a value is none."""
+    """Return an envelope, None where a value is none."""
     if not isinstance(value, dict) or value.keys() != {"$sealed"}:
         return None
     data = value["$sealed"]
@@ -270,7 +270,7 @@ def _utf8(text: str) -> bytes:
 
 
 def lower(value: Any, depth: int = 0) -> Value:
-    """A value within the AT Protocol's data model; InvalidInputError where a type has no place in a record."""
+    """Return a value within the AT Protocol's data model; InvalidInputError where a type has no place in a record."""
     kind = type(value)
     if depth > _MAX_DEPTH:
         raise InvalidInputError("a record is not nested so deeply", limit=_MAX_DEPTH)
@@ -298,7 +298,7 @@ def lower(value: Any, depth: int = 0) -> Value:
 
 
 def lift(value: Value) -> Any:
-    """The value that `lower` was given; FormatError for what it never gives."""
+    """Return the value that `lower` was given; FormatError for what it never gives."""
     if isinstance(value, list):
         items = [lift(item) for item in value]
         if len(items) > 1 and all(type(item) is float for item in items):

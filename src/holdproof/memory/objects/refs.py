@@ -36,7 +36,7 @@ _EVERYONE: Final = "refs"
 
 
 def get(tx: Tx, name: str) -> Ref | None:
-    """Where a name stands, None where it does not."""
+    """Return where a name stands, None where it does not."""
     row = tx.one(_GET, name=name)
     return None if row is None else _ref(row)
 
@@ -47,7 +47,7 @@ def _ref(row: Row) -> Ref:
 
 
 def hold(tx: Tx, name: str) -> Ref | None:
-    """The same, and nobody else moves it, or removes anything, before this transaction ends."""
+    """Return the same, and nobody else moves it, or removes anything, before this transaction ends."""
     # Shared with other writers, excluded by garbage collection, which takes it alone.
     db.lock_shared(tx, _EVERYONE)
     db.lock_exclusive(tx, f"ref:{name}")
@@ -84,12 +84,12 @@ _LIST = sql("SELECT name, cid, rev, ns, leaf_id, leaf_ver FROM refs WHERE name >
 
 
 def page(tx: Tx, after: str = "", limit: int = 200) -> list[Ref]:
-    """Some refs, by name."""
+    """Return some refs, by name."""
     return [_ref(row) for row in tx.all(_LIST, after=after, limit=limit)]
 
 
 def every(tx: Tx) -> Iterator[Ref]:
-    """Every ref, by name."""
+    """Yield every ref, by name."""
     after = ""
     while refs := page(tx, after):
         after = refs[-1].name

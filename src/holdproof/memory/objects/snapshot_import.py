@@ -1,12 +1,12 @@
-"""States that come from outside (images, archives): verified before, taken over in one transaction.
+"""Import snapshots from images and archives: verified before, written in one transaction.
 
 Rules:
-- What continues the line that is here is taken over as it is. What is older, stands beside it, or would cover changes
+- What continues the line that is here is imported as it is. What is older, stands beside it, or would cover changes
   that are in no snapshot is an OlderStateError, unless forced.
 - By force the objects become those of the state that came, as a new snapshot after the head that is here; what was in
   no snapshot is kept in one first. Nothing is lost either way.
 - Only what the line needs enters the store, whatever else came with it.
-- A snapshot signed by a key that is not of this store has a leaf that says it was taken over.
+- A snapshot signed by a key that is not of this store has a leaf that says it was imported.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def import_chain(
         refs.move(tx, commits.ref_name(ns), ref, newest.cid, ns=ns)
         return SnapshotsImported("forward", str(newest.cid), newest.commit.rev, added, count)
     if unsaved(tx, ns):
-        commits.create(tx, signer, note._replace(message=f"before {newest.commit.rev} was taken over"), ns=ns)
+        commits.create(tx, signer, note._replace(message=f"before {newest.commit.rev} was imported"), ns=ns)
     added = sum(_record(tx, line, step, ns) for step in line.steps)
     edit = TreeTransaction(tx, ns)
     edit.replace_with(newest.commit.data)
@@ -67,7 +67,7 @@ def import_chain(
 
 
 def unsaved(tx: Tx, ns: str) -> bool:
-    """Whether there are changes that no snapshot has."""
+    """Return whether there are changes that no snapshot has."""
     head = commits.head(tx, ns)
     return (EMPTY_ROOT if head is None else commits.read(tx, head).data) != tree_transaction.root(tx, ns)
 
@@ -77,7 +77,7 @@ def _continues(line: CommitChain, head: CID | None) -> bool:
 
 
 def _after(line: CommitChain, head: CID | None) -> CommitChain:
-    """The commits of a line that are newer than one of them."""
+    """Return the commits of a line that are newer than one of them."""
     skip = next((at for at, step in enumerate(line.steps, 1) if step.cid == head), 0)
     return line._replace(steps=line.steps[skip:])
 
@@ -118,7 +118,7 @@ def _follow(tx: Tx, line: CommitChain, ns: str) -> int:
 
 
 def _record(tx: Tx, line: CommitChain, step: ChainStep, ns: str) -> bool:
-    """The row of a commit, if it has none."""
+    """Return the row of a commit, if it has none."""
     if commits.is_known(tx, step.cid, ns=ns):
         return False
     ours = keys.find(tx, didkey.parse(step.commit.did).keyid)

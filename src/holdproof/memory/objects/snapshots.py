@@ -3,7 +3,7 @@
 Rules:
 - A rollback is a new snapshot of an old tree. What was not in any snapshot yet is taken as one first, so nothing is
   lost.
-- A merge takes over what the other line changed since both were one. Where both changed the same object, `resolve`
+- A merge applies what the other line changed since both were one. Where both changed the same object, `resolve`
   decides, or it is a MergeConflictError and nothing is written. Equal changes are no conflict.
 - Merging a state with itself, or with one it has come from, changes nothing; without conflicts the order in which two
   lines are merged does not matter for the tree.
@@ -36,7 +36,7 @@ WORK: Final = "work"
 """What stands for the tree as it is now, in a snapshot or not."""
 
 Resolve = Callable[[str, Object | None, Object | None, Object | None], objects.Draft | None]
-"""Settles a conflict: an id, the object both came from, ours, theirs; what shall be, None for nothing."""
+"""Resolve a conflict: takes the id, the base object, ours and theirs; returns the draft to put, None to delete."""
 
 get = commits.get
 
@@ -164,7 +164,7 @@ def merge(
     reason: str = "",
     ns: str = MAIN,
 ) -> Work[Snapshot]:
-    """Take over what another snapshot changed since `base` (where both lines were one), as a new snapshot.
+    """Merge what another snapshot changed since `base` (the common ancestor by default) into a new snapshot.
 
     `resolve` may run more than once; without it an object that both changed is a MergeConflictError.
     """
@@ -183,7 +183,7 @@ def merge(
 
 
 def _bring(edit: TreeTransaction, base: CID, theirs: CID, resolve: Resolve | None) -> None:
-    """Three-way: what they changed since the base is taken over where we left it as it was."""
+    """Merge three ways: apply what they changed since the base wherever we left it as it was."""
     old = tree_transaction.view(edit.tx, base)
     new = tree_transaction.view(edit.tx, theirs)
     conflicts = []
@@ -207,7 +207,7 @@ def _bring(edit: TreeTransaction, base: CID, theirs: CID, resolve: Resolve | Non
 
 
 def _clashes(edit: TreeTransaction, theirs: Change) -> bool:
-    """Whether we changed what they changed, to something else; the same in another version is the same."""
+    """Return whether we changed what they changed, to something else; the same in another version is the same."""
     here = edit.find(theirs.key)
     if here in (theirs.old, theirs.new):
         return False
@@ -222,7 +222,7 @@ def _clashes(edit: TreeTransaction, theirs: Change) -> bool:
 
 
 def _opened(edit: TreeTransaction, record: Record) -> Record:
-    """A sealed record as it was put; where it cannot be opened, as it is."""
+    """Return a sealed record as it was put; where it cannot be opened, as it is."""
     try:
         return edit.whole(record)
     except NotFoundError:
@@ -230,7 +230,7 @@ def _opened(edit: TreeTransaction, record: Record) -> Record:
 
 
 def _is_newer(edit: TreeTransaction, theirs: Change) -> bool:
-    """Whether we have what they have in a newer version."""
+    """Return whether we have what they have in a newer version."""
     here = edit.find(theirs.key)
     if here in (None, theirs.old, theirs.new) or theirs.new is None or not theirs.key.startswith(OBJECT):
         return False
@@ -238,14 +238,14 @@ def _is_newer(edit: TreeTransaction, theirs: Change) -> bool:
 
 
 def _by_object(changes: Iterator[Change]) -> Iterator[tuple[str, builtins.list[Change]]]:
-    """The changes of each object together, whether of its record or of what is volatile."""
+    """Yield the changes of each object together, whether of its record or of what is volatile."""
     ordered = sorted(changes, key=lambda each: each.key.partition("/")[2])
     for key, group in groupby(ordered, lambda each: each.key.partition("/")[2]):
         yield key, [*group]
 
 
 def ancestor(tx: Tx, other: CID, ns: str) -> CID:
-    """The root of the newest commit that both lines come from; the empty tree where they have none in common."""
+    """Return the root of the newest commit that both lines come from; the empty tree where they have none in common."""
     # Our line as a set, theirs step by step: the first commit in both is the newest common one.
     ours = {*_line(tx, commits.head(tx, ns))}
     common = next((cid for cid in _line(tx, other) if cid in ours), None)
@@ -253,7 +253,7 @@ def ancestor(tx: Tx, other: CID, ns: str) -> CID:
 
 
 def _line(tx: Tx, cid: CID | None) -> Iterator[CID]:
-    """A commit and those before it, as far as they are here."""
+    """Yield a commit and those before it, as far as they are here."""
     while cid is not None:
         yield cid
         data = blocks.find(tx, cid)

@@ -31,18 +31,18 @@ _ASKED: Final = 500
 
 
 def ref_name(ns: Any) -> str:
-    """The ref of a namespace's tree."""
+    """Return the ref of a namespace's tree."""
     return f"work/{name('namespace', ns)}"
 
 
 def root(tx: Tx, ns: str) -> CID:
-    """The root of a namespace's tree as it is now."""
+    """Return the root of a namespace's tree as it is now."""
     ref = refs.get(tx, ref_name(ns))
     return EMPTY_ROOT if ref is None else ref.cid
 
 
 def view(tx: Tx, top: CID) -> "TreeReader":
-    """A tree of the store, to read from."""
+    """Return a tree of the store, to read from."""
     return TreeReader(blocks.getter(tx), top, partial(encryption.open, tx))
 
 
@@ -62,31 +62,31 @@ class TreeReader:
         self.root = top
 
     def find(self, key: str) -> CID | None:
-        """The block that a key stands for."""
+        """Return the block that a key stands for."""
         if self.root == EMPTY_ROOT:
             return None
         return mst.find(self.get, self.root, key)
 
     def record(self, cid: CID, key: str | None = None) -> Record:
-        """A record, hashed; with a key, only if it is that object's."""
+        """Return a record, hashed; with a key, only if it is that object's."""
         record = records.decode(blocks.held(self.get, cid))
         if key is not None and records.key_of(record.id) != key:
             raise FormatError("record: of another object than its key says", key=key, id=record.id)
         return record
 
     def whole(self, record: Record) -> Record:
-        """The record as it was put: its content from its pieces, unsealed."""
+        """Return the record as it was put: its content from its pieces, unsealed."""
         return object_encryption.opened(records.whole(record, self.get), self.open)
 
     def holder(self, record: Record) -> str | None:
-        """Whose record it is, by handle; None where it is nobody's."""
+        """Return whose record it is, by handle; None where it is nobody's."""
         if record.subject is not None or not records.is_sealed(record.content):
             return record.subject
         content = records.whole(record, self.get).content
         return encryption.subject_of(content.envelope) if isinstance(content, Sealed) else None
 
     def meta(self, key: str) -> dict[str, Any]:
-        """The volatile fields of an object, none where it has none."""
+        """Return the volatile fields of an object, none where it has none."""
         cid = self.find(META + key)
         if cid is None:
             return {}
@@ -113,7 +113,7 @@ class TreeTransaction(TreeReader):
         self.metas: dict[CID, Mapping[str, Any]] = {}
 
     def now(self, key: str) -> CID | None:
-        """What a key stands for, with what this edit has changed so far."""
+        """Return what a key stands for, with what this edit has changed so far."""
         return self.changes[key] if key in self.changes else self.find(key)
 
     def preload_versions(self, keys: Iterable[str]) -> None:
@@ -126,7 +126,7 @@ class TreeTransaction(TreeReader):
             self._newest.update((key, LatestVersion(n, version)) for key, n, version in rows)
 
     def newest(self, key: str) -> LatestVersion:
-        """The number of an object's newest version, and the one it has itself."""
+        """Return the number of an object's newest version, and the one it has itself."""
         self.preload_versions([key])
         return self._newest[key]
 

@@ -143,7 +143,7 @@ def embed(context: Context, *, embedder: Embedder | None = None, anew: bool = Fa
 
 
 def _wanting(tx: Tx, after: str, anew: bool, ns: str) -> tuple[list[_Text], str | None]:
-    """Some objects without a vector of what they say now, and where the next ones begin."""
+    """Return some objects without a vector of what they say now, and where the next ones begin."""
     view = objects.view_at(tx, None, ns)
     start = OBJECT + after + "\x00" if after else OBJECT
     page = [*islice(mst.walk(view.get, view.root, start=start, end=OBJECT + "\x7f"), _EMBEDDED)]
@@ -153,7 +153,7 @@ def _wanting(tx: Tx, after: str, anew: bool, ns: str) -> tuple[list[_Text], str 
 
 
 def _wants(item: Object, anew: bool) -> bool:
-    """Whether it lacks a vector; who is a subject's gets none, for it would tell of what is sealed."""
+    """Return whether it lacks a vector; who is a subject's gets none, for it would tell of what is sealed."""
     if item.subject is not None:
         return False
     ours = MADE_OF in item.meta

@@ -64,7 +64,7 @@ def remove(tx: Tx, ns: str, keys: list[str]) -> None:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: letters and digits, whatever case."""
+    """Return the words of a text: letters and digits, whatever case."""
     # Both databases get words that are already folded and cut: their own tokenizers disagree on nearly everything.
     folded = text.casefold()
     tokens = folded.translate(_SPACES).split() if folded.isascii() else _WORD.findall(folded)
@@ -72,7 +72,7 @@ def words(text: str) -> list[str]:
 
 
 def body(record: Record, get: Get) -> str:
-    """All words of a record's content and attributes, up to the bound; none of what is sealed."""
+    """Return all words of a record's content and attributes, up to the bound; none of what is sealed."""
     if record.subject is not None or records.is_sealed(record.content):
         return ""
     whole = records.whole(record, get)
@@ -83,7 +83,7 @@ def body(record: Record, get: Get) -> str:
 
 
 def _bounded(texts: list[str]) -> Iterator[str]:
-    """The first words of long texts, whole ones only; what is beyond the bound is not even looked at."""
+    """Yield the first words of long texts, whole ones only; what is beyond the bound is not even looked at."""
     size = 0
     for text in texts:
         for match in _WORD.finditer(text.casefold()):
@@ -95,7 +95,7 @@ def _bounded(texts: list[str]) -> Iterator[str]:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a value, maps in the order of their keys."""
+    """Yield every text in a value, maps in the order of their keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

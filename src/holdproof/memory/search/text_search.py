@@ -38,7 +38,7 @@ _SEARCH = sql(
 
 
 def search(tx: Tx, text: str, *, limit: int = 20, ns: str = MAIN) -> tuple[Object, ...]:
-    """The objects that have all words of a text, as they are now, the best first."""
+    """Return the objects that have all words of a text, as they are now, the best first."""
     if len(text) > _LONGEST:
         raise InvalidInputError(f"what is searched for is a text of at most {_LONGEST:,} characters")
     words = dict.fromkeys(search_index.words(text))

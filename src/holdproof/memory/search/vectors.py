@@ -34,7 +34,7 @@ class Packed(NamedTuple):
 
 
 def packed(meta: Mapping[str, Any]) -> Packed | None:
-    """The vector of volatile fields, None where they have none."""
+    """Return the vector of volatile fields, None where they have none."""
     vector = meta.get(FIELD)
     if not isinstance(vector, list) or not 1 <= len(vector) <= LONGEST:
         return None

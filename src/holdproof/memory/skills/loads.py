@@ -104,6 +104,6 @@ _IN_FORCE = sql(
 
 
 def in_force(tx: Tx, *, limit: int = 10) -> tuple[str, ...]:
-    """The skills that are locked, in every namespace, a line each; the first few."""
+    """Return the skills that are locked, in every namespace, a line each; the first few."""
     rows = tx.all(_IN_FORCE, limit=limit)
     return tuple(f"skill {path} is LOCKED since {since}: {reason}" for path, reason, since in rows)

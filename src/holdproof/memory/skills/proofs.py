@@ -29,14 +29,14 @@ SIGNED: Final = (
 
 
 def encode(row: Mapping[str, Any], origin: str) -> bytes:
-    """The bytes to be signed for a row, in the log of that name."""
+    """Return the bytes to be signed for a row, in the log of that name."""
     predicate: dict[str, Json] = {name: row[name] for name in SIGNED}
     subject = (Subject({"sha256": row["root"]}, row["path"]),)
     return statement.encode(statement.Statement(subject, PREDICATE_TYPE, {**predicate, "origin": origin}))
 
 
 def sign(row: Mapping[str, Any], origin: str, signer: Signer) -> str:
-    """The envelope of a row, as JSON text."""
+    """Return the envelope of a row, as JSON text."""
     return dsse.encode(dsse.sign(PAYLOAD_TYPE, encode(row, origin), signer)).decode()
 
 

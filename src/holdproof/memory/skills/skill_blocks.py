@@ -43,7 +43,7 @@ _ORG_END: Final = re.compile(rb"[ \t]*#\+end_([a-z]+)[ \t\r]*$", re.IGNORECASE)
 
 
 def _org(lines: Lines) -> Iterator[Mark]:
-    """A headline is a line; a code block goes to its end, or to the next headline, as Org has it."""
+    """Divide Org: a headline is a line; a code block goes to its end, or to the next headline, as Org has it."""
     inside = b""
     fresh = True
     for at, line in enumerate(lines):
@@ -72,7 +72,7 @@ _DASHES: Final = re.compile(rb"---[ \t\r]*\n?$")
 
 
 def _markdown(lines: Lines) -> Iterator[Mark]:
-    """A fence is closed by its own kind and at least its own length, so a fence may stand inside a longer one."""
+    """Divide Markdown; a fence is closed by its own kind and length at least, so it may stand inside a longer one."""
     marks: list[Mark] = []
     fence = b""
     fresh = True
@@ -105,7 +105,7 @@ def _markdown(lines: Lines) -> Iterator[Mark]:
 
 
 def _front_matter(lines: Lines) -> int:
-    """How many lines of metadata a file begins with."""
+    """Return how many lines of metadata a file begins with."""
     if not lines or not _DASHES.match(lines[0]):
         return 0
     return next((at + 1 for at in range(1, len(lines)) if _DASHES.match(lines[at])), 0)
@@ -116,7 +116,7 @@ _INNER: Final = b" \t\r\n\f#)]}\"'"
 
 
 def _python(lines: Lines) -> Iterator[Mark]:
-    """Functions and classes of the module with their decorators, and what stands between."""
+    """Divide Python: functions and classes of the module with their decorators, and what stands between."""
     marks: list[Mark] = []
     decorated = defined = False
     for at, line in enumerate(lines):
@@ -138,7 +138,7 @@ def _python(lines: Lines) -> Iterator[Mark]:
 
 
 def _whole(lines: Lines) -> Iterator[Mark]:
-    """Any other file is one block."""
+    """Leave any other file whole, as one block."""
     return iter([Mark(0, "text")] if lines else [])
 
 
@@ -152,7 +152,7 @@ _SUFFIXES: Final = {".org": "org/1", ".md": "markdown/1", ".markdown": "markdown
 
 
 def rules_of(path: str) -> str:
-    """The rules for a file, by its name."""
+    """Return the rules for a file, by its name."""
     return _SUFFIXES.get(PurePath(path).suffix.lower(), "whole/1")
 
 
@@ -160,7 +160,7 @@ def rules_of(path: str) -> str:
 
 
 def parts(data: bytes, rules: str) -> Iterator[tuple[Mark, bytes]]:
-    """Every block with its bytes, in their order."""
+    """Yield every block with its bytes, in their order."""
     if rules not in _RULES:
         raise InvalidInputError(f"this version does not know the rules {rules!r}", rules=rules)
     lines = _LINE.findall(data)
@@ -171,7 +171,7 @@ def parts(data: bytes, rules: str) -> Iterator[tuple[Mark, bytes]]:
 
 
 def divide(data: bytes, rules: str) -> Fingerprint:
-    """What a file is by its blocks."""
+    """Return what a file is by its blocks."""
     blocks = tuple(
         Block(mark.kind, _title(mark.title), mark.at + 1, len(part), merkle.leaf_hash(part).hex())
         for mark, part in parts(data, rules)
@@ -180,12 +180,12 @@ def divide(data: bytes, rules: str) -> Fingerprint:
 
 
 def root_of(hashes: Sequence[str]) -> str:
-    """The root over the hashes of blocks."""
+    """Return the root over the hashes of blocks."""
     return merkle.root([bytes.fromhex(each) for each in hashes]).hex()
 
 
 def _title(title: bytes) -> str:
-    """A title that can be shown and kept whatever the file holds."""
+    """Return a title that can be shown and kept whatever the file holds."""
     text = title.strip().decode(errors="replace")[:_MOST_TITLE]
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
@@ -194,7 +194,7 @@ def _title(title: bytes) -> str:
 
 
 def compare(approved: Sequence[Block], current: Sequence[Block]) -> tuple[str, ...]:
-    """What is not as it was approved, block by block, a line each; the first few."""
+    """Return what is not as it was approved, block by block, a line each; the first few."""
     start = 0
     while start < min(len(approved), len(current)) and approved[start].hash == current[start].hash:
         start += 1

@@ -2,10 +2,10 @@
 
 Rules:
 - An approval is a row with a leaf and a signature, in one transaction; nothing is ever overwritten, the newest counts.
-- Approving is guarded by number: whoever was overtaken since the file was read is refused.
+- Statements about a path are numbered: an approval is refused if another one was recorded since the file was read.
 - What is loaded is read once, through no link, hashed, compared with the approved root, and those bytes are the answer:
   whatever becomes of the file meanwhile, nothing else is ever handed out.
-- Another root, a link, a pipe, a revoked or unlisted skill, or an approval that does not hold (skillproofs.py) locks
+- Another root, a link, a pipe, a revoked or unlisted skill, or an approval that does not hold (proofs.py) locks
   the skill: a row with a leaf that names what changed. It stays locked, whatever the file says later, until something
   is said of it anew.
 - A file that is gone is not found, and locks nothing: there is nothing to act by.
@@ -115,7 +115,7 @@ _STATES: Final = {"approve": SkillState.APPROVED, "revoke": SkillState.REVOKED}
 
 
 def locked(tx: Tx, path: str, *, against: int, ns: str = MAIN) -> SkillLockdown | None:
-    """The lockdown of a skill that was found against what was said last, if there is one."""
+    """Return the lockdown of a skill that was found against what was said last, if there is one."""
     row = tx.one(_LOCKED, ns=ns, path=path, against=against)
     if row is None:
         return None
@@ -124,7 +124,7 @@ def locked(tx: Tx, path: str, *, against: int, ns: str = MAIN) -> SkillLockdown 
 
 
 def read_ring(tx: Tx) -> Ring:
-    """Whose signatures count."""
+    """Return whose signatures count."""
     by_keyid = {key.keyid: key for key in keys.list(tx) if key.role == "memory"}
     return Ring(by_keyid, frozenset(keys.flaws(tx)), frozenset(keys.origins(tx)))
 
@@ -138,7 +138,7 @@ def check(row: _ApprovalRow, ring: Ring) -> tuple[Block, ...]:
 
 
 def read_blocks(text: str) -> tuple[Block, ...]:
-    """The blocks of an approval; ProofError if somebody put something else there."""
+    """Return the blocks of an approval; ProofError if somebody put something else there."""
     try:
         blocks = tuple(Block(*each) for each in json.loads(text))
         skill_blocks.root_of([block.hash for block in blocks])
@@ -153,7 +153,7 @@ def _write_blocks(blocks: tuple[Block, ...]) -> str:
 
 
 def status(tx: Tx, path: str, *, ns: str = MAIN) -> Skill:
-    """What is known of a skill; its file is not looked at."""
+    """Return what is known of a skill; its file is not looked at."""
     return standing(tx, skill_files.absolute(path), ns=ns).skill
 
 
@@ -183,7 +183,7 @@ class Reading(NamedTuple):
 
 
 def fingerprint(path: str) -> Work[Fingerprint]:
-    """What a file is by its blocks, for whoever is to approve it; nothing is recorded."""
+    """Read a file and return its blocks and root, for a review before approval; nothing is recorded."""
     read: Reading = yield from ask(Call(partial(_look, skill_files.absolute(path))))
     return read.fingerprint
 
@@ -193,7 +193,7 @@ def approve(
 ) -> Work[Approval]:
     """Approve a file as it is now; with `root`, only if it still is the one that was looked at."""
     name = skill_files.absolute(path)
-    # The number is read before the file: whoever approves meanwhile makes this approval a ConflictError.
+    # The number is read before the file: if somebody approves meanwhile, this approval is a ConflictError.
     newest = yield from ask(Read(lambda tx: _newest(tx, name, ns)))
     read: Reading = yield from ask(Call(partial(_look, name)))
     current = read.fingerprint

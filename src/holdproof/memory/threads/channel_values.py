@@ -106,23 +106,23 @@ class ThreadBlocks:
             self.fresh = {}
 
     def find(self, digest: Digest) -> bytes | None:
-        """A block as it is stored; None where there is none."""
+        """Return a block as it is stored; None where there is none."""
         if digest in self.fresh:
             return self.fresh[digest]
         return next((data for (data,) in self.tx.all(_ONE, thread=self.thread, h=digest)), None)
 
     def node(self, cid: CID) -> bytes | None:
-        """A node of a list, as Merkle lists ask for it; they hash it themselves."""
+        """Return a node of a list, as Merkle lists ask for it; they hash it themselves."""
         return self.find(cid.digest)
 
     def missing(self, digests: Iterable[Digest]) -> list[Digest]:
-        """Which of these blocks are not there."""
+        """Return which of these blocks are not there."""
         unwritten = [digest for digest in dict.fromkeys(digests) if digest not in self.fresh]
         present = {h for part in _parts(unwritten) for (h,) in self.tx.all(_HELD, thread=self.thread, wanted=part)}
         return [digest for digest in unwritten if digest not in present]
 
     def read(self, digests: Iterable[Digest]) -> dict[Digest, bytes]:
-        """These blocks, hashed; ProofError where one is missing or another."""
+        """Return these blocks, hashed; ProofError where one is missing or another."""
         unique = list(dict.fromkeys(digests))
         blocks: dict[Digest, bytes] = {}
         for part in _parts(unique):
@@ -155,7 +155,7 @@ class LruCache(Generic[T]):
         self._known: OrderedDict[Digest, T] = OrderedDict()
 
     def get(self, root: Digest) -> T | None:
-        """What is remembered under a hash."""
+        """Return what is remembered under a hash."""
         with self._lock:
             value = self._known.get(root)
             if value is not None:
@@ -175,7 +175,7 @@ _MEMO: Final[LruCache[tuple[Digest, ...]]] = LruCache(256)
 
 
 def hashes(space: ThreadBlocks, listed: ListRef) -> tuple[Digest, ...]:
-    """The hashes of all elements of a list."""
+    """Return the hashes of all elements of a list."""
     if listed.root is None:
         return listed.tail
     head = _MEMO.get(listed.root)
@@ -189,7 +189,7 @@ def hashes(space: ThreadBlocks, listed: ListRef) -> tuple[Digest, ...]:
 
 
 def read_leaves(space: ThreadBlocks, root: Digest) -> tuple[Digest, ...]:
-    """The hashes below a root, read from its blocks."""
+    """Return the hashes below a root, read from its blocks."""
     leaves = tuple(mlist.walk(space.node, _cid(root)))
     if not all(isinstance(each, bytes) and len(each) == _HASH for each in leaves):
         raise FormatError("a list of a thread holds what is no hash", sha256=root.hex())
@@ -201,7 +201,7 @@ def _cid(digest: Digest) -> CID:
 
 
 def _store_list(space: ThreadBlocks, run: EncodedList, before: Ref | None) -> ListRef:
-    """The reference of a list; what it has in common with the one before is not written again."""
+    """Return the reference of a list; what it has in common with the one before is not written again."""
     digests = run.digests
     old: tuple[Digest, ...] = hashes(space, before) if isinstance(before, ListRef) else ()
     # Only full groups of eight enter the tree; the rest stays in the reference, so most appends write no node.
@@ -272,7 +272,7 @@ def _tagged(value: Any) -> Any:
 
 
 def decode(fields: Any) -> Ref:
-    """A reference as it was written; FormatError where it is none."""
+    """Return a reference as it was written; FormatError where it is none."""
     match fields:
         case [0, str(tag), bytes(data)]:
             return InlineRef(tag, data)
@@ -289,7 +289,7 @@ def _fits(root: bytes | None, size: int, tail: bytes) -> bool:
 
 
 def needs(space: ThreadBlocks, refs: Iterable[Ref]) -> dict[Digest, None]:
-    """The blocks with the content of values, without those of lists' nodes."""
+    """Return the blocks with the content of values, without those of lists' nodes."""
     digests: dict[Digest, None] = {}
     for ref in refs:
         if isinstance(ref, BlockRef):
@@ -300,7 +300,7 @@ def needs(space: ThreadBlocks, refs: Iterable[Ref]) -> dict[Digest, None]:
 
 
 def nodes(space: ThreadBlocks, ref: Ref) -> Iterator[Digest]:
-    """The blocks of a list's nodes."""
+    """Yield the blocks of a list's nodes."""
     if not isinstance(ref, ListRef) or ref.root is None:
         return
     waiting = [_cid(ref.root)]
@@ -313,7 +313,7 @@ def nodes(space: ThreadBlocks, ref: Ref) -> Iterator[Digest]:
 
 
 def value(space: ThreadBlocks, ref: Ref, content: Mapping[Digest, bytes]) -> Any:
-    """What a reference stands for; plain values as they were given, others still encoded."""
+    """Return what a reference stands for; plain values as they were given, others still encoded."""
     match ref:
         case InlineRef(tag, data):
             encoded: Any = EncodedValue(tag, data)

@@ -72,7 +72,7 @@ _ROWS = sql(
 def _walk(
     tx: Tx, thread: int, checkpoint_ns: str, parent: str | None, waiting: frozenset[str]
 ) -> tuple[list[_Step], dict[str, Ref]]:
-    """The ancestors that matter, the nearest first, and what channels hold where they are found."""
+    """Return the ancestors that matter, the nearest first, and what channels hold where they are found."""
     steps: list[_Step] = []
     seeds: dict[str, Ref] = {}
     page: dict[str, tuple[str | None, bytes]] = {}

@@ -110,7 +110,7 @@ def prune(
 
 
 def _due(rows: Iterable[_Row], keep: int, before: str | None) -> list[_Row]:
-    """What is past every limit and needed by nothing that stays."""
+    """Return what is past every limit and needed by nothing that stays."""
     lines: dict[str, list[_Row]] = {}
     for row in rows:
         lines.setdefault(row.checkpoint_ns, []).append(row)
@@ -190,7 +190,7 @@ _WRITTEN = sql("SELECT checkpoint_ns, checkpoint_id, value FROM thread_writes WH
 
 
 def _live(tx: Tx, n: int, removed: set[tuple[str, str]]) -> set[Digest]:
-    """Every block that the rest of a thread needs."""
+    """Return every block that the rest of a thread needs."""
     refs: set[Ref] = set()
     for row in (_Row(*columns) for columns in tx.all(_ROWS, n=n)):
         if (row.checkpoint_ns, row.checkpoint_id) not in removed:

@@ -92,7 +92,7 @@ class _BlockIndex:
         self._held: dict[tuple[int, Digest], None] = {}
 
     def lacks(self, thread: int, refs: Iterable[Ref]) -> str:
-        """What is missing of values, empty if nothing is."""
+        """Return what is missing of values, empty if nothing is."""
         space = ThreadBlocks(self._tx, thread)
         digests = dict[Digest, None]()
         for ref in refs:

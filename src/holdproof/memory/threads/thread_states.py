@@ -32,7 +32,7 @@ class State(NamedTuple):
 
 
 def encode(state: State) -> bytes:
-    """A state as it is written."""
+    """Return a state as it is written."""
     if not isinstance(state.own, bytes):
         raise InvalidInputError("the state of a checkpoint is bytes")
     # DAG-CBOR orders map keys by length, then bytewise: one state has one encoding and one hash.
@@ -44,7 +44,7 @@ def encode(state: State) -> bytes:
 
 
 def decode(blob: bytes) -> State:
-    """The state in a checkpoint's row; FormatError where it is none."""
+    """Return the state in a checkpoint's row; FormatError where it is none."""
     match dagcbor_fast.decode(blob, max_size=_MOST):
         case {"c": dict(refs), "n": list(needs), "p": (bytes() | None) as parent_h, "s": bytes(own)} if _sorted(needs):
             values = {channel: channel_values.decode(ref) for channel, ref in refs.items()}
@@ -57,7 +57,7 @@ def _sorted(needs: list[Any]) -> bool:
 
 
 def encode_ref(ref: Ref) -> bytes:
-    """A reference as it is written."""
+    """Return a reference as it is written."""
     match ref:
         case InlineRef(tag, data):
             return b"\x83\x00" + _text(tag) + _bytes(data)
@@ -69,7 +69,7 @@ def encode_ref(ref: Ref) -> bytes:
 
 
 def decode_ref(value: bytes) -> Ref:
-    """The reference in a row of `thread_writes`."""
+    """Return the reference in a row of `thread_writes`."""
     return channel_values.decode(dagcbor_fast.decode(value, max_size=_MOST))
 
 
@@ -79,7 +79,7 @@ def row_hash(line: str, ids: tuple[str, str | None, str | None], metadata: str, 
 
 
 def name(what: str, text: Any, *, least: int = 1) -> str:
-    """A name that a framework chose."""
+    """Return a name that a framework chose."""
     return validation.words(what, text, least=least, most=_LONGEST)
 
 

@@ -2,12 +2,12 @@
 
 Rules:
 - A checkpoint and all its content are written in one transaction. Channels that the caller says are as in the parent
-  (`keep`) are taken from there; of lists only what is new is written (threadvalues.py).
+  (`keep`) are taken from there; of lists only what is new is written (channel_values.py).
 - A checkpoint that is put again is replaced; what a task wrote is written once, unless it says `replace`.
 - The newest checkpoint of a line, that is of a thread's `checkpoint_ns`, is the one with the largest id.
 - Two runs on one line: the run that read it (`claim`) and writes first takes it over. With `on_conflict="error"` the
   other is refused from then on (StaleWriterError); with "fork" its checkpoints are kept beside, and said to be forks.
-  Writing on top of an older checkpoint is legal for whoever read the line last.
+  Writing on top of an older checkpoint is legal for the run that read the line last.
 - A deleted thread leaves a tombstone: what follows a checkpoint that it had, or was written for one, is refused. A
   checkpoint without a parent begins the thread anew.
 - Deletions are in the log; checkpoints are not, they are hashed, each with its parent's hash (docs/adr/0023).
@@ -229,7 +229,7 @@ def _look(tx: Tx, thread_id: str, checkpoint_ns: str, parent_id: str | None, ns:
 def _writable_thread(
     tx: Tx, thread_row: ThreadRow | None, thread_id: str, ns: str, *, late: str | None, anew: bool
 ) -> ThreadRow:
-    """A thread that may be written, made where it is not there.
+    """Return a thread that may be written, made where it is not there.
 
     `late` is the checkpoint that is written upon: one of an earlier life is refused. `anew` may begin another life.
     """
@@ -245,7 +245,7 @@ def _writable_thread(
 
 
 def begin(tx: Tx, thread_id: str, ns: str) -> ThreadRow:
-    """A thread, made or brought back to life where it is not there."""
+    """Return a thread, made or brought back to life where it is not there."""
     return _writable_thread(tx, find(tx, thread_id, ns), thread_id, ns, late=None, anew=True)
 
 
@@ -254,7 +254,7 @@ def _alone(tx: Tx, thread_id: str, ns: str) -> None:
 
 
 def find(tx: Tx, thread_id: str, ns: str) -> ThreadRow | None:
-    """A thread or its tombstone, and nobody else writes it before this transaction ends."""
+    """Return a thread or its tombstone, and nobody else writes it before this transaction ends."""
     _alone(tx, thread_id, ns)
     row = tx.one(_FIND, ns=ns, thread_id=thread_id)
     return None if row is None else ThreadRow(*row)
@@ -282,7 +282,7 @@ def touch(
 
 
 def one_of_statuses(status: str) -> str:
-    """What a thread can be; InvalidInputError for another word."""
+    """Return what a thread can be; InvalidInputError for another word."""
     if status not in STATUSES:
         raise InvalidInputError(f"a status is one of {', '.join(sorted(STATUSES))}", status=str(status))
     return status

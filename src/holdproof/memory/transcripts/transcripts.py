@@ -164,7 +164,7 @@ def delete(tx: Tx, name: str, *, ns: str = MAIN) -> bool:
 
 
 def _held(tx: Tx, name: str, ns: str) -> int | None:
-    """The number of a transcript that is now ours to change, None where there is none."""
+    """Return the number of a transcript that is now ours to change, None where there is none."""
     row = tx.one(_HOLD, name=name, ns=ns, now=tx.now)
     if row is None:
         return None
@@ -256,7 +256,7 @@ def _named(what: str, text: Any) -> str:
 
 
 def _dump(value: Any) -> str:
-    """A value as JSON; a lone surrogate, which no database can keep, is written as its escape."""
+    """Return a value as JSON; a lone surrogate, which no database can keep, is written as its escape."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -272,7 +272,7 @@ def _dump(value: Any) -> str:
 
 
 def _load(texts: Sequence[str], name: str) -> Sequence[Any]:
-    """The values of many JSON texts, parsed at once: half the time of one by one."""
+    """Return the values of many JSON texts, parsed at once: half the time of one by one."""
     try:
         values: Sequence[Any] = json.loads(f"[{','.join(texts)}]")
     except ValueError as error:
