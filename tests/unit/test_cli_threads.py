@@ -17,8 +17,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     with sync.open() as store:
         for number in range(5):
-            store.threads.put("chat", {"messages": ["hi"] * number, "n": number}, facts={"user": "ada"}, status="error")
-        store.threads.put("other", {})
+            store.threads.put_checkpoint(
+                "chat", {"messages": ["hi"] * number, "n": number}, facts={"user": "ada"}, status="error"
+            )
+        store.threads.put_checkpoint("other", {})
     return tmp_path
 
 

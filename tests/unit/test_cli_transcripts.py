@@ -17,7 +17,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     with sync.open() as store:
         store.transcripts.append("chat/ada", ["a", "b", "c"], state={"n": 1})
-        store.transcripts.write("other", {})
+        store.transcripts.put_state("other", {})
     return tmp_path
 
 

@@ -27,7 +27,7 @@ from holdproof.importers.lisp import lisp_hash, lisp_objects, sexpr
 from holdproof.importers.lisp.lisp_objects import StoredVersion
 from holdproof.importers.lisp.reader import MOST_BYTES
 from holdproof.memory.objects import commits, objects, records, snapshot_import
-from holdproof.memory.objects.commits import Note
+from holdproof.memory.objects.commits import CommitNote
 from holdproof.memory.objects.records import OBJECT
 from holdproof.memory.objects.tree_transaction import MAIN, TreeReader, TreeTransaction
 from holdproof.model.lisp import ForeignMemory, ForeignObject, HashVerdict, LispExported, LispImported
@@ -171,13 +171,13 @@ def _write(tx: Tx, file: _LispFile, signer: Any, ns: str, progress: Progress | N
     name = Path(file.report.source).name
     snapshots = []
     if snapshot_import.unsaved(tx, ns):
-        snapshots.append(commits.create(tx, signer, Note(message=f"before {name} was imported"), ns=ns))
+        snapshots.append(commits.create(tx, signer, CommitNote(message=f"before {name} was imported"), ns=ns))
     for at, each in enumerate(rounds, 1):
         edit = TreeTransaction(tx, ns)
         for id, version in each.items():
-            objects.settle(edit, id, None if version is None else _draft(edit, version))
+            objects.put_or_delete(edit, id, None if version is None else _draft(edit, version))
         edit.finish()
-        snapshots.append(commits.create(tx, signer, Note(message=f"{name}, {at} of {len(rounds)}"), ns=ns))
+        snapshots.append(commits.create(tx, signer, CommitNote(message=f"{name}, {at} of {len(rounds)}"), ns=ns))
         if progress is not None:
             progress("versions", at, len(rounds))
     return _result(file.report, rounds, new_count, snapshots=len(snapshots), head=snapshots[-1].cid)

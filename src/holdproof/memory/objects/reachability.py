@@ -11,12 +11,13 @@ _ROOTS = sql("SELECT root FROM snapshots ORDER BY id")
 
 
 def nodes(tx: Tx) -> set[CID]:
-    """All of them; NotFoundError where one is missing. What two trees have in common is looked at once."""
+    """Return all of them; NotFoundError where one is missing. What two trees have in common is looked at once."""
     get = blocks.getter(tx)
-    found, before = set[CID](), EMPTY_ROOT
+    nodes_in_use = set[CID]()
+    before = EMPTY_ROOT
     tree = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid))
     named = [commits.parse(root) for (root,) in tx.all(_ROOTS)]
     for root in [*named, *(ref.cid for ref in refs.every(tx) if ref.name.startswith("work/"))]:
-        found.update(step for step in mst_diff.steps(tree, before, root) if isinstance(step, CID))
+        nodes_in_use.update(step for step in mst_diff.steps(tree, before, root) if isinstance(step, CID))
         before = root
-    return found
+    return nodes_in_use

@@ -16,7 +16,7 @@ from typing import Final
 from holdproof.db import Work, call
 from holdproof.db.sqlite import check_file
 from holdproof.errors import HoldproofError
-from holdproof.memory.notes import note_checks
+from holdproof.memory.notes import notes
 from holdproof.memory.objects import object_checks
 from holdproof.memory.objects.object_checks import CheckedPage, Flaw
 from holdproof.memory.threads import thread_checks
@@ -37,7 +37,7 @@ def check_memory(context: HasDatabase, findings: Findings) -> Work[None]:
     yield from _pages(context, findings, "blocks of threads", thread_checks.blocks)
     yield from _pages(context, findings, "checkpoints of threads", thread_checks.checkpoints)
     yield from _pages(context, findings, "writes of threads", thread_checks.writes)
-    yield from _pages(context, findings, "notes", note_checks.notes)
+    yield from _pages(context, findings, "notes", notes.check_page)
     spaces, flaws = yield from read(context, object_checks.names)
     for flaw in flaws:
         findings.add(_finding(flaw))
@@ -52,7 +52,7 @@ def _pages(context: HasDatabase, findings: Findings, what: str, check: Callable[
     after: object = None
     while True:
         page = yield from read(context, partial(check, after=after))
-        findings.checked[what] += page.seen
+        findings.checked[what] += page.rows
         findings.tell(f"memory: {what}", findings.checked[what])
         for flaw in page.flaws:
             if flaw.missing:
