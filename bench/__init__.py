@@ -8,7 +8,7 @@ BENCHMARKS: dict[str, str] = {
     "checkpoints": "bench.checkpoints",
     "dbom": "bench.dbom",
     "decisions": "bench.decisions",
-    "durable": "bench.durable",
+    "durable": "bench.transactions",
     "http": "bench.http",
     "log": "bench.log",
     "memory": "bench.memory",

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from bench import BENCHMARKS, page, report, slowsync
 from bench.goals import judge
-from bench.harness import Options
+from bench.measurement import Options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     parse.add_argument("--repeats", type=int, default=Options.repeats, metavar="N", help="interleaved rounds")
     parse.add_argument("--seconds", type=float, default=Options.seconds, metavar="S", help="length of each sample")
     parse.add_argument("--backend", choices=("sqlite", "postgres", "all"), default="all")
-    parse.add_argument("--keep", action="store_true", help="take the results into docs/figures and docs/benchmarks.md")
+    parse.add_argument("--keep", action="store_true", help="take the results into docs/internals/")
     parse.add_argument("--race", default="", metavar="TEXT", help="only races with this in their title")
     return parse
 

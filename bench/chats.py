@@ -15,7 +15,7 @@ from statistics import median
 from typing import Annotated, Any
 
 from bench import savers
-from bench.harness import Options, Result, compare_with, progress
+from bench.measurement import Options, Result, compare_with, progress
 from bench.peers_postgres import server
 from bench.savers import Place
 

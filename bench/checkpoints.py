@@ -12,9 +12,9 @@ from functools import cache, partial
 from itertools import count
 from typing import Any
 
-from bench import chats, kept, savers
+from bench import chats, checkpoint_growth, savers
 from bench.goals import Goal
-from bench.harness import Contestant, Meter, Options, Race, Result, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, run_race
 
 CALLERS, LONGEST = 64, 20
 CROWD = f"aput, {CALLERS} threads"
@@ -29,8 +29,8 @@ def run(options: Options) -> list[Result]:
         crowd = [Contestant(name, CALLERS, _crowd(opened)) for name, opened in _ASYNC.items()]
         races = [Race(CROWD, crowd, (f"AsyncSqliteSaver @{CALLERS}",))] if options.wants("sqlite") else []
         results += [each for race in races for each in run_race(race, options)]
-    if options.wants("sqlite") and options.race in kept.TITLE:
-        with kept.race() as race:
+    if options.wants("sqlite") and options.race in checkpoint_growth.TITLE:
+        with checkpoint_growth.race() as race:
             results += run_race(race, options)
     return results
 
@@ -40,11 +40,21 @@ def goals(options: Options) -> list[Goal]:
     times = 5.0 if options.fsync_ms < 1 else 15.0 if options.fsync_ms < 5 else 30.0
     return [
         *(goal for turns in chats.LENGTHS for goal in _goals(turns, options.disk)),
-        Goal(f"aput, {CALLERS} threads: {times:g} x AsyncSqliteSaver{options.disk}", CROWD, f"holdproof @{CALLERS}",
-             f"AsyncSqliteSaver @{CALLERS}", times),
-        Goal(f"a put among {kept.SIZES[-1]:,} checkpoints: 0.80 x the rate among 1,000{options.disk}", kept.TITLE,
-             f"{kept.name(kept.SIZES[-1])} @1", f"{kept.name(1_000)} @1", 0.80),
-    ]  # fmt: skip
+        Goal(
+            f"aput, {CALLERS} threads: {times:g} x AsyncSqliteSaver{options.disk}",
+            CROWD,
+            f"holdproof @{CALLERS}",
+            f"AsyncSqliteSaver @{CALLERS}",
+            times,
+        ),
+        Goal(
+            f"a put among {checkpoint_growth.SIZES[-1]:,} checkpoints: 0.80 x the rate among 1,000{options.disk}",
+            checkpoint_growth.TITLE,
+            f"{checkpoint_growth.name(checkpoint_growth.SIZES[-1])} @1",
+            f"{checkpoint_growth.name(1_000)} @1",
+            0.80,
+        ),
+    ]
 
 
 def _goals(turns: int, disk: str) -> list[Goal]:

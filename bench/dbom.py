@@ -18,7 +18,7 @@ import apsw
 
 import holdproof
 from bench.goals import Goal
-from bench.harness import Contestant, Meter, Options, Race, Result, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, run_race
 from bench.threads import threads
 from holdproof import sync
 from holdproof.crypto import attest, keys

@@ -12,11 +12,11 @@ and when it has ended, each time with a leaf. `logged units` in that race set on
 
 from functools import partial
 
-from bench import growth, ours, peers_dbos, peers_postgres, peers_sqlite, steps, whole
-from bench.durable import CEILING, RAW, RAW_EIGHT
+from bench import decision_unit, durable_steps, growth, own_contestants, peers_dbos, peers_postgres, peers_sqlite
+from bench.fresh_stores import Place, in_a_folder, on_a_server
 from bench.goals import Goal
-from bench.harness import Options, Race, Result, run_race
-from bench.places import Place, in_a_folder, on_a_server
+from bench.measurement import Options, Race, Result, run_race
+from bench.transactions import CEILING, RAW, RAW_EIGHT
 
 LOGGED, WHOLE, GROWTH = "logged unit", "whole decision", "growth of the store"
 STEPS_SQLITE, STEPS_POSTGRES, UNITS = "steps on SQLite", "steps on PostgreSQL", "holdproof, logged units"
@@ -40,12 +40,17 @@ def run(options: Options) -> list[Result]:
 
 def _logged(options: Options) -> Race:
     contestants = [peers_sqlite.raw("logged"), peers_sqlite.raw_each("logged"), peers_sqlite.ceiling("logged")]
-    contestants += [ours.asynchronous("logged", callers, ours.on_store) for callers in options.callers]
+    contestants += [
+        own_contestants.asynchronous("logged", callers, own_contestants.on_store) for callers in options.callers
+    ]
     return Race(LOGGED, contestants, (RAW, RAW_EIGHT, CEILING))
 
 
 def _whole(options: Options) -> Race:
-    contestants = [whole.ceiling(options.seconds), ours.asynchronous("whole", options.crowd, ours.on_store)]
+    contestants = [
+        decision_unit.ceiling(options.seconds),
+        own_contestants.asynchronous("whole", options.crowd, own_contestants.on_store),
+    ]
     return Race(WHOLE, contestants, (CEILING,))
 
 
@@ -57,7 +62,10 @@ def _growth(options: Options) -> list[Result]:
 def _steps(title: str, place: Place, peers: list[tuple[str, peers_dbos.Url]], options: Options) -> Race:
     callers = options.crowd
     known = [peers_dbos.steps(name, callers, url) for name, url in peers] if peers_dbos.present() else []
-    own = [steps.steps(callers, place), ours.asynchronous("logged", callers, partial(ours.on_store, place), UNITS)]
+    own = [
+        durable_steps.steps(callers, place),
+        own_contestants.asynchronous("logged", callers, partial(own_contestants.on_store, place), UNITS),
+    ]
     return Race(title, [*known, *own], [contestant.label for contestant in known])
 
 

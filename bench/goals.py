@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from bench.harness import Result, Spread
+from bench.measurement import Result, Spread
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from bench import ours, whole
+from bench import decision_unit, own_contestants
 from bench import workload as w
-from bench.harness import Contestant, Race, progress
+from bench.measurement import Contestant, Race, progress
 from holdproof import sync
 from holdproof.db import Database, Tx, sql
 from holdproof.db.sqlite.files import connect
@@ -108,15 +108,15 @@ def _on(home: str, flows: int, callers: int) -> Contestant:
 
     @contextmanager
     def opened() -> Iterator[Database]:
-        with whole.opened(home) as store:
+        with decision_unit.opened(home) as store:
             yield store.database
 
-    return ours.asynchronous("whole", callers, opened, name(flows))
+    return own_contestants.asynchronous("whole", callers, opened, name(flows))
 
 
 def fill(home: str, flows: int) -> None:
     """Give the store of that folder a past of so many flows."""
-    with whole.opened(home) as store:
+    with decision_unit.opened(home) as store:
         size = store.read(tree.state).size
         with closing(connect(store.core.paths.kernel_db, busy_s=10)) as connection:
             for setting in ("PRAGMA synchronous=OFF", "PRAGMA cache_size=-200000", "PRAGMA wal_autocheckpoint=20000"):
@@ -132,13 +132,13 @@ def fill(home: str, flows: int) -> None:
 
 def _grow(store: sync.Holdproof) -> None:
     """Take leaves that stand there into the tree, under a signed head."""
-    grower, sign = tree.Grower(), store.context.log.sign
+    tree_writer, sign = tree.TreeWriter(), store.context.log.sign
 
     def chunk(tx: Tx) -> int:
         before = tree.lock(tx)
         texts = [text.encode() for (text,) in tx.all(_TEXTS, first=before.size, limit=_CHUNK)]
         if texts:
-            grower.grow(tx, before, texts, sign)
+            tree_writer.grow(tx, before, texts, sign)
         return len(texts)
 
     while store.write(chunk):

@@ -23,7 +23,7 @@ from typing import Any
 
 import holdproof
 from bench.goals import Goal
-from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, progress, run_race
 from holdproof import sync
 
 DECISIONS, WAITING, PAGE = "durable decisions over HTTP", "waiting: 1 / p99", "first page"

@@ -22,7 +22,7 @@ from typing import Any
 
 from bench import workload as w
 from bench.goals import Goal
-from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, progress, run_race
 from holdproof import sync
 from holdproof.db import Migration, Tx, migrate, sql
 from holdproof.evidence import leaves, tree

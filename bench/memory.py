@@ -23,7 +23,7 @@ from typing import Any
 
 from bench import peers_memory
 from bench.goals import Goal
-from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, progress, run_race
 from holdproof import sync
 
 FEW = 10_000

@@ -1,4 +1,4 @@
-"""`python -m bench.page`: docs/benchmarks.md and its plots, from the one file of results that is kept.
+"""`python -m bench.page`: docs/internals/benchmarks.md and its plots, from the one file of results that is kept.
 
 Nothing on the page is typed in by hand but the words around the figures; a test holds the page against the file.
 """

@@ -16,9 +16,9 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.harness import Contestant, Meter
+from bench.durable_steps import STEPS, trivial
+from bench.measurement import Contestant, Meter
 from bench.peers_postgres import Server
-from bench.steps import STEPS, trivial
 
 Url = Callable[[], AbstractContextManager[str]]
 

@@ -8,10 +8,10 @@ import psycopg
 from psycopg_pool import ConnectionPool
 
 from bench import workload
-from bench.harness import Contestant, Meter
+from bench.measurement import Contestant, Meter
 from bench.threads import threads
 from bench.workload import Statements, StepMaker
-from tests.servers import Postgres
+from harness.servers import Postgres
 
 POOL = 16
 _STATEMENTS = Statements("%s")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import aiosqlite
 import apsw
 
-from bench.harness import Contestant, Meter
+from bench.measurement import Contestant, Meter
 from bench.peers_sqlite import fresh
 from bench.workload import READ_ROWS, Statements
 

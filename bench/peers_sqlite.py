@@ -13,7 +13,7 @@ import aiosqlite
 import apsw
 
 from bench import workload
-from bench.harness import Contestant, Meter
+from bench.measurement import Contestant, Meter
 from bench.workload import Statements, Step, StepMaker
 
 SETTINGS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON")

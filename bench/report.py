@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.goals import Verdict
-from bench.harness import Options, Result, Spread
+from bench.measurement import Options, Result, Spread
 
-KEPT: Final = Path(__file__).resolve().parents[1] / "docs" / "figures" / "bench.json"
+KEPT: Final = Path(__file__).resolve().parents[1] / "docs" / "internals" / "figures" / "bench.json"
 
 
 def machine() -> dict[str, Any]:
@@ -64,7 +64,31 @@ def keep(content: Mapping[str, Any], path: Path = KEPT) -> None:
     known["machine"] = content["machine"]
     known["benchmarks"] = dict(sorted(known["benchmarks"].items()))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(_lines(known))
+
+
+def _lines(known: Mapping[str, Any]) -> str:
+    """The file of results: a result or a goal on a line, numbers to eight digits, so that it stays small in git."""
+    parts = [f'{{"machine": {_line(known["machine"])},', '"benchmarks": {']
+    for at, (name, content) in enumerate(known["benchmarks"].items(), 1):
+        ending = "," if at < len(known["benchmarks"]) else ""
+        results = ",\n".join(map(_line, content["results"]))
+        goals = ",\n".join(map(_line, content["goals"]))
+        parts.append(f'{json.dumps(name)}: {{"results": [\n{results}\n], "goals": [\n{goals}\n]}}{ending}')
+    return "\n".join([*parts, "}}"]) + "\n"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(_rounded(value), ensure_ascii=False)
+
+
+def _rounded(value: Any) -> Any:
+    """More digits than a measurement has would only make every run differ from the last one."""
+    if isinstance(value, float):
+        return float(f"{value:.8g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(each) for key, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def show(console: Console, results: Sequence[Result], verdicts: Sequence[Verdict]) -> None:

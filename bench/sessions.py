@@ -16,7 +16,7 @@ from typing import Any
 
 import holdproof
 from bench.goals import Goal
-from bench.harness import Contestant, Meter, Options, Race, Result, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, run_race
 
 TURNS = (10, 200, 1000)
 CROWD, READ = "a turn, many sessions", "read a session of 200 turns"

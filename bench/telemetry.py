@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.goals import Goal
-from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, progress, run_race
 from holdproof.db import Migration, Tx, open_database, sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.storage import TelemetryEvent

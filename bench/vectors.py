@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.goals import Goal
-from bench.harness import Contestant, Meter, Options, Race, Result, progress, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, progress, run_race
 from bench.threads import threads
 from holdproof.db import Database, open_database
 from holdproof.executors import AsyncExecutor, SyncExecutor

@@ -1,8 +1,9 @@
-"""What Holdproof claims, tried: faults, attacks, simulated years, long runs: the figures of docs/reliability.md.
+"""Programs that try what Holdproof claims: faults, attacks, simulated years, long runs.
 
-`python -m proof NAME` runs one proof, prints its seed and its counts, writes them to docs/figures/ and fails if a claim
-did not hold. A proof is a module with two functions: `arguments(parser)` adds its options, `run(given, say)` returns a
-`Proof`. The suites run the same code with fewer rounds.
+`python -m proof NAME` runs one proof, prints its seed and its counts, writes them to docs/internals/figures/ and fails
+if a claim did not hold; docs/internals/reliability.md is made from these figures. A proof is a module with two
+functions: `arguments(parser)` adds its options, `run(given, say)` returns a `Proof`. The suites run the same code with
+fewer rounds.
 """
 
 from typing import Final

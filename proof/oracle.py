@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from holdproof import sync
-from proof.probes import PROBES
+from proof.store_probes import PROBES
 
 Key = tuple[str, str]
 ABSENT: Final = None

@@ -1,7 +1,7 @@
-"""`python -m proof.page`: the figures of docs/reliability.md, from what the proofs kept.
+"""`python -m proof.page`: the figures of docs/internals/reliability.md, from what the proofs kept.
 
 The words are written by hand; what stands between `<!-- NAME -->` and `<!-- /NAME -->` is made from
-docs/figures/NAME.json. A test holds the page against the files.
+docs/internals/figures/NAME.json. A test holds the page against the files.
 """
 
 import json

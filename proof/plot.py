@@ -10,6 +10,7 @@ _COLUMNS: Final = 3
 _SIDE: Final = 12
 _TOP: Final = 34
 _HEAD: Final = 40
+_SPANS: Final = 40
 
 Line = Sequence[tuple[float, float]]
 
@@ -34,9 +35,31 @@ def _panel(name: str, drawn: Sequence[Line]) -> str:
     parts = [_text(_SIDE, 14, name), _text(_SIDE, 28, _last(drawn), 10)]
     parts.append(f'<line x1="{_SIDE}" y1="{floor}" x2="{_SIDE + width}" y2="{floor}" stroke="#bbb"/>')
     for line, colour in zip(drawn, ("#1f6feb", "#d29922"), strict=False):
-        points = (f"{_SIDE + at / end * width:.1f},{floor - value / top * (floor - _TOP):.1f}" for at, value in line)
+        points = (
+            f"{_SIDE + at / end * width:.0f},{floor - value / top * (floor - _TOP):.1f}" for at, value in thin(line)
+        )
         parts.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="1.2"/>')
     return "".join(parts)
+
+
+def thin(line: Line, spans: int = _SPANS) -> list[tuple[float, float]]:
+    """Reduce a line to the lowest and the highest point of each of `spans` equal spans, in their order.
+
+    A peak of a single sample stays visible, and a drawing that is committed does not grow with the length of a run.
+    """
+    length = -(-len(line) // spans)
+    if length <= 2:
+        return list(line)
+    points: list[tuple[float, float]] = []
+    for start in range(0, len(line), length):
+        span = line[start : start + length]
+        extremes = {min(span, key=_value), max(span, key=_value)}
+        points += sorted(extremes)
+    return points
+
+
+def _value(point: tuple[float, float]) -> float:
+    return point[1]
 
 
 def _last(drawn: Sequence[Line]) -> str:

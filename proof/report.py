@@ -6,7 +6,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-FIGURES: Final = Path(__file__).resolve().parents[1] / "docs" / "figures"
+_ROOT: Final = Path(__file__).resolve().parents[1]
+FIGURES: Final = _ROOT / "docs" / "internals" / "figures"
+"""Summaries, which are committed: small, and what the pages are made from."""
+RUNS: Final = _ROOT / "build" / "proof"
+"""Raw results of the last run, which git ignores: as large as the run was."""
 
 Say = Callable[[str], None]
 """Tells whoever waits how far a proof is."""

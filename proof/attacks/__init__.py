@@ -16,14 +16,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
+from harness.servers import Postgres
 from proof.attacks import bundles, files, history, memory, rows, skills
+from proof.attacks.attacked_store import Lab, Place, quiet
 from proof.attacks.matrix import Attack, Row, judge, together
-from proof.attacks.place import Lab, Place, quiet
-from proof.report import FIGURES, Proof, Say
-from tests.servers import Postgres
+from proof.report import RUNS, Proof, Say
 
 DATABASES: Final = ("sqlite", "postgres")
-MATRIX: Final = FIGURES / "attack-matrix.json"
+MATRIX: Final = RUNS / "attack-matrix.json"
 CLAIM: Final = "every tampering is noticed as the threat model says, or named there as one that cannot be"
 
 
@@ -50,7 +50,7 @@ def run(given: argparse.Namespace, say: Say) -> Proof:
 
 
 def write(found: list[Row], where: Path = MATRIX) -> None:
-    """The whole matrix, a row on a line."""
+    """Write the whole matrix, a row on a line; the summary of it is what git keeps."""
     where.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(json.dumps(row.to_dict(), ensure_ascii=False) for row in found)
     where.write_text(f"[\n{lines}\n]\n")

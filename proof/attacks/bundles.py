@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
+from harness.forged_bundles import FLOWS, FORGED, OMITTED, TWINS, Change, members
 from holdproof import errors
 from holdproof.crypto import canonical, dsse
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.upkeep import bundle
 from holdproof.upkeep.verification import offline
+from proof.attacks.attacked_store import Place
 from proof.attacks.matrix import CARRIER, NOTHING, REFUSED, STRANGER, Attack, Got, refused
-from proof.attacks.place import Place
-from tests.conformance.twins import FLOWS, FORGED, OMITTED, TWINS, Change, members
 
 _LEFT_OUT: Final = "a bundle proves what is in it; that nothing was left out is asked of the store or its log"
 

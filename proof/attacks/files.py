@@ -8,6 +8,9 @@ from typing import Final
 
 import psycopg
 
+from harness import attacks as known
+from harness.filling import submit
+from harness.raw_access import behind
 from holdproof import errors, sync
 from holdproof.crypto import dsse, keys
 from holdproof.evidence import trust as trusts
@@ -16,6 +19,7 @@ from holdproof.model.keys import Role
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import unlock
 from holdproof.upkeep.backups import manifest
+from proof.attacks.attacked_store import Place
 from proof.attacks.matrix import (
     CARRIER,
     FILES,
@@ -31,9 +35,6 @@ from proof.attacks.matrix import (
     examine,
     refused,
 )
-from proof.attacks.place import Place
-from tests.conformance import attacks as known
-from tests.conformance.stores import behind, submit
 
 _SERVICES: Final = "services run SQL of their own there; no leaf covers it"
 

@@ -6,10 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from harness import attacks as known
+from harness.attacks import regrow, rewrite, signed_by, thief
+from harness.filling import settled, submit
+from harness.witnesses import made, serving
 from holdproof import errors
 from holdproof.crypto import keys
 from holdproof.crypto.canonical import sha256_hex
 from holdproof.crypto.checkpoint import Checkpoint
+from proof.attacks.attacked_store import Lab, Place
 from proof.attacks.matrix import (
     FILES,
     FULL,
@@ -25,12 +30,6 @@ from proof.attacks.matrix import (
     Got,
     refused,
 )
-from proof.attacks.place import Lab, Place
-from tests.conformance import attacks as known
-from tests.conformance.attacks import regrow, rewrite, signed_by, thief
-from tests.conformance.places import settled
-from tests.conformance.stores import submit
-from tests.conformance.witnesses import made, serving
 
 AREA: Final = "log"
 _GRAVE: Final = ("TAMPERED", "ROLLED_BACK", "FORKED")

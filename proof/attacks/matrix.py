@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from harness.filling import submit
 from holdproof import errors, sync
 from holdproof.model.verdicts import Verdict, worst
 from holdproof.model.verify import Report
-from proof.attacks.place import Place
-from tests.conformance.stores import submit
+from proof.attacks.attacked_store import Place
 
 ROWS: Final = "the database"
 FILES: Final = "files of the store"

@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from harness.attacks import MEMORY
 from holdproof import errors, sync
 from holdproof.memory.images import image_files
+from proof.attacks.attacked_store import OTHER, Place
 from proof.attacks.matrix import CARRIER, LOADING, REFUSED, ROWS, Attack, Got, refused
-from proof.attacks.place import OTHER, Place
-from tests.conformance.attacks import MEMORY
 
 AREA: Final = "memory"
 _BLOCK: Final = "(SELECT max(length(data)) FROM objects)"

@@ -7,10 +7,10 @@ from typing import Final
 
 import psycopg
 
+from harness.raw_access import Past
 from holdproof.evidence import logged_tables
+from proof.attacks.attacked_store import OTHER, Place
 from proof.attacks.matrix import NOTHING, OPENING, PLAIN, REFUSED, ROWS, Attack
-from proof.attacks.place import OTHER, Place
-from tests.conformance.stores import Past
 
 AREA: Final = "rows"
 

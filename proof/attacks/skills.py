@@ -11,8 +11,8 @@ from holdproof import errors
 from holdproof.crypto import keys as keypairs
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.memory.skills import proofs
+from proof.attacks.attacked_store import OTHER, Place
 from proof.attacks.matrix import LOADING, PLAIN, REFUSED, SKILLS, SKILLS_ROWS, Attack, Got, refused
-from proof.attacks.place import OTHER, Place
 
 FIRST: Final = b"* Deploy\n#+begin_src sh\nship --careful\n#+end_src\n"
 SECOND: Final = FIRST.replace(b"--careful", b"--now")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from proof.faults.failing import Fault
+from proof.faults.fake_disk import FakeDisk
 from proof.faults.farm import alone, farm
-from proof.faults.platter import Platter
 from proof.faults.stage import Stage, Verdicts, judge, perform
 from proof.faults.watch import Event, watching
 from proof.oracle import Oracle
@@ -48,7 +48,7 @@ def cuts(stage: Stage, wanted: range, jobs: int) -> Iterator[Answer]:
 
 def _chapter(stage: Stage, number: int, events: list[Event], at: int, wanted: range, jobs: int) -> Iterator[Answer]:
     with stage.set(number, f"cut-{number}") as (place, oracle):
-        platter, before = Platter(place, random.Random(stage.seed)), oracle.acknowledged
+        platter, before = FakeDisk(place, random.Random(stage.seed)), oracle.acknowledged
 
         def tasks() -> Iterator[Cut]:
             """Each task is started when it is asked for, with the disk as it is then."""
@@ -68,7 +68,7 @@ def _chapter(stage: Stage, number: int, events: list[Event], at: int, wanted: ra
         yield from farm(tasks(), work, jobs)
 
 
-def _left(stage: Stage, platter: Platter, oracle: Oracle, name: str, chance: random.Random) -> Verdicts:
+def _left(stage: Stage, platter: FakeDisk, oracle: Oracle, name: str, chance: random.Random) -> Verdicts:
     """Judge what the disk would have left."""
     place = stage.folder / name
     try:
@@ -81,7 +81,7 @@ def _left(stage: Stage, platter: Platter, oracle: Oracle, name: str, chance: ran
 def _recorded(stage: Stage, number: int) -> list[Event]:
     """Play a chapter and give its events; in the place that will be loaded as the disk before it."""
     with stage.set(number, f"cut-{number}") as (place, _):
-        platter = Platter(place, random.Random(stage.seed))
+        platter = FakeDisk(place, random.Random(stage.seed))
         with watching(str(place), record=True) as watch:
             perform(place, stage.chapters[number], watch.say)
         assert watch.events is not None
@@ -98,7 +98,7 @@ def forgotten(stage: Stage, fault: Fault) -> Verdicts:
     with stage.set(fault.chapter, f"forgotten-{fault.at}") as (place, oracle):
         before = oracle.acknowledged
         chance = random.Random(f"{stage.seed}/forgotten/{fault.at}")
-        platter = Platter(place, chance)
+        platter = FakeDisk(place, chance)
         record = place.with_name(f"{place.name}-record")
         try:
             fired, odd = alone(lambda: _suffer(stage, fault, place, record))

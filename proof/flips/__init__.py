@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from proof.attacks.place import quiet
+from proof.attacks.attacked_store import quiet
 from proof.flips import checks, damage
 from proof.flips.checks import SILENT, Bench, Kind
 from proof.flips.subject import Subject

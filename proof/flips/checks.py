@@ -18,6 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
+from harness.filling import submit
+from harness.forged_bundles import members
 from holdproof import errors, sync
 from holdproof.config import Paths, load
 from holdproof.db.sqlite import check_file, files
@@ -31,8 +33,6 @@ from holdproof.upkeep import erase
 from holdproof.upkeep.verification import offline
 from proof.flips.damage import Damage, put
 from proof.flips.subject import DIMENSIONS, PASSPHRASE, Subject
-from tests.conformance.stores import submit
-from tests.conformance.twins import members
 
 DETECTED, HARMLESS, DESIGN, SILENT = "detected", "harmless", "by design", "silent"
 
@@ -358,10 +358,10 @@ def erasures(bench: Bench, path: Path, data: bytes) -> Told:
     target = bench.scratch / path.name
     put(target, data)
     try:
-        now = erase.kept(target)
+        now = erase.read_list(target)
     except errors.HoldproofError as error:
         return refusal(error)
-    before = erase.kept(path)
+    before = erase.read_list(path)
     if now == before:
         return Told(HARMLESS, "the same erasures")
     cut = all(each in before for each in now)

@@ -4,12 +4,11 @@ import shutil
 import time
 from pathlib import Path
 
+from harness.filling import fill, remember, submit
+from harness.witnesses import made, serving
 from holdproof import sync
 from holdproof.model.storage import TelemetryEvent
-from proof.attacks.place import furnish, quiet, richest
-from tests.conformance.filled import fill, remember
-from tests.conformance.stores import submit
-from tests.conformance.witnesses import made, serving
+from proof.attacks.attacked_store import furnish, quiet, richest
 
 PASSPHRASE = "a passphrase of some length"
 VECTORS, DIMENSIONS = 5_200, 16

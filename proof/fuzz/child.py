@@ -19,9 +19,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from harness.damaged_bytes import mutant
 from holdproof.errors import HoldproofError
 from proof.fuzz.targets import Target, find
-from proof.mutate import mutant
 
 CPU_S: Final = 3.0
 MEMORY: Final = 2 << 30

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from proof.mutants import targets, trial
-from proof.mutants.mutate import Mutant, mutants
 from proof.mutants.sheet import Sheet
+from proof.mutants.source_mutations import Mutant, mutants
 from proof.report import FIGURES, Proof, Say
 
 CLAIM: Final = "Whoever weakens a guard fails a test."

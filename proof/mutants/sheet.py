@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from proof.mutants.mutate import Mutant
+from proof.mutants.source_mutations import Mutant
 
 FATES: Final = ("killed", "timed out", "explained", "survived")
 

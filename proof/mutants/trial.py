@@ -26,7 +26,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from proof.mutants import warm
-from proof.mutants.mutate import Mutant
+from proof.mutants.source_mutations import Mutant
 from proof.mutants.targets import ROOT, Target
 
 _WARM: Final = ("hypothesis", "hypothesis.stateful", "cryptography.hazmat.primitives.asymmetric.ec", "apsw", "httpx")

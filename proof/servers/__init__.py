@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from _pytest.outcomes import Skipped
 
+from harness.servers import IpfsNode, Postgres, Seaweed
 from proof.report import Proof, Say
 from proof.servers import full, ipfs, postgres, s3
 from proof.servers.tally import HARMS, Tally
-from tests.servers import IpfsNode, Postgres, Seaweed
 
 CLAIM: Final = (
     "servers that die, networks that cut, stall and lose answers, places that fail half-way and disks that fill up"

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from harness.http_proxy import KINDS, Fault, Proxy
 from holdproof import errors, sync
 from proof.servers.tally import Tally
-from proof.servers.web import KINDS, Fault, Proxy
 
 SIZES: Final = (500, 40_000, 120_000, 700_000)
 _CALLS: Final = 6

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from holdproof import errors
-from proof.servers.papers import ACTS, Act
-from proof.servers.room import Ceiling, Room, Volume, can_mount
+from proof.servers.control_files import ACTS, Act
+from proof.servers.full_disk import Ceiling, Room, Volume, can_mount
 from proof.servers.tally import Tally
 
 ROOMS: Final[dict[str, Callable[[Path], Room]]] = {"size": Ceiling, "volume": Volume}

@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from harness.http_proxy import KINDS, Fault, Proxy
+from harness.ipfs_gateway import Gateway
+from harness.servers import IpfsNode
 from holdproof import errors, sync
 from holdproof.crypto import car
 from holdproof.memory.archive.archive import Mode
 from proof.servers.blobs import Rounds
 from proof.servers.tally import Tally
-from proof.servers.web import KINDS, Fault, Proxy
-from tests.gateway import Gateway
-from tests.servers import IpfsNode
 
 QUICK: Final = tuple(kind for kind in KINDS if kind != "stall")
 """What ends by itself; blobs wait half a minute for a node that says nothing."""

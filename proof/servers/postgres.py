@@ -19,14 +19,14 @@ from typing import Any, Final
 
 import psycopg
 
+from harness.servers import Postgres
+from harness.tcp_proxy import DOWN, KINDS, UP, Fault, Proxy, to_unix
 from holdproof import errors, sync
 from holdproof.db.postgres import liveness
 from proof import scenario
 from proof.oracle import Oracle, told
-from proof.servers.storm import Storm
+from proof.servers.concurrent_callers import ConcurrentCallers
 from proof.servers.tally import Tally
-from proof.servers.tcp import DOWN, KINDS, UP, Fault, Proxy, to_unix
-from tests.servers import Postgres
 
 SERVER: Final = ("kill backend", "kill server", "restart fast", "restart immediate")
 ALL: Final = (*KINDS, *SERVER)
@@ -170,7 +170,7 @@ def _storm(ground: Ground, attack: "Attack") -> None:
     try:
         store = ground.through()
         try:
-            storm = Storm(_TURNS, attack.heard)
+            storm = ConcurrentCallers(_TURNS, attack.heard)
             answered = attack.under(lambda: storm.on(store))
             attack.refused(storm.refused)
         finally:

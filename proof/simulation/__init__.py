@@ -9,7 +9,7 @@ import argparse
 from typing import Final
 
 from proof.report import Proof, Say
-from proof.simulation.places import somewhere
+from proof.simulation.simulated_store import somewhere
 from proof.simulation.stage import Outcome, Size, simulate
 
 CLAIM: Final = "Whatever agents, people, crashes and time do, no rule of the runtime is broken."

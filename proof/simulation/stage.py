@@ -12,8 +12,8 @@ from proof.simulation import ending, people
 from proof.simulation.acts import Scene
 from proof.simulation.engine import DAY, HOUR, WEEK, Chances, Engine
 from proof.simulation.flows import conduct
-from proof.simulation.places import Opening
 from proof.simulation.rules import Rules
+from proof.simulation.simulated_store import Opening
 from proof.simulation.world import World
 
 _EFFECTS: Final = 65

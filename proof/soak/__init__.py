@@ -2,7 +2,7 @@
 
 Workers do what agents and services do (load.py), at an even pace, so that a busy machine changes times and not how much
 is written; upkeep lets go what has had its time. Every few seconds everything is measured (meter.py). At the end each
-line is judged (flat.py) and drawn into docs/figures/soak.svg, and the store must verify in full.
+line is judged (flat.py) and drawn into docs/internals/figures/soak.svg, and the store must verify in full.
 
 What a log keeps for good cannot be flat: there the bytes of one leaf are.
 """

@@ -38,8 +38,8 @@ class OnPostgres:
     shared = True
 
     @pytest.fixture(autouse=True)
-    def _place(self, postgres_url: str) -> None:
-        self.target = postgres_url
+    def _place(self, empty_postgres_url: str) -> None:
+        self.target = empty_postgres_url
 
     def open(self, *, single: bool = False, **options: Any) -> Database:
         return open_database(self.target, **{"workers": 1 if single else 4, **options})

@@ -94,8 +94,8 @@ class OnStore:
 
 class OnSqlite(OnStore):
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path) -> None:
-        self.home = tmp_path / "home"
+    def _place(self, sqlite_home: Path) -> None:
+        self.home = sqlite_home
 
     def target(self) -> dict[str, Any]:
         return {"home": self.home}
@@ -115,10 +115,3 @@ class OnPostgres(OnStore):
 
     def target(self) -> dict[str, Any]:
         return {"url": self.url, "home": self.home}
-
-
-def running(store: sync.Holdproof, agent_id: str = "trader", **options: Any) -> str:
-    """A new flow, under way."""
-    flow_id = store.flows.start(agent_id, **options).flow_id
-    store.flows.transition(flow_id, "RUNNING")
-    return flow_id

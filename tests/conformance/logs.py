@@ -102,8 +102,8 @@ class OnSqlite:
     shared = True
 
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path) -> None:
-        self.home = tmp_path / "home"
+    def _place(self, sqlite_home: Path) -> None:
+        self.home = sqlite_home
         self.url: str | None = None
 
     def open(self, home: Path | None = None, **options: Any) -> sync.Holdproof:

@@ -35,5 +35,4 @@ class OnSqlite(Place):
 class OnPostgres(Place):
     @pytest.fixture(autouse=True)
     def _place(self, postgres_url: str) -> None:
-        self.target = postgres_url
-        open_database(postgres_url, workers=1).close()  # a kernel beside it, not to be reached
+        self.target = postgres_url  # with the tables of a kernel beside it, not to be reached

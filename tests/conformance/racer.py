@@ -1,15 +1,15 @@
-"""A process that races others for the same thing, a round for each line it is given; see test_races.py.
-
-python -m tests.conformance.racer MODE HOME URL SCRATCH
-"""
+"""A process that races others for the same thing, a round for each turn it is given; see test_races.py."""
 
 import os
-import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
 from holdproof import errors, sync
 from holdproof.api import OpenFlow
 from holdproof.executors import SyncExecutor
+
+_SCRATCH = "HOLDPROOF_RACER_SCRATCH"
 
 
 def locks(store: sync.Holdproof, turn: str, mine: str) -> str:
@@ -69,7 +69,7 @@ def recoveries(store: sync.Holdproof, turn: str, mine: str) -> str:
 
 
 def _write(line: str) -> None:
-    file = os.open(sys.argv[4], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    file = os.open(os.environ[_SCRATCH], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(file, f"{line}\n".encode())
     os.close(file)
 
@@ -79,14 +79,25 @@ MODES: dict[str, Callable[[sync.Holdproof, str, str], str]] = {
 }
 
 
-def main() -> None:
-    race = MODES[sys.argv[1]]
-    with sync.open(sys.argv[2], sys.argv[3] or None) as store:
-        print("ready", flush=True)
-        for line in sys.stdin:
-            turn, mine = line.rstrip("\n").split(" ", 1)
-            print(race(store, turn, mine), flush=True)
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a racer is told once: which race, the store, and the file in which it writes down what it executes."""
+
+    mode: str
+    home: str
+    url: str
+    scratch: str
 
 
-if __name__ == "__main__":
-    main()
+def run(start: Start, pipe: Connection) -> None:
+    """Open the store and answer each turn, until the other end is closed."""
+    os.environ[_SCRATCH] = start.scratch
+    race = MODES[start.mode]
+    with sync.open(start.home or None, start.url or None) as store:
+        pipe.send("ready")
+        while True:
+            try:
+                turn, mine = pipe.recv()
+            except EOFError:
+                return
+            pipe.send(race(store, turn, mine))

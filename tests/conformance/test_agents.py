@@ -2,9 +2,10 @@
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.db import sql
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 _TOKEN = sql("SELECT session_token FROM agent_registry WHERE agent_id = :agent_id")
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from harness.servers import IpfsNode
 from holdproof import errors, sync
 from holdproof.crypto import car, sealed
 from holdproof.crypto import cid as cids
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite
 from tests.conformance.memories import OnMemory, flaws
 from tests.receiver import Receiver
-from tests.servers import IpfsNode
 
 CID = "bafyreie5737gdxlw5i64vzichcalba3z2v5n6icifvx5xytvske7mr3hpm"
 PATIENCE_S = 0.5

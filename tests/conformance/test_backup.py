@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import holdproof
 from holdproof import errors, sql
@@ -19,17 +19,17 @@ from holdproof.cli.app import app
 from holdproof.content import encryption
 from holdproof.upkeep.backups import backup_list as backups
 from holdproof.upkeep.backups import manifest
-from tests.places import Place, everything, files, submit
+from tests.store_locations import StoreLocation, everything, files, submit
 
 _THEN = "2026-01-01T00:00:00Z"
 _KEYS = sql("SELECT key, name_hash FROM subjects")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     """A store with a blob, an image and a battle."""
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-    made = Place(tmp_path / "home", url)
+    made = StoreLocation(tmp_path / "home", url)
     with made.open() as store:
         submit(store, "first")
     (tmp_path / "home" / "blobs" / "ab").mkdir()
@@ -40,7 +40,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return made
 
 
-def test_a_backup_holds_every_file_and_checks_out(place: Place, tmp_path: Path) -> None:
+def test_a_backup_holds_every_file_and_checks_out(place: StoreLocation, tmp_path: Path) -> None:
     made = place.backup(tmp_path / "backup")
     found = manifest.read(tmp_path / "backup")[0]
     assert {"dboms/dbom_first.json", "blobs/ab/abcd", "images/one.img"} < set(found.files)
@@ -52,7 +52,9 @@ def test_a_backup_holds_every_file_and_checks_out(place: Place, tmp_path: Path) 
     assert not (tmp_path / "backup.partial").exists()
 
 
-def test_everything_acknowledged_before_it_began_is_in_it_while_16_writers_run(place: Place, tmp_path: Path) -> None:
+def test_everything_acknowledged_before_it_began_is_in_it_while_16_writers_run(
+    place: StoreLocation, tmp_path: Path
+) -> None:
     acknowledged: list[str] = []
     stop, counting = threading.Event(), threading.Lock()
     with place.open() as store:
@@ -86,14 +88,14 @@ def test_everything_acknowledged_before_it_began_is_in_it_while_16_writers_run(p
     place.sound()
 
 
-def test_a_place_that_is_taken_is_left_alone(place: Place, tmp_path: Path) -> None:
+def test_a_place_that_is_taken_is_left_alone(place: StoreLocation, tmp_path: Path) -> None:
     (tmp_path / "backup").mkdir()
     with pytest.raises(errors.AlreadyExistsError):
         place.backup(tmp_path / "backup")
     assert list((tmp_path / "backup").iterdir()) == []
 
 
-def test_what_a_killed_backup_left_is_removed_by_the_next(place: Place, tmp_path: Path) -> None:
+def test_what_a_killed_backup_left_is_removed_by_the_next(place: StoreLocation, tmp_path: Path) -> None:
     (tmp_path / "backup.partial" / "blobs").mkdir(parents=True)
     (tmp_path / "backup.partial" / "blobs" / "half").write_text("half")
     (tmp_path / "backup.partial" / "kernel.db").write_text("half")
@@ -102,7 +104,7 @@ def test_what_a_killed_backup_left_is_removed_by_the_next(place: Place, tmp_path
     backups.inspect(tmp_path / "backup")
 
 
-def test_two_backups_into_one_place_at_once_are_refused(place: Place, tmp_path: Path) -> None:
+def test_two_backups_into_one_place_at_once_are_refused(place: StoreLocation, tmp_path: Path) -> None:
     (tmp_path / "backup.partial").mkdir()
     hold = "import fcntl,os,sys; f=os.open(sys.argv[1],0); fcntl.flock(f,2); print('held',flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -116,7 +118,7 @@ def test_two_backups_into_one_place_at_once_are_refused(place: Place, tmp_path: 
     place.backup(tmp_path / "backup")
 
 
-def test_a_flipped_byte_in_any_file_is_refused(place: Place, tmp_path: Path) -> None:
+def test_a_flipped_byte_in_any_file_is_refused(place: StoreLocation, tmp_path: Path) -> None:
     place.backup(tmp_path / "backup", keys=True)
     found = [path for path in sorted((tmp_path / "backup").rglob("*")) if path.is_file()]
     for path in found:
@@ -129,7 +131,7 @@ def test_a_flipped_byte_in_any_file_is_refused(place: Place, tmp_path: Path) -> 
     backups.inspect(tmp_path / "backup")
 
 
-def test_a_file_too_many_or_too_few_is_refused(place: Place, tmp_path: Path) -> None:
+def test_a_file_too_many_or_too_few_is_refused(place: StoreLocation, tmp_path: Path) -> None:
     place.backup(tmp_path / "backup")
     (tmp_path / "backup" / "blobs" / "added").write_text("x")
     with pytest.raises(errors.FormatError, match="not in the backup's manifest"):
@@ -140,7 +142,9 @@ def test_a_file_too_many_or_too_few_is_refused(place: Place, tmp_path: Path) -> 
         backups.inspect(tmp_path / "backup")
 
 
-def test_a_backup_with_a_broken_manifest_is_listed_as_such_and_in_nobodys_way(place: Place, tmp_path: Path) -> None:
+def test_a_backup_with_a_broken_manifest_is_listed_as_such_and_in_nobodys_way(
+    place: StoreLocation, tmp_path: Path
+) -> None:
     folder = tmp_path / "backups"
     for name in ("good", "broken", "torn", "undated"):
         place.backup(folder / name)
@@ -149,14 +153,16 @@ def test_a_backup_with_a_broken_manifest_is_listed_as_such_and_in_nobodys_way(pl
     text = (folder / "undated" / manifest.MANIFEST).read_text()
     said = json.loads(text)["created_at"]
     (folder / "undated" / manifest.MANIFEST).write_text(text.replace(said, "yesterday"))
-    listed = {Path(each.path).name: each.trust.partition(":")[0] for each in backups.listed(folder)}
+    listed = {Path(each.path).name: each.trust.partition(":")[0] for each in backups.list_backups(folder)}
     assert listed == {"good": "not checked", **dict.fromkeys(("broken", "torn", "undated"), "damaged")}
     assert backups.choose(folder, time="2999-01-01T00:00:00Z") == folder / "good"
     with pytest.raises(errors.FormatError):
         backups.choose(folder / "broken")
 
 
-def test_dboms_are_written_battle_by_battle(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dboms_are_written_battle_by_battle(
+    place: StoreLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with place.open() as store:
         for name in ("second", "first", "second"):
             submit(store, name)
@@ -192,13 +198,13 @@ def test_a_manifest_of_another_shape_is_refused_before_anything_in_it_is_used(na
         manifest.parse(json.dumps({**tree, name: value}).encode())
 
 
-def test_another_key_than_the_one_named_is_refused(place: Place, tmp_path: Path) -> None:
+def test_another_key_than_the_one_named_is_refused(place: StoreLocation, tmp_path: Path) -> None:
     place.backup(tmp_path / "backup")
     with pytest.raises(errors.ProofError):
         backups.inspect(tmp_path / "backup", key="0" * 64)
 
 
-def test_keys_of_every_kind_are_left_out_unless_asked_for(place: Place, tmp_path: Path) -> None:
+def test_keys_of_every_kind_are_left_out_unless_asked_for(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         store.write(lambda tx: encryption.seal(tx, "Ada", b"hello"))
         [(key, digest)] = store.read(lambda tx: tx.all(_KEYS))
@@ -211,37 +217,37 @@ def test_keys_of_every_kind_are_left_out_unless_asked_for(place: Place, tmp_path
     assert (tmp_path / "with" / "keys" / "log.pem").read_bytes() == pem
 
 
-def test_a_battle_judged_again_meanwhile_makes_no_difference(place: Place, tmp_path: Path) -> None:
+def test_a_battle_judged_again_meanwhile_makes_no_difference(place: StoreLocation, tmp_path: Path) -> None:
     """DBOM files follow from the copied rows: an odd file on disk is not carried along."""
     (place.home / "dboms" / "dbom_later.json").write_text("{}")
     place.backup(tmp_path / "backup")
     assert set(files(tmp_path / "backup" / "dboms")) == {"dboms/dbom_first.json"}
 
 
-def test_progress_is_told_and_ends_at_the_total(place: Place, tmp_path: Path) -> None:
+def test_progress_is_told_and_ends_at_the_total(place: StoreLocation, tmp_path: Path) -> None:
     told: dict[str, tuple[int, int]] = {}
     place.backup(tmp_path / "backup", progress=lambda what, done, total: told.update({what: (done, total)}))
     assert told
     assert all(done == total for done, total in told.values())
 
 
-def test_the_async_face_makes_and_lists_them_too(place: Place, tmp_path: Path) -> None:
+def test_the_async_face_makes_and_lists_them_too(place: StoreLocation, tmp_path: Path) -> None:
     async def make() -> list[str]:
         async with holdproof.open(place.home, place.url) as store:
             await store.backup.create(tmp_path / "all" / "one")
             await store.backup.create(tmp_path / "all" / "two")
             await store.backup.check(tmp_path / "all" / "two")
-            return [Path(each.path).name for each in await store.backup.list(tmp_path / "all")]
+            return [Path(each.path).name for each in (await store.backup.list(tmp_path / "all")).items]
 
-    assert asyncio.run(make()) == ["one", "two"]
+    assert asyncio.run(make()) == ["two", "one"]
 
 
 def test_a_store_in_memory_has_no_backup(tmp_path: Path) -> None:
-    with Place(tmp_path, ":memory:").open() as store, pytest.raises(errors.InvalidInputError):
+    with StoreLocation(tmp_path, ":memory:").open() as store, pytest.raises(errors.InvalidInputError):
         store.backup.create(tmp_path / "backup")
 
 
-def test_a_folder_that_cannot_be_written_is_a_typed_error(place: Place) -> None:
+def test_a_folder_that_cannot_be_written_is_a_typed_error(place: StoreLocation) -> None:
     with pytest.raises(errors.UnavailableError):
         place.backup(Path("/proc/no/backup"))
     assert os.path.exists("/proc")
@@ -250,7 +256,7 @@ def test_a_folder_that_cannot_be_written_is_a_typed_error(place: Place) -> None:
 # --- the command line --------------------------------------------------------------------------------------------
 
 
-def holdproof_cli(place: Place, *words: str, code: int = 0) -> dict[str, Any]:
+def holdproof_cli(place: StoreLocation, *words: str, code: int = 0) -> dict[str, Any]:
     where = ["--home", str(place.home), *(["--url", place.url] if place.url else [])]
     done = CliRunner().invoke(app, [*where, "--json", *words])
     assert done.exit_code == code, done.output
@@ -258,7 +264,7 @@ def holdproof_cli(place: Place, *words: str, code: int = 0) -> dict[str, Any]:
     return found
 
 
-def test_the_command_line_backs_up_lists_checks_and_restores(place: Place, tmp_path: Path) -> None:
+def test_the_command_line_backs_up_lists_checks_and_restores(place: StoreLocation, tmp_path: Path) -> None:
     one, two = str(tmp_path / "all" / "one"), str(tmp_path / "all" / "two")
     made = holdproof_cli(place, "backup", one)
     assert holdproof_cli(place, "backup", "--keys", two)["keys"] is True
@@ -271,7 +277,7 @@ def test_the_command_line_backs_up_lists_checks_and_restores(place: Place, tmp_p
     place.sound()
 
 
-def test_the_command_line_erases_only_when_told_yes(place: Place) -> None:
+def test_the_command_line_erases_only_when_told_yes(place: StoreLocation) -> None:
     with place.open() as store:
         submit(store, "mine", subject="Ada")
     assert holdproof_cli(place, "erase", "subject", "Ada", code=2)["error"]["code"] == "input.invalid"
@@ -282,7 +288,7 @@ def test_the_command_line_erases_only_when_told_yes(place: Place) -> None:
     place.sound()
 
 
-def test_the_command_line_says_that_keys_were_left_out(place: Place, tmp_path: Path) -> None:
+def test_the_command_line_says_that_keys_were_left_out(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         store.write(lambda tx: encryption.seal(tx, "Ada", b"hello"))
     where = ["--home", str(place.home), *(["--url", place.url] if place.url else [])]

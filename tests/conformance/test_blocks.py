@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.client import Holdproof
 from holdproof.testing import FrozenClock
-from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import CrashError, InMemory, OnPostgres, OnSqlite, OnStore
 from tests.conformance.test_steps import World
 
 

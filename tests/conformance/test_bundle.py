@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from harness.filling import populate, running, submit
+from harness.forged_bundles import FLOWS, FORGED, OMITTED, TWINS, invented, members, own_trust
+from harness.raw_access import attack
 from holdproof import errors, sync
 from holdproof.crypto import attest, canonical, dbom, dsse, keys, statement, tlog_proof
 from holdproof.evidence import keys as ring
@@ -23,9 +26,6 @@ from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import bundle, unlock
 from holdproof.upkeep.verification import offline
-from tests.conformance.decisions import running
-from tests.conformance.stores import attack, populate, submit
-from tests.conformance.twins import FLOWS, FORGED, OMITTED, TWINS, invented, members, own_trust
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
 

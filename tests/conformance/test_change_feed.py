@@ -4,11 +4,12 @@ import threading
 
 import pytest
 
+from harness.filling import running
 from holdproof import Tx, errors, sql, sync
 from holdproof.model.change_feed import Change, Cursor
 from holdproof.runtime import change_feed, flows
 from holdproof.testing import FrozenClock
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
 def follow(store: sync.Holdproof, place: Cursor, **about: str) -> tuple[list[tuple[str, int]], Cursor, list[Change]]:

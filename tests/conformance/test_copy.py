@@ -11,24 +11,27 @@ from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
+from harness.filling import populate
+from harness.raw_access import attack, attack_server, behind
+from harness.servers import Postgres
 from holdproof import client, errors, sync
 from holdproof.cli.app import app
 from holdproof.db import transfer
 from holdproof.evidence import tree
 from holdproof.model.storage import TelemetryEvent
-from tests.conformance.stores import attack, attack_server, behind, populate
-from tests.places import Place, everything, submit
-from tests.servers import Postgres
+from tests.store_locations import StoreLocation, everything, submit
 
 
 @pytest.fixture(scope="module")
-def furnished(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Place, str]]:
+def furnished(
+    postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[StoreLocation, StoreLocation, str]]:
     """A store in files and one on a server, made once, to be copied for each test."""
     name, folder = f"f{uuid.uuid4().hex[:12]}", tmp_path_factory.mktemp("furnished")
     postgres.sql(f"CREATE DATABASE {name}")
-    files, server = Place(folder / "files"), Place(folder / "server", postgres.url(name))
+    files, server = StoreLocation(folder / "files"), StoreLocation(folder / "server", postgres.url(name))
     furnish(files)
     furnish(server)
     yield files, server, name
@@ -37,18 +40,21 @@ def furnished(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(params=["to the server", "to files"])
 def ends(
-    request: pytest.FixtureRequest, tmp_path: Path, furnished: tuple[Place, Place, str], postgres: Postgres
-) -> Iterator[tuple[Place, Place]]:
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    furnished: tuple[StoreLocation, StoreLocation, str],
+    postgres: Postgres,
+) -> Iterator[tuple[StoreLocation, StoreLocation]]:
     """A furnished store and an empty place for it, once in each direction."""
     forth, home, name = request.param == "to the server", tmp_path / "home", f"t{uuid.uuid4().hex[:12]}"
     shutil.copytree((furnished[0] if forth else furnished[1]).home, home)
     postgres.sql(f"CREATE DATABASE {name}" + ("" if forth else f" TEMPLATE {furnished[2]}"))
-    files, server = Place(home), Place(home, postgres.url(name))
+    files, server = StoreLocation(home), StoreLocation(home, postgres.url(name))
     yield (files, server) if forth else (server, files)
     postgres.sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def furnish(place: Place) -> None:
+def furnish(place: StoreLocation) -> None:
     with place.open() as store:
         populate(store)
         store.agents.register("ada", version="1", contract={"role": "clerk", "text": "tab\there \\ \N{SNOWMAN}"})
@@ -66,15 +72,15 @@ def furnish(place: Place) -> None:
         store.telemetry.append([TelemetryEvent("seen", timestamp="2026-01-01T00:00:00+00:00")])
 
 
-def copied(source: Place, target: Place, **options: Any) -> Any:
+def copied(source: StoreLocation, target: StoreLocation, **options: Any) -> Any:
     return sync.copy(at(source), at(target), source.home, **options)
 
 
-def at(place: Place) -> str:
+def at(place: StoreLocation) -> str:
     return place.url or "sqlite"
 
 
-def seen(place: Place) -> dict[str, Any]:
+def seen(place: StoreLocation) -> dict[str, Any]:
     with place.open() as store:
         return {
             "log": store.read(tree.state),
@@ -90,7 +96,7 @@ def seen(place: Place) -> dict[str, Any]:
         }
 
 
-def test_the_store_goes_on_with_the_same_log_and_the_same_rows(ends: tuple[Place, Place]) -> None:
+def test_the_store_goes_on_with_the_same_log_and_the_same_rows(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     before = seen(source)
     done = copied(source, target)
@@ -104,7 +110,7 @@ def test_the_store_goes_on_with_the_same_log_and_the_same_rows(ends: tuple[Place
     target.sound()
 
 
-def test_the_source_is_sealed_and_says_where_the_store_went(ends: tuple[Place, Place]) -> None:
+def test_the_source_is_sealed_and_says_where_the_store_went(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     done = copied(source, target)
     with pytest.raises(errors.MovedError) as raised:
@@ -113,10 +119,10 @@ def test_the_source_is_sealed_and_says_where_the_store_went(ends: tuple[Place, P
     with closing(sync.storage(source.home, source.url)) as stores, pytest.raises(errors.MovedError):
         stores.open("relational")
     with pytest.raises(errors.MovedError):
-        copied(source, Place(target.home, "postgresql://elsewhere/x"))
+        copied(source, StoreLocation(target.home, "postgresql://elsewhere/x"))
 
 
-def test_what_services_store_goes_along_and_vectors_go_on(ends: tuple[Place, Place]) -> None:
+def test_what_services_store_goes_along_and_vectors_go_on(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     copied(source, target)
     with target.open() as store:
@@ -128,7 +134,7 @@ def test_what_services_store_goes_along_and_vectors_go_on(ends: tuple[Place, Pla
         assert len(store.vectors.search([9.0, *[1.0] * 383], 5)) == 3
 
 
-def test_telemetry_goes_along_where_that_is_asked_for(ends: tuple[Place, Place]) -> None:
+def test_telemetry_goes_along_where_that_is_asked_for(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     if source.url:
         return  # its telemetry is in a file, as it is by default
@@ -139,14 +145,14 @@ def test_telemetry_goes_along_where_that_is_asked_for(ends: tuple[Place, Place])
 
 
 @contextmanager
-def source_of_telemetry(place: Place) -> Iterator[int]:
+def source_of_telemetry(place: StoreLocation) -> Iterator[int]:
     config = place.home / "config" / "config.yaml"
     config.write_text(f"providers: {{telemetry: {{type: postgres, connection: '{place.url}'}}}}\n")
     with place.open() as store:
         yield store.telemetry.count()
 
 
-def test_a_dry_run_says_what_would_be_and_changes_nothing(ends: tuple[Place, Place]) -> None:
+def test_a_dry_run_says_what_would_be_and_changes_nothing(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     before = seen(source)
     planned = copied(source, target, dry_run=True)
@@ -158,9 +164,11 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(ends: tuple[Place, Pla
         copied(target, source)
 
 
-def test_a_target_that_is_not_empty_is_refused_and_left_alone(ends: tuple[Place, Place], tmp_path: Path) -> None:
+def test_a_target_that_is_not_empty_is_refused_and_left_alone(
+    ends: tuple[StoreLocation, StoreLocation], tmp_path: Path
+) -> None:
     source, target = ends
-    other = Place(tmp_path / "other", target.url) if target.url else target
+    other = StoreLocation(tmp_path / "other", target.url) if target.url else target
     with other.open() as store:
         submit(store, "its own")
     with pytest.raises(errors.AlreadyExistsError):
@@ -171,14 +179,14 @@ def test_a_target_that_is_not_empty_is_refused_and_left_alone(ends: tuple[Place,
         submit(store, "still open")
 
 
-def test_a_store_that_is_open_is_not_moved(ends: tuple[Place, Place]) -> None:
+def test_a_store_that_is_open_is_not_moved(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     with source.open(), pytest.raises(errors.BusyError):
         copied(source, target)
     copied(source, target)
 
 
-def test_services_that_have_their_tables_open_are_in_the_way(ends: tuple[Place, Place]) -> None:
+def test_services_that_have_their_tables_open_are_in_the_way(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     with closing(sync.storage(source.home, source.url)) as stores:
         stores.open("relational")
@@ -186,7 +194,7 @@ def test_services_that_have_their_tables_open_are_in_the_way(ends: tuple[Place, 
             copied(source, target)
 
 
-def test_tables_that_services_made_are_named_and_nothing_is_moved(ends: tuple[Place, Place]) -> None:
+def test_tables_that_services_made_are_named_and_nothing_is_moved(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     with source.open() as store:
         store.relational.execute("CREATE TABLE mine (id INTEGER PRIMARY KEY)")
@@ -198,7 +206,7 @@ def test_tables_that_services_made_are_named_and_nothing_is_moved(ends: tuple[Pl
     copied(source, target)
 
 
-def test_a_store_that_does_not_verify_is_not_moved(ends: tuple[Place, Place]) -> None:
+def test_a_store_that_does_not_verify_is_not_moved(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     forged = "UPDATE battles SET score = 0.99 WHERE battle_id = 'b3'"
     attack_server(source.url, forged) if source.url else attack(source.home, forged)
@@ -210,7 +218,7 @@ def test_a_store_that_does_not_verify_is_not_moved(ends: tuple[Place, Place]) ->
         copied(target, source)
 
 
-def test_a_locked_store_is_not_moved(ends: tuple[Place, Place]) -> None:
+def test_a_locked_store_is_not_moved(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     with source.open() as store:
         store.lockdown.lock(reason="an operator saw something")
@@ -219,7 +227,7 @@ def test_a_locked_store_is_not_moved(ends: tuple[Place, Place]) -> None:
 
 
 def test_a_target_in_which_a_copy_did_not_end_is_refused_and_the_next_copy_begins_anew(
-    ends: tuple[Place, Place],
+    ends: tuple[StoreLocation, StoreLocation],
 ) -> None:
     source, target = ends
     before = seen(source)
@@ -241,7 +249,7 @@ def die_after_the_seal(what: str, done: int, total: int) -> None:
 
 
 def test_a_copy_that_died_after_the_seal_is_finished_by_the_next_and_by_none_to_elsewhere(
-    ends: tuple[Place, Place],
+    ends: tuple[StoreLocation, StoreLocation],
 ) -> None:
     source, target = ends
     before = seen(source)
@@ -254,14 +262,14 @@ def test_a_copy_that_died_after_the_seal_is_finished_by_the_next_and_by_none_to_
         with pytest.raises((errors.MovedError, errors.UnfinishedCopyError)):
             place.open()
     with pytest.raises(errors.MovedError):
-        copied(source, Place(target.home, "postgresql://127.0.0.1:1/x"))
+        copied(source, StoreLocation(target.home, "postgresql://127.0.0.1:1/x"))
     copied(source, target)
     assert seen(target) == before
     assert copied(source, target).verdict == "VALID", "harmless if repeated"
 
 
 def test_a_sealed_store_is_neither_replaced_by_a_restore_nor_the_source_of_one(
-    ends: tuple[Place, Place], tmp_path: Path
+    ends: tuple[StoreLocation, StoreLocation], tmp_path: Path
 ) -> None:
     source, target = ends
     source.backup(tmp_path / "backup")
@@ -273,7 +281,7 @@ def test_a_sealed_store_is_neither_replaced_by_a_restore_nor_the_source_of_one(
             sync.restore(source.home / "kernel.db", tmp_path / "elsewhere")
 
 
-def test_the_command_line_moves_a_store_and_says_what_is_left_to_do(ends: tuple[Place, Place]) -> None:
+def test_the_command_line_moves_a_store_and_says_what_is_left_to_do(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
     words = ["--home", str(source.home), "copy", at(source), at(target), "--json"]
     planned = CliRunner().invoke(app, [*words, "--dry-run"])
@@ -288,7 +296,7 @@ def test_the_command_line_moves_a_store_and_says_what_is_left_to_do(ends: tuple[
 
 
 def test_a_row_that_arrives_otherwise_is_found_before_the_seal(
-    ends: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+    ends: tuple[StoreLocation, StoreLocation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = ends
     whole = transfer.arrive
@@ -312,7 +320,7 @@ def test_a_row_that_arrives_otherwise_is_found_before_the_seal(
 
 
 def test_text_that_postgresql_cannot_keep_is_named_and_nothing_is_moved(tmp_path: Path, postgres_url: str) -> None:
-    source, target = Place(tmp_path / "home"), Place(tmp_path / "home", postgres_url)
+    source, target = StoreLocation(tmp_path / "home"), StoreLocation(tmp_path / "home", postgres_url)
     with source.open() as store:
         store.blobs.put("k", b"x", content_type="text/plain")
     with behind(source.home, "membrane.db") as connection:
@@ -341,7 +349,7 @@ def test_a_copy_to_itself_or_of_nothing_is_refused(tmp_path: Path, postgres_url:
         assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'kernel'").fetchall() == []
 
 
-def test_the_async_face_moves_as_well(ends: tuple[Place, Place]) -> None:
+def test_the_async_face_moves_as_well(ends: tuple[StoreLocation, StoreLocation]) -> None:
     source, target = ends
 
     async def main() -> str:

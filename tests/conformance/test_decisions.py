@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.client import Holdproof
 from holdproof.db import Tx
@@ -14,7 +15,7 @@ from holdproof.model.coordination import Swept
 from holdproof.runtime import audit, escalations, flows, locks, state
 from holdproof.runtime.logged_rows import load
 from holdproof.testing import FrozenClock
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
 def _nouns(store: Any) -> dict[str, Any]:

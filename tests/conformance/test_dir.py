@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.adapters.dir import Bundle, bundle
 from holdproof.db import Tx
@@ -18,7 +19,6 @@ from holdproof.model.verdicts import Verdict
 from holdproof.runtime import audit
 from holdproof.testing import FrozenClock
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
-from tests.conformance.places import settled
 from tests.conformance.racing import together
 
 ROUND_TRIP = (

@@ -2,13 +2,14 @@
 
 import time
 
+from harness.attacks import as_erased, as_restored
+from harness.filling import settled, submit
+from harness.raw_access import Past
 from holdproof import sync
 from holdproof.crypto import checkpoint
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Report
-from tests.conformance.attacks import as_erased, as_restored
-from tests.conformance.places import StoreOnPostgres, StoreOnSqlite, settled
-from tests.conformance.stores import Past, submit
+from tests.conformance.store_backends import StoreOnPostgres, StoreOnSqlite
 
 
 class DressedSuite(StoreOnSqlite):
@@ -29,8 +30,8 @@ class DressedSuite(StoreOnSqlite):
         [state] = self.past().ask("SELECT size, frontier, head FROM log_state")
         submit(store, "later", 0.9)
         settled(store)
-        assert store.context.marks is not None
-        store.context.marks.flush()
+        assert store.context.head_file is not None
+        store.context.head_file.flush()
         self.past().ask("DELETE FROM battles WHERE battle_id = 'later'")
         self.past().ask("DELETE FROM log_leaves WHERE idx >= ?", state[0])
         self.past().ask("UPDATE log_state SET size = ?, frontier = ?, head = ?", *state)

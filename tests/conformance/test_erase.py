@@ -20,7 +20,7 @@ from holdproof.model.erasure import Erasure
 from holdproof.model.evaluations import Evaluation
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import erase
-from tests.places import Place, everything, submit
+from tests.store_locations import StoreLocation, everything, submit
 
 SECRET = "the-very-secret-answer-17"
 NAME = "Ada Lovelace"
@@ -29,9 +29,9 @@ _SALTS = sql("SELECT leaf_salt, dbom FROM battles WHERE battle_id = :battle_id")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-    made = Place(tmp_path / "home", url)
+    made = StoreLocation(tmp_path / "home", url)
     with made.open() as store:
         submit(store, "mine", subject=NAME, secret=SECRET)
         submit(store, "yours", subject="Bob")
@@ -47,13 +47,13 @@ def holding(folder: Path, *needles: bytes) -> list[str]:
     )
 
 
-def test_a_subject_goes_with_row_salt_dbom_and_file_and_a_leaf_stays(place: Place) -> None:
+def test_a_subject_goes_with_row_salt_dbom_and_file_and_a_leaf_stays(place: StoreLocation) -> None:
     with place.open() as store:
         [evaluation] = [each for each in _battles(store) if each.evaluation_id == "mine"]
         made = store.erase.subject(NAME, who="dpo")
         assert (made.kind, made.who, made.count, made.leaf_ids) == ("subject", "dpo", 1, (evaluation.leaf_id,))
         assert [evaluation_id for evaluation_id, _ in everything(store)] == ["yours", "nobodys"]
-        assert store.erase.list() == [made]
+        assert store.erase.list().items == [made]
         assert store.read(lambda tx: erasures.among(tx, {evaluation.leaf_id, "another"})) == {evaluation.leaf_id}
         assert evaluation.leaf_id not in encryption.subject_of(store.write(lambda tx: encryption.seal(tx, NAME, b"x")))
     assert not (place.home / "dboms" / "dbom_mine.json").exists()
@@ -62,11 +62,11 @@ def test_a_subject_goes_with_row_salt_dbom_and_file_and_a_leaf_stays(place: Plac
 
 
 def _battles(store: sync.Holdproof) -> list[Evaluation]:
-    return store.read(lambda tx: evaluations.list(tx)).evaluations
+    return store.read(lambda tx: evaluations.walk(tx, limit=1000))
 
 
 def test_content_key_salt_and_name_are_gone_from_every_file(tmp_path: Path) -> None:
-    place = Place(tmp_path / "home")
+    place = StoreLocation(tmp_path / "home")
     with place.open() as store:
         submit(store, "mine-battle", subject=NAME, secret=SECRET)
         sealed = store.write(lambda tx: encryption.seal(tx, NAME, SECRET.encode()))
@@ -83,13 +83,13 @@ def test_content_key_salt_and_name_are_gone_from_every_file(tmp_path: Path) -> N
     place.sound()
 
 
-def test_every_proof_still_holds(place: Place) -> None:
+def test_every_proof_still_holds(place: StoreLocation) -> None:
     with place.open() as store:
         found = _battles(store)
         before = [store.read(partial(log.prove, leaf_id=each.leaf_id)) for each in found]
         store.erase.subject(NAME)
         for each, proof in zip(found, before, strict=True):
-            again = store.read(partial(log.prove, leaf_id=each.leaf_id, ver=1))
+            again = store.read(partial(log.prove, leaf_id=each.leaf_id, version=1))
             assert (again.index, again.extra) == (proof.index, proof.extra)
             keys = store.read(log.verifiers)
             tlog_proof.verify(
@@ -98,7 +98,7 @@ def test_every_proof_still_holds(place: Place) -> None:
     place.sound()
 
 
-def test_one_record_goes_alone(place: Place) -> None:
+def test_one_record_goes_alone(place: StoreLocation) -> None:
     with place.open() as store:
         rows = store.read(lambda tx: tx.all(sql("SELECT id FROM battles WHERE battle_id = 'nobodys'")))
         made = store.erase.record("battles", str(rows[0][0]))
@@ -117,7 +117,7 @@ def test_one_record_goes_alone(place: Place) -> None:
     ],
 )
 def test_what_is_not_there_or_cannot_go_is_a_typed_error(
-    place: Place, table: str, key: str, kind: type[Exception]
+    place: StoreLocation, table: str, key: str, kind: type[Exception]
 ) -> None:
     with place.open() as store:
         with pytest.raises(kind):
@@ -125,17 +125,17 @@ def test_what_is_not_there_or_cannot_go_is_a_typed_error(
         with pytest.raises(errors.NotFoundError):
             store.erase.subject("nobody at all")
         assert len(everything(store)) == 3
-        assert store.erase.list() == []
+        assert store.erase.list().items == []
 
 
-def test_erasing_twice_says_that_there_is_nobody(place: Place) -> None:
+def test_erasing_twice_says_that_there_is_nobody(place: StoreLocation) -> None:
     with place.open() as store:
         store.erase.subject(NAME)
         with pytest.raises(errors.NotFoundError):
             store.erase.subject(NAME)
 
 
-def test_an_earlier_dbom_of_a_battle_takes_the_name_of_the_erased_one(place: Place) -> None:
+def test_an_earlier_dbom_of_a_battle_takes_the_name_of_the_erased_one(place: StoreLocation) -> None:
     with place.open() as store:
         submit(store, "shared", secret="old")
         submit(store, "shared", subject=NAME, secret=SECRET)
@@ -146,7 +146,7 @@ def test_an_earlier_dbom_of_a_battle_takes_the_name_of_the_erased_one(place: Pla
 
 
 def test_the_name_is_taken_over_though_another_process_repaired_meanwhile(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: StoreLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one finds every file in its place, and notes that there is nothing left to look at."""
     with place.open() as store, place.open() as other:
@@ -164,7 +164,7 @@ def test_the_name_is_taken_over_though_another_process_repaired_meanwhile(
     place.sound()
 
 
-def test_the_name_is_taken_over_at_the_opening_after_a_crash(place: Place) -> None:
+def test_the_name_is_taken_over_at_the_opening_after_a_crash(place: StoreLocation) -> None:
     with place.open() as store:
         submit(store, "shared", secret="old")
         submit(store, "shared", subject=NAME, secret=SECRET)
@@ -174,11 +174,11 @@ def test_the_name_is_taken_over_at_the_opening_after_a_crash(place: Place) -> No
     place.sound()
 
 
-def dbom_files(place: Place, evaluation_id: str) -> dict[str, str]:
+def dbom_files(place: StoreLocation, evaluation_id: str) -> dict[str, str]:
     return {path.name: path.read_text() for path in (place.home / "dboms").glob(f"dbom_{evaluation_id}*")}
 
 
-def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -> None:
+def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: StoreLocation) -> None:
     with place.open() as store:
         store.write(lambda tx: erase._by_name(tx, NAME, who="dpo", ns="main"))  # the commit, and no more
         assert (place.home / "dboms" / "dbom_mine.json").exists()
@@ -188,7 +188,7 @@ def test_files_that_a_crash_left_are_removed_at_the_next_opening(place: Place) -
     place.sound()
 
 
-def test_nothing_is_recorded_of_a_subject_erased_since_it_was_sealed(place: Place) -> None:
+def test_nothing_is_recorded_of_a_subject_erased_since_it_was_sealed(place: StoreLocation) -> None:
     with place.open() as store:
         work = evaluations.submit(store.context, {"a": 1}, evaluation_id="late", score=0.5, subject=NAME)
         with pytest.raises(errors.ErasedError):
@@ -216,13 +216,13 @@ def test_a_flipped_bit_never_makes_a_remembered_erasure_another(tmp_path: Path) 
     """A restore would erase somebody else, or let the erased come back."""
     paths = Paths.find(tmp_path)
     made = Erasure("e1", "subject", "00ff" * 8, "dpo", 1, ("h1",), "2026")
-    erase.remember(paths, [made])
+    erase.record_outside(paths, [made])
     file = paths.state / "erasures.jsonl"
     whole = file.read_bytes()
     for at in range(len(whole) - 1):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         try:
-            assert erase.remembered(paths) == [made], at
+            assert erase.recorded_outside(paths) == [made], at
         except errors.FormatError:
             continue
 
@@ -232,19 +232,19 @@ def test_a_remembered_erasure_without_a_digest_counts_as_it_did(tmp_path: Path) 
     made = Erasure("e1", "record", "battles", "dpo", 0, (), "2026")
     paths.state.mkdir()
     (paths.state / "erasures.jsonl").write_text(json.dumps(made.to_dict()) + "\n")
-    assert erase.remembered(paths) == [made]
+    assert erase.recorded_outside(paths) == [made]
 
 
 def test_erasures_that_end_at_once_are_all_remembered(tmp_path: Path) -> None:
     paths = Paths.find(tmp_path)
     made = [Erasure(f"e{number}", "record", "battles", "dpo", 0, (), "2026") for number in range(64)]
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda each: erase.remember(paths, [each]), made))
-    assert sorted(each.id for each in erase.remembered(paths)) == sorted(each.id for each in made)
+        list(pool.map(lambda each: erase.record_outside(paths, [each]), made))
+    assert sorted(each.id for each in erase.recorded_outside(paths)) == sorted(each.id for each in made)
 
 
 @pytest.mark.parametrize("name", ["{}", "../{0.name}", "dboms/../../{0.name}", "dboms", "state/heads.jsonl", 7])
-def test_no_file_but_the_stores_own_is_ever_removed(place: Place, tmp_path: Path, name: str | int) -> None:
+def test_no_file_but_the_stores_own_is_ever_removed(place: StoreLocation, tmp_path: Path, name: str | int) -> None:
     """No leaf covers which files are still to be removed: whoever writes to the database could name any."""
     precious = tmp_path / "precious"
     precious.write_text("of somebody else")
@@ -259,7 +259,7 @@ def test_no_file_but_the_stores_own_is_ever_removed(place: Place, tmp_path: Path
         assert (report.verdict, report.findings[0].table) == (Verdict.TAMPERED, "erasures")
 
 
-def test_a_locked_store_keeps_its_files_as_they_are_found(place: Place) -> None:
+def test_a_locked_store_keeps_its_files_as_they_are_found(place: StoreLocation) -> None:
     with place.open() as store:
         store.write(lambda tx: erase._by_name(tx, NAME, who="dpo", ns="main"))  # the commit, and no more
         store.lockdown.lock(reason="somebody was here")
@@ -271,20 +271,20 @@ def test_a_locked_store_keeps_its_files_as_they_are_found(place: Place) -> None:
 # --- backups -----------------------------------------------------------------------------------------------------
 
 
-def test_a_backup_without_keys_is_erased_with_its_subject(place: Place, tmp_path: Path) -> None:
+def test_a_backup_without_keys_is_erased_with_its_subject(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         sealed = store.write(lambda tx: encryption.seal(tx, NAME, SECRET.encode()))
         store.backup.create(tmp_path / "backup")
         [key, *_] = [key for (key,) in store.read(lambda tx: tx.all(_KEYS))]
         store.erase.subject(NAME)
     assert holding(tmp_path / "backup", key, key.hex().encode(), SECRET.encode(), NAME.encode()) == []
-    fresh = Place(tmp_path / "fresh", place.url)
+    fresh = StoreLocation(tmp_path / "fresh", place.url)
     fresh.restore(tmp_path / "backup", other=True)
     with fresh.open() as store, pytest.raises(errors.NotFoundError):
         store.read(lambda tx: encryption.open(tx, sealed))
 
 
-def test_a_restore_of_an_older_backup_erases_again(place: Place, tmp_path: Path) -> None:
+def test_a_restore_of_an_older_backup_erases_again(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         sealed = store.write(lambda tx: encryption.seal(tx, NAME, SECRET.encode()))
         yours = store.write(lambda tx: encryption.seal(tx, "Bob", b"bob"))
@@ -298,13 +298,13 @@ def test_a_restore_of_an_older_backup_erases_again(place: Place, tmp_path: Path)
         with pytest.raises(errors.ErasedError):
             store.read(lambda tx: encryption.open(tx, sealed))
         assert store.read(lambda tx: encryption.open(tx, yours)) == b"bob"
-        assert len(store.erase.list()) == 2
+        assert len(store.erase.list().items) == 2
     assert not (place.home / "dboms" / "dbom_mine.json").exists()
     place.sound()
 
 
 def test_a_restored_file_holds_nothing_of_whom_was_erased_since(tmp_path: Path) -> None:
-    place = Place(tmp_path / "home")
+    place = StoreLocation(tmp_path / "home")
     with place.open() as store:
         submit(store, "mine-battle", subject=NAME, secret=SECRET)
         [(key,)] = store.read(lambda tx: tx.all(_KEYS))
@@ -318,7 +318,7 @@ def test_a_restored_file_holds_nothing_of_whom_was_erased_since(tmp_path: Path) 
 
 def test_erasures_are_made_again_even_where_the_database_is_lost(tmp_path: Path) -> None:
     """They are remembered in the state folder, by handles only."""
-    place = Place(tmp_path / "home")
+    place = StoreLocation(tmp_path / "home")
     with place.open() as store:
         submit(store, "mine", subject=NAME)
         store.backup.create(tmp_path / "backup", keys=True)
@@ -332,12 +332,12 @@ def test_erasures_are_made_again_even_where_the_database_is_lost(tmp_path: Path)
 
 
 def test_erasures_of_a_file_are_made_again_on_another_machine(tmp_path: Path) -> None:
-    place = Place(tmp_path / "home")
+    place = StoreLocation(tmp_path / "home")
     with place.open() as store:
         submit(store, "mine", subject=NAME)
         store.backup.create(tmp_path / "backup", keys=True)
         store.erase.subject(NAME)
-    fresh = Place(tmp_path / "fresh")
+    fresh = StoreLocation(tmp_path / "fresh")
     done = fresh.restore(tmp_path / "backup", erasures=place.home / "state" / "erasures.jsonl")
     assert done.erasures == 1
     with fresh.open() as store:
@@ -347,7 +347,7 @@ def test_erasures_of_a_file_are_made_again_on_another_machine(tmp_path: Path) ->
 
 
 def test_what_a_restore_kept_aside_is_named_because_no_erasure_reaches_it(tmp_path: Path) -> None:
-    place = Place(tmp_path / "home")
+    place = StoreLocation(tmp_path / "home")
     with place.open() as store:
         submit(store, "mine", subject=NAME)
         store.backup.create(tmp_path / "backup")
@@ -358,11 +358,11 @@ def test_what_a_restore_kept_aside_is_named_because_no_erasure_reaches_it(tmp_pa
     assert made.to_dict()["remains"] == [aside]
 
 
-def test_the_async_face_erases_too(place: Place) -> None:
+def test_the_async_face_erases_too(place: StoreLocation) -> None:
     async def run() -> int:
         async with holdproof.open(place.home, place.url) as store:
             await store.erase.subject(NAME)
-            return len(await store.erase.list())
+            return len((await store.erase.list()).items)
 
     assert asyncio.run(run()) == 1
 

@@ -9,7 +9,7 @@ import holdproof
 from holdproof import errors, sql, sync
 from holdproof.upkeep import subject_stores
 from tests.conformance.racing import together
-from tests.places import Place, submit
+from tests.store_locations import StoreLocation, submit
 
 NAME, SMALL = "Ada Lovelace", b"the-small-secret-of-ada"
 LARGE = b"the-large-secret-of-ada" * 5000
@@ -17,9 +17,9 @@ _DUE = sql("SELECT files FROM erasures WHERE files <> '[]'")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
-    return Place(tmp_path / "home", url)
+    return StoreLocation(tmp_path / "home", url)
 
 
 def fill(store: sync.Holdproof) -> None:
@@ -45,7 +45,7 @@ def holding(folder: Path, *needles: bytes) -> list[str]:
     return [str(path.relative_to(folder)) for path in files if any(each in path.read_bytes() for each in needles)]
 
 
-def test_blobs_and_sessions_go_with_their_subject_and_the_record_says_so(place: Place) -> None:
+def test_blobs_and_sessions_go_with_their_subject_and_the_record_says_so(place: StoreLocation) -> None:
     with place.open() as store:
         fill(store)
         submit(store, "mine", subject=NAME, secret="x")
@@ -53,7 +53,7 @@ def test_blobs_and_sessions_go_with_their_subject_and_the_record_says_so(place: 
         assert made.services == {"blobs": 2, "sessions": 1}
         assert made.to_dict()["services"] == {"blobs": 2, "sessions": 1}
         assert seen(store) == OTHERS
-        own, served = store.erase.list()
+        served, own = store.erase.list().items
         assert (own.id, own.count, served.kind, served.who, served.count) == (made.id, 1, "subject", "dpo", 3)
         assert served.target.startswith("membrane/")
         with pytest.raises(errors.NotFoundError):
@@ -61,7 +61,7 @@ def test_blobs_and_sessions_go_with_their_subject_and_the_record_says_so(place: 
     place.sound()
 
 
-def test_somebody_whom_only_services_know_is_erased_too(place: Place) -> None:
+def test_somebody_whom_only_services_know_is_erased_too(place: StoreLocation) -> None:
     with place.open() as store:
         fill(store)
         made = store.erase.subject(NAME)
@@ -71,7 +71,7 @@ def test_somebody_whom_only_services_know_is_erased_too(place: Place) -> None:
     place.sound()
 
 
-def test_a_store_that_is_open_for_one_namespace_erases_nothing_of_services(place: Place) -> None:
+def test_a_store_that_is_open_for_one_namespace_erases_nothing_of_services(place: StoreLocation) -> None:
     with place.open() as store:
         fill(store)
         for ns in ("main", "far"):
@@ -81,7 +81,7 @@ def test_a_store_that_is_open_for_one_namespace_erases_nothing_of_services(place
 
 
 def test_nothing_of_them_is_in_any_file(tmp_path: Path) -> None:
-    place = Place(tmp_path / "home")
+    place = StoreLocation(tmp_path / "home")
     with place.open() as store:
         fill(store)
         assert len(holding(place.home, SMALL, LARGE[:100], b"a word of ada")) > 1
@@ -89,7 +89,7 @@ def test_nothing_of_them_is_in_any_file(tmp_path: Path) -> None:
         assert holding(place.home, SMALL, LARGE[:100], b"a word of ada", NAME.encode()) == []
 
 
-def test_the_same_name_is_somebody_new_afterwards(place: Place) -> None:
+def test_the_same_name_is_somebody_new_afterwards(place: StoreLocation) -> None:
     with place.open() as store:
         fill(store)
         store.erase.subject(NAME)
@@ -98,7 +98,7 @@ def test_the_same_name_is_somebody_new_afterwards(place: Place) -> None:
         assert store.erase.subject(NAME).services == {"blobs": 1, "sessions": 0}
 
 
-def test_bytes_that_another_key_has_too_stay_with_that_key(place: Place) -> None:
+def test_bytes_that_another_key_has_too_stay_with_that_key(place: StoreLocation) -> None:
     with place.open() as store:
         store.blobs.put("ada", LARGE, subject=NAME)
         store.blobs.put("everybody", LARGE)
@@ -106,7 +106,7 @@ def test_bytes_that_another_key_has_too_stay_with_that_key(place: Place) -> None
         assert (store.blobs.list(), store.blobs.get("everybody")) == (["everybody"], LARGE)
 
 
-def test_a_put_says_anew_whose_a_blob_is(place: Place) -> None:
+def test_a_put_says_anew_whose_a_blob_is(place: StoreLocation) -> None:
     with place.open() as store:
         store.blobs.put("k", b"hers", subject=NAME)
         store.blobs.put("k", b"nobodys")
@@ -128,7 +128,7 @@ def test_what_is_no_name_is_refused_before_anything_is_kept(tmp_path: Path, name
 
 
 def test_an_erasure_that_a_crash_broke_off_is_done_at_the_next_opening(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: StoreLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_: object) -> list[str]:
         raise KeyboardInterrupt
@@ -147,7 +147,9 @@ def test_an_erasure_that_a_crash_broke_off_is_done_at_the_next_opening(
     place.sound()
 
 
-def test_an_opening_goes_on_where_services_cannot_be_reached(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_opening_goes_on_where_services_cannot_be_reached(
+    place: StoreLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def away(*_: object) -> list[str]:
         raise errors.UnreachableError("no bucket today")
 
@@ -165,7 +167,7 @@ def test_an_opening_goes_on_where_services_cannot_be_reached(place: Place, monke
 
 
 def test_no_record_makes_another_subject_go(tmp_path: Path) -> None:
-    place = Place(tmp_path / "home")
+    place = StoreLocation(tmp_path / "home")
     forge = sql("UPDATE erasures SET files = :files")
     with place.open() as store:
         fill(store)
@@ -176,7 +178,7 @@ def test_no_record_makes_another_subject_go(tmp_path: Path) -> None:
         assert seen(store) == OTHERS
 
 
-def test_a_restore_of_an_older_backup_erases_again(place: Place, tmp_path: Path) -> None:
+def test_a_restore_of_an_older_backup_erases_again(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         fill(store)
     made = place.backup(tmp_path / "backups")
@@ -189,7 +191,7 @@ def test_a_restore_of_an_older_backup_erases_again(place: Place, tmp_path: Path)
     place.sound()
 
 
-def test_racing_puts_are_erased_or_belong_to_somebody_new(place: Place) -> None:
+def test_racing_puts_are_erased_or_belong_to_somebody_new(place: StoreLocation) -> None:
     with place.open() as store:
         fill(store)
 

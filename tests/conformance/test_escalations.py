@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.client import Holdproof
 from holdproof.db import sql
@@ -14,7 +15,7 @@ from holdproof.model.coordination import Escalation
 from holdproof.model.times import later
 from holdproof.runtime import escalations
 from holdproof.testing import FrozenClock
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 _ANSWER = sql("SELECT answer_json FROM escalation_requests")
 _SPENT = sql("SELECT count(*) FROM escalation_budget WHERE agent_id = 'trader'")

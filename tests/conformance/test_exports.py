@@ -2,9 +2,10 @@
 
 import pytest
 
+from harness.filling import running
 from holdproof import sync
 from holdproof.runtime import exports
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
 class Exports(OnStore):

@@ -5,13 +5,14 @@ from itertools import product
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.db import Tx, sql
 from holdproof.model.flows import EDGES, STATUSES, TERMINAL, Recovered, legal
 from holdproof.model.times import later
 from holdproof.runtime import checks
 from holdproof.testing import FrozenClock
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 _PATHS = {
     "CREATED": [],

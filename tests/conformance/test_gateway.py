@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from harness.ipfs_gateway import Bend, Gateway, send
 from holdproof import errors, sync
 from holdproof.crypto import car
 from holdproof.crypto import cid as cids
 from holdproof.crypto.cid import CID
 from tests.conformance.memories import flaws
-from tests.gateway import Bend, Gateway, send
 
 
 class Archive:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors
 from holdproof.remote import SyncRemote, connect_sync
-from tests.conformance.decisions import CrashError, running
+from tests.conformance.decisions import CrashError
 from tests.conformance.racing import together
 from tests.web import Web
 from tests.web import running as serving

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import holdproof
+from harness.filling import settled, submit
+from harness.raw_access import asking, attack, attack_server, behind
 from holdproof import errors, sync
 from holdproof.crypto import keys
 from holdproof.db import Tx, sql
@@ -21,8 +23,6 @@ from holdproof.evidence.startup import KEYRING, add_key
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import alarm, lockdown, notify, unlock
-from tests.conformance.places import settled
-from tests.conformance.stores import asking, attack, attack_server, behind, submit
 
 _FORGET = sql("DELETE FROM keyring WHERE role = 'log'")
 _PUT = sql("INSERT INTO store_facts (key, value, updated_at) VALUES (:key, 'x', :now)")

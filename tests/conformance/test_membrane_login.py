@@ -14,22 +14,22 @@ from holdproof.storage import StorageProvider, TelemetryEvent
 
 
 @pytest.fixture
-def services_url(postgres_url: str) -> Iterator[str]:
+def services_url(empty_postgres_url: str) -> Iterator[str]:
     """As the guide says: made once by the owner, then a login for services that is granted the role."""
     for space in ("kernel", "membrane", "telemetry"):
-        open_database(postgres_url, space=space, workers=1).close()
-    with closing(psycopg.connect(postgres_url, autocommit=True)) as owner:
+        open_database(empty_postgres_url, space=space, workers=1).close()
+    with closing(psycopg.connect(empty_postgres_url, autocommit=True)) as owner:
         owner.execute("CREATE ROLE services_login LOGIN PASSWORD 'x'")
         owner.execute("GRANT holdproof_membrane TO services_login")
         owner.execute("GRANT holdproof_telemetry TO services_login")
-    yield make_conninfo(postgres_url, user="services_login", password="x")
-    with closing(psycopg.connect(postgres_url, autocommit=True)) as owner:
+    yield make_conninfo(empty_postgres_url, user="services_login", password="x")
+    with closing(psycopg.connect(empty_postgres_url, autocommit=True)) as owner:
         owner.execute("DROP OWNED BY services_login CASCADE")
         owner.execute("DROP ROLE services_login")
 
 
 def test_services_work_under_a_login_of_their_own_that_cannot_reach_the_kernel(
-    postgres_url: str, services_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    empty_postgres_url: str, services_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDPROOF_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("HOLDPROOF_DATABASE_URL", raising=False)

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.attacks import MEMORY
+from harness.filling import remember
+from harness.raw_access import attack, attack_server, behind, copy
 from holdproof import errors, sync
 from holdproof.crypto import cid as cids
 from holdproof.memory.objects import commits
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
-from tests.conformance.attacks import MEMORY
-from tests.conformance.filled import remember
-from tests.conformance.stores import attack, attack_server, behind, copy
 
 
 @pytest.fixture(scope="module")

@@ -193,11 +193,11 @@ def test_memory_is_a_dict_until_it_is_closed() -> None:
     _play(InMemory, examples=40)
 
 
-def test_postgres_is_a_dict_that_lasts(postgres_url: str) -> None:
+def test_postgres_is_a_dict_that_lasts(empty_postgres_url: str) -> None:
     class OnServer(Machine):
         @staticmethod
         def start() -> tuple[Callable[[], Database], Callable[[], None]]:
-            opening = partial(open_database, postgres_url, migrations=MIGRATIONS, workers=1, readers=1)
+            opening = partial(open_database, empty_postgres_url, migrations=MIGRATIONS, workers=1, readers=1)
             db = opening()
             db.write(lambda tx: tx.execute(_CLEAR)).result()
             db.close()

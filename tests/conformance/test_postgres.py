@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from harness.servers import Postgres
 from holdproof import errors
 from holdproof.db import Database, Hooks, Tx, open_database, sql
 from holdproof.db.group_commit import GroupWriter
@@ -29,15 +30,14 @@ from holdproof.testing.schema import (
     entries,
     value,
 )
-from tests.servers import Postgres
 
 _HANG_UP = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = '{}'"
 _BUMP = sql("UPDATE counters SET value = value + 1 WHERE name = :name")
 
 
 @pytest.fixture
-def db(postgres_url: str) -> Iterator[Database]:
-    with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=1, readers=1)) as database:
+def db(empty_postgres_url: str) -> Iterator[Database]:
+    with closing(open_database(empty_postgres_url, migrations=MIGRATIONS, workers=1, readers=1)) as database:
         yield database
 
 
@@ -103,10 +103,10 @@ def test_a_statement_first_used_after_a_failed_expectation_can_be_used_again(db:
     assert db.write(lambda tx: add(tx, "c")).result() == "c"
 
 
-def test_notes_of_a_pipelined_failure_do_not_reach_the_hooks(postgres_url: str) -> None:
+def test_notes_of_a_pipelined_failure_do_not_reach_the_hooks(empty_postgres_url: str) -> None:
     seen: list[str] = []
     hooks = Hooks(after_commit=[lambda notes: seen.extend(notes.get("name", []))])
-    with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=1, hooks=hooks)) as db:
+    with closing(open_database(empty_postgres_url, migrations=MIGRATIONS, workers=1, hooks=hooks)) as db:
         db.write(lambda tx: add(tx, "taken")).result()
 
         def noted(tx: Tx, name: str) -> None:
@@ -122,19 +122,21 @@ def test_notes_of_a_pipelined_failure_do_not_reach_the_hooks(postgres_url: str) 
 # --- workers that live long ----------------------------------------------------------------------------------------
 
 
-def test_a_worker_idle_for_longer_than_marks_are_kept_can_still_commit(db: Database, postgres_url: str) -> None:
+def test_a_worker_idle_for_longer_than_marks_are_kept_can_still_commit(db: Database, empty_postgres_url: str) -> None:
     db.write(lambda tx: add(tx, "c")).result()
-    _admin(postgres_url, "UPDATE kernel.commit_marks SET at = now() - interval '8 days'")
-    open_database(postgres_url, migrations=MIGRATIONS, workers=1).close()  # sweeps
+    _admin(empty_postgres_url, "UPDATE kernel.commit_marks SET at = now() - interval '8 days'")
+    open_database(empty_postgres_url, migrations=MIGRATIONS, workers=1).close()  # sweeps
     assert db.write(lambda tx: add(tx, "d")).result() == "d"
 
 
-def test_a_finished_read_leaves_no_transaction_open(db: Database, postgres_url: str) -> None:
+def test_a_finished_read_leaves_no_transaction_open(db: Database, empty_postgres_url: str) -> None:
     assert db.read(lambda tx: value(tx, "c")).result() is None
-    _admin(postgres_url, "SET lock_timeout = '3s'; ALTER TABLE kernel.counters ADD COLUMN extra TEXT")
+    _admin(empty_postgres_url, "SET lock_timeout = '3s'; ALTER TABLE kernel.counters ADD COLUMN extra TEXT")
 
 
-def test_a_connection_lost_while_the_clock_is_set_anew_costs_a_group_nothing(db: Database, postgres_url: str) -> None:
+def test_a_connection_lost_while_the_clock_is_set_anew_costs_a_group_nothing(
+    db: Database, empty_postgres_url: str
+) -> None:
     [worker] = db.backend.writer.workers
     assert isinstance(worker, GroupWriter)
     link: Any = worker.link
@@ -142,7 +144,7 @@ def test_a_connection_lost_while_the_clock_is_set_anew_costs_a_group_nothing(db:
 
     def cut(**options: bool) -> None:
         link.begin, link._clock._measured = begin, -1e9
-        _admin(postgres_url, _HANG_UP.format(link._worker))
+        _admin(empty_postgres_url, _HANG_UP.format(link._worker))
         begin(**options)
 
     def arm() -> None:
@@ -154,9 +156,9 @@ def test_a_connection_lost_while_the_clock_is_set_anew_costs_a_group_nothing(db:
 # --- deadlocks -----------------------------------------------------------------------------------------------------
 
 
-def test_groups_that_lock_rows_in_opposite_order_all_finish(postgres_url: str) -> None:
+def test_groups_that_lock_rows_in_opposite_order_all_finish(empty_postgres_url: str) -> None:
     """Each operation touches one row; only the groups they share deadlock."""
-    with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=2)) as db:
+    with closing(open_database(empty_postgres_url, migrations=MIGRATIONS, workers=2)) as db:
         db.write(lambda tx: [add(tx, "a"), add(tx, "b"), add(tx, "c")]).result()
         barrier = threading.Barrier(2)
 
@@ -217,10 +219,10 @@ def test_reads_of_a_server_that_is_gone_share_one_wait(db: Database, monkeypatch
 
 
 @pytest.mark.parametrize("setting", ["bytea_output = 'escape'", "extra_float_digits = 0"])
-def test_settings_of_the_database_do_not_change_what_is_read(postgres_url: str, setting: str) -> None:
-    [(name,)] = _admin(postgres_url, "SELECT current_database()")
-    _admin(postgres_url, f"ALTER DATABASE {name} SET {setting}")
-    with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=1)) as db:
+def test_settings_of_the_database_do_not_change_what_is_read(empty_postgres_url: str, setting: str) -> None:
+    [(name,)] = _admin(empty_postgres_url, "SELECT current_database()")
+    _admin(empty_postgres_url, f"ALTER DATABASE {name} SET {setting}")
+    with closing(open_database(empty_postgres_url, migrations=MIGRATIONS, workers=1)) as db:
 
         def put(tx: Tx) -> None:
             add(tx, "c")
@@ -233,12 +235,12 @@ def test_settings_of_the_database_do_not_change_what_is_read(postgres_url: str, 
 
 
 @pytest.mark.parametrize("topic", ["x" * 9_000, "two\nlines"], ids=["long", "two lines"])
-def test_a_topic_of_any_shape_wakes_a_waiter_elsewhere(db: Database, postgres_url: str, topic: str) -> None:
+def test_a_topic_of_any_shape_wakes_a_waiter_elsewhere(db: Database, empty_postgres_url: str, topic: str) -> None:
     def announce(tx: Tx) -> None:
         tx.count(SET_COUNTER, name="c", value=1)
         tx.notify(topic)
 
-    with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=1)) as other:
+    with closing(open_database(empty_postgres_url, migrations=MIGRATIONS, workers=1)) as other:
         for _ in range(50):  # the other's ear may open a moment later
             bell = threading.Event()
             assert other.topics.subscribe(topic, other.topics.epoch, bell.set)
@@ -249,12 +251,12 @@ def test_a_topic_of_any_shape_wakes_a_waiter_elsewhere(db: Database, postgres_ur
         pytest.fail("never woken")
 
 
-def test_a_closed_database_leaves_nobody_listening(postgres_url: str) -> None:
+def test_a_closed_database_leaves_nobody_listening(empty_postgres_url: str) -> None:
     def listeners() -> set[int | None]:
         return {each.ident for each in threading.enumerate() if each.name == "holdproof-listener"}
 
     before = listeners()
-    with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=1, readers=1)):
+    with closing(open_database(empty_postgres_url, migrations=MIGRATIONS, workers=1, readers=1)):
         assert len(listeners() - before) == 1
     assert not listeners() - before
 
@@ -278,7 +280,9 @@ def test_a_url_that_cannot_be_understood_is_refused_without_its_password(url: st
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_restart_in_the_middle_costs_no_caller_anything(postgres: Postgres, postgres_url: str, mode: str) -> None:
+def test_a_restart_in_the_middle_costs_no_caller_anything(
+    postgres: Postgres, empty_postgres_url: str, mode: str
+) -> None:
     """Every name is added once only, so a commit that was believed lost and was not would be a conflict."""
     over, added, seen, failures = threading.Event(), list[str](), list[int](), list[BaseException]()
 
@@ -298,7 +302,7 @@ def test_a_restart_in_the_middle_costs_no_caller_anything(postgres: Postgres, po
         except BaseException as error:
             failures.append(error)
 
-    with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=2, readers=2)) as db:
+    with closing(open_database(empty_postgres_url, migrations=MIGRATIONS, workers=2, readers=2)) as db:
         threads = [threading.Thread(target=safely, args=(write, db, n)) for n in range(4)]
         threads += [threading.Thread(target=safely, args=(read, db)) for _ in range(2)]
         for thread in threads:
@@ -359,8 +363,8 @@ class Cutter:
 
 
 @pytest.fixture
-def cutter(db: Database, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Cutter:
-    return Cutter(db, postgres_url, monkeypatch)
+def cutter(db: Database, empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Cutter:
+    return Cutter(db, empty_postgres_url, monkeypatch)
 
 
 @pytest.mark.parametrize(("when", "runs"), [("before", 2), ("after", 1)])
@@ -439,8 +443,8 @@ def test_a_commit_whose_fate_is_asked_for_in_vain_at_first_is_asked_for_again(
 # --- collisions ----------------------------------------------------------------------------------------------------
 
 
-def test_a_deadlock_between_two_operations_of_many_rows_ends_with_both_done(postgres_url: str) -> None:
-    with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=2)) as db:
+def test_a_deadlock_between_two_operations_of_many_rows_ends_with_both_done(empty_postgres_url: str) -> None:
+    with closing(open_database(empty_postgres_url, migrations=MIGRATIONS, workers=2)) as db:
         db.write(lambda tx: [add(tx, "a"), add(tx, "b")]).result()
         barrier, met = threading.Barrier(2), set[str]()
 
@@ -521,16 +525,16 @@ def test_a_database_that_is_not_there_is_a_typed_error(postgres: Postgres) -> No
 
 
 def test_a_server_lost_while_the_store_is_open_is_a_typed_error_until_it_is_back(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with closing(open_database(postgres_url, migrations=MIGRATIONS, workers=1, readers=1, connect_s=0.1)) as db:
+    with closing(open_database(empty_postgres_url, migrations=MIGRATIONS, workers=1, readers=1, connect_s=0.1)) as db:
         assert db.read(entries).result() == 0
         connector = vars(db.backend)["_connector"]
         away = {**connector._base, "host": "127.0.0.1", "port": str(_closed_port())}
         with monkeypatch.context() as patched:
             patched.setattr(connector, "_base", away)
-            _admin(postgres_url, _HANG_UP.format("holdproof-reader"))
-            _admin(postgres_url, _HANG_UP.format("%").replace("= '%'", "LIKE 'holdproof-%-%-%'"))
+            _admin(empty_postgres_url, _HANG_UP.format("holdproof-reader"))
+            _admin(empty_postgres_url, _HANG_UP.format("%").replace("= '%'", "LIKE 'holdproof-%-%-%'"))
             assert isinstance(db.write(lambda tx: add(tx, "lost")).exception(30), errors.UnavailableError)
             assert isinstance(db.read(entries).exception(30), errors.UnavailableError)
         assert db.write(lambda tx: add(tx, "kept")).result(30) == "kept"
@@ -547,13 +551,13 @@ _OBJECTS = "SELECT relname, relkind FROM pg_class c WHERE c.relnamespace = 'kern
     ["CREATE TABLE kernel.theirs (n int)", "CREATE VIEW kernel.theirs AS SELECT 1 AS n"],
     ids=["table", "view"],
 )
-def test_a_schema_that_somebody_else_filled_is_refused_untouched(postgres_url: str, theirs: str) -> None:
-    _admin(postgres_url, f"CREATE SCHEMA kernel; {theirs}")
-    before = _admin(postgres_url, _OBJECTS)
+def test_a_schema_that_somebody_else_filled_is_refused_untouched(empty_postgres_url: str, theirs: str) -> None:
+    _admin(empty_postgres_url, f"CREATE SCHEMA kernel; {theirs}")
+    before = _admin(empty_postgres_url, _OBJECTS)
     for applying in (True, False):
         with pytest.raises(errors.ForeignFileError, match="kernel"):
-            open_database(postgres_url, migrations=MIGRATIONS, migrate=applying)
-    assert _admin(postgres_url, _OBJECTS) == before
+            open_database(empty_postgres_url, migrations=MIGRATIONS, migrate=applying)
+    assert _admin(empty_postgres_url, _OBJECTS) == before
 
 
 @pytest.fixture
@@ -579,14 +583,14 @@ def _as(login: str, url: str, statement: str) -> list[Any]:
     ],
 )
 def test_a_login_of_the_membrane_alone_can_do_nothing_in_the_kernel(
-    db: Database, postgres: Postgres, postgres_url: str, login: str, statement: str
+    db: Database, postgres: Postgres, empty_postgres_url: str, login: str, statement: str
 ) -> None:
-    with closing(open_database(postgres_url, space="membrane", migrations=MIGRATIONS, workers=1)) as membrane:
+    with closing(open_database(empty_postgres_url, space="membrane", migrations=MIGRATIONS, workers=1)) as membrane:
         postgres.sql(f"GRANT holdproof_membrane TO {login}")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            _as(login, postgres_url, statement)
+            _as(login, empty_postgres_url, statement)
         membrane.write(lambda tx: add(tx, "theirs")).result()
-        assert _as(login, postgres_url, "SELECT name FROM membrane.counters") == [("theirs",)]
+        assert _as(login, empty_postgres_url, "SELECT name FROM membrane.counters") == [("theirs",)]
     assert db.read(lambda tx: value(tx, "forged")).result() is None
 
 

@@ -132,7 +132,7 @@ answer(written)
 @pytest.fixture(params=["sqlite", "postgres"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store that several processes can open."""
-    place = tmp_path / "kernel.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    place = tmp_path / "kernel.db" if request.param == "sqlite" else request.getfixturevalue("empty_postgres_url")
     return str(place)
 
 

@@ -1,60 +1,73 @@
 """Four processes race for the same thing, round after round (HOLDPROOF_RACES); the guards hold on both databases."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.filling import running
 from holdproof import sync
 from holdproof.api import OpenFlow
 from holdproof.executors import SyncExecutor
-from tests.conformance.decisions import CrashError, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import CrashError, OnPostgres, OnSqlite, OnStore
+from tests.conformance.racer import Start, run
+from tests.faults.children import FORKS
 
 ROUNDS = int(os.environ.get("HOLDPROOF_RACES", "8"))
 RACERS = 4
 
 
-class Racers:
-    """Processes that wait for the start of each round."""
+@dataclass(frozen=True, slots=True)
+class Racer:
+    """A process that waits for the start of each round."""
 
-    def __init__(self, processes: list["subprocess.Popen[str]"]) -> None:
-        self._processes = processes
+    process: BaseProcess
+    pipe: Connection
+
+    def answer(self) -> str:
+        assert self.pipe.poll(90), "a racer hangs"
+        return str(self.pipe.recv())
+
+
+class Racers:
+    """All that take part."""
+
+    def __init__(self, racers: list[Racer]) -> None:
+        self._racers = racers
 
     def round(self, turn: int, shares: list[str]) -> list[str]:
         """Give each its share at once, and wait for all to say what they got."""
-        for process, share in zip(self._processes, shares, strict=True):
-            assert process.stdin is not None
-            process.stdin.write(f"{turn} {share}\n")
-            process.stdin.flush()
-        return [_line(process) for process in self._processes]
+        for racer, share in zip(self._racers, shares, strict=True):
+            racer.pipe.send((str(turn), share))
+        return [racer.answer() for racer in self._racers]
 
 
-def _line(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line, "a racer fell"
-    return line.rstrip("\n")
+def _started(start: Start) -> Racer:
+    ours, theirs = FORKS.Pipe()
+    process = FORKS.Process(target=run, args=(start, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    return Racer(process, ours)
 
 
 @contextmanager
 def racers(mode: str, target: dict[str, Any], scratch: Path) -> Iterator[Racers]:
-    command = [sys.executable, "-m", "tests.conformance.racer", mode]
-    command += [str(target.get("home", "")), str(target.get("url", "")), str(scratch)]
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(RACERS)
-    ]
+    start = Start(mode, str(target.get("home", "")), str(target.get("url", "")), str(scratch))
+    everybody = [_started(start) for _ in range(RACERS)]
     try:
-        assert [_line(process) for process in processes] == ["ready"] * RACERS
-        yield Racers(processes)
+        assert [racer.answer() for racer in everybody] == ["ready"] * RACERS
+        yield Racers(everybody)
     finally:
-        for process in processes:
-            process.communicate()
-            assert process.returncode == 0
+        for racer in everybody:
+            racer.pipe.close()
+            racer.process.join()
+            assert racer.process.exitcode == 0
 
 
 class Races(OnStore):

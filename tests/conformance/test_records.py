@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.db import sql
 from holdproof.testing import FrozenClock
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 _SPACED = '{"b": 1,  "a": "\\u00e9", "a": 2, "z": "\\u0000"}'
 _RAW_JSON = sql(

@@ -9,10 +9,9 @@ import pytest
 
 from holdproof import errors
 from holdproof.db import Database, open_database
-from holdproof.db.tx import SHAPED
+from holdproof.db.tx import MIGRATED_TABLES
 from holdproof.executors import SyncExecutor
-from holdproof.storage.executors import AsyncStorageExecutor
-from holdproof.storage.operation_tracker import OperationTracker
+from holdproof.storage.executors import AsyncStorageExecutor, OperationTracker
 from holdproof.storage.relational import Relational
 from holdproof.storage.stores import RelationalStore
 from holdproof.testing import RelationalSuite
@@ -116,7 +115,7 @@ class TestSqlite(_Opens, OnSqlite, _Bounded):
     def test_every_table_that_migrations_made_is_safe_from_sql_of_services(self) -> None:
         async def test(store: RelationalStore) -> None:
             tables = await store.fetch_all("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            assert {each["name"] for each in tables if not each["name"].startswith("sqlite_")} == SHAPED
+            assert {each["name"] for each in tables if not each["name"].startswith("sqlite_")} == MIGRATED_TABLES
 
         self.use(test)
 
@@ -201,7 +200,9 @@ class TestPostgres(_Opens, OnPostgres, _Bounded):
                     with pytest.raises(psycopg.errors.InsufficientPrivilege):
                         login.execute(statement.encode())
 
-    def test_two_that_open_at_once_use_one_login(self) -> None:
+    def test_two_that_open_at_once_use_one_login(self, empty_postgres_url: str) -> None:
+        self.target = empty_postgres_url
+
         async def open_two() -> list[Database]:
             return await asyncio.gather(*(asyncio.to_thread(self.database, "membrane") for _ in range(3)))
 
@@ -210,7 +211,9 @@ class TestPostgres(_Opens, OnPostgres, _Bounded):
         with psycopg.connect(str(self.target)) as owner:
             assert len(owner.execute("SELECT name FROM membrane.membrane_login").fetchall()) == 1
 
-    def test_a_login_that_reaches_the_kernel_and_cannot_make_another_is_refused(self) -> None:
+    def test_a_login_that_reaches_the_kernel_and_cannot_make_another_is_refused(self, empty_postgres_url: str) -> None:
+        self.target = empty_postgres_url  # the usual one has a login of its own already
+        open_database(self.target, workers=1).close()
         with psycopg.connect(str(self.target), autocommit=True) as owner:
             owner.execute("DROP ROLE IF EXISTS shared_login")
             owner.execute("CREATE ROLE shared_login LOGIN")

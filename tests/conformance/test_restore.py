@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from harness.raw_access import attack
 from holdproof import errors, sql, sync
 from holdproof.config import Paths
 from holdproof.content import encryption
@@ -21,14 +22,13 @@ from holdproof.evidence import keys, restores, sequencer, tree, trust
 from holdproof.model.times import later
 from holdproof.upkeep.backups import backup_list as backups
 from holdproof.upkeep.backups import server_restore, swap
-from tests.conformance.stores import attack
-from tests.places import Place, everything, files, submit
+from tests.store_locations import StoreLocation, everything, files, submit
 
 _AFTER = sql("SELECT leaf FROM log_leaves WHERE idx >= :idx ORDER BY idx")
 _LEAF = sql("SELECT leaf FROM log_leaves WHERE idx = :idx")
 
 
-def furnished(made: Place, backup: Path) -> Place:
+def furnished(made: StoreLocation, backup: Path) -> StoreLocation:
     """A store with a backup and something that came after it."""
     with made.open() as store:
         submit(store, "first")
@@ -40,17 +40,19 @@ def furnished(made: Place, backup: Path) -> Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> StoreLocation:
     """A store with a backup (`backup`), in files."""
-    return furnished(Place(tmp_path / "home"), tmp_path / "backup")
+    return furnished(StoreLocation(tmp_path / "home"), tmp_path / "backup")
 
 
-def names(place: Place) -> list[str]:
+def names(place: StoreLocation) -> list[str]:
     with place.open() as store:
         return [evaluation_id for evaluation_id, _ in everything(store)]
 
 
-def test_the_store_of_the_backup_takes_the_place_of_the_other_which_is_kept(place: Place, tmp_path: Path) -> None:
+def test_the_store_of_the_backup_takes_the_place_of_the_other_which_is_kept(
+    place: StoreLocation, tmp_path: Path
+) -> None:
     done = place.restore(tmp_path / "backup")
     assert names(place) == ["first"]
     assert set(files(place.home / "blobs")) == {"blobs/one"}
@@ -63,7 +65,7 @@ def test_the_store_of_the_backup_takes_the_place_of_the_other_which_is_kept(plac
     place.sound()
 
 
-def test_what_was_kept_aside_can_be_restored_in_turn(place: Place, tmp_path: Path) -> None:
+def test_what_was_kept_aside_can_be_restored_in_turn(place: StoreLocation, tmp_path: Path) -> None:
     done = place.restore(tmp_path / "backup")
     assert done.aside is not None
     again = place.restore(Path(done.aside))
@@ -74,7 +76,7 @@ def test_what_was_kept_aside_can_be_restored_in_turn(place: Place, tmp_path: Pat
 
 
 def test_the_log_goes_on_under_a_new_origin_whose_first_leaf_cites_the_last_trusted_head(
-    place: Place, tmp_path: Path
+    place: StoreLocation, tmp_path: Path
 ) -> None:
     with place.open() as store:
         abandoned = store.read(lambda tx: tree.state(tx))
@@ -94,7 +96,7 @@ def test_the_log_goes_on_under_a_new_origin_whose_first_leaf_cites_the_last_trus
     place.sound()
 
 
-def test_a_dry_run_verifies_all_and_changes_nothing(place: Place, tmp_path: Path) -> None:
+def test_a_dry_run_verifies_all_and_changes_nothing(place: StoreLocation, tmp_path: Path) -> None:
     before = files(place.home)
     done = place.restore(tmp_path / "backup", dry_run=True)
     assert (done.dry_run, done.aside) == (True, None)
@@ -102,7 +104,7 @@ def test_a_dry_run_verifies_all_and_changes_nothing(place: Place, tmp_path: Path
     assert names(place) == ["first", "second"]
 
 
-def test_a_flipped_byte_in_any_file_is_refused_and_nothing_is_changed(place: Place, tmp_path: Path) -> None:
+def test_a_flipped_byte_in_any_file_is_refused_and_nothing_is_changed(place: StoreLocation, tmp_path: Path) -> None:
     before = files(place.home)
     for path in sorted(path for path in (tmp_path / "backup").rglob("*") if path.is_file()):
         whole = path.read_bytes()
@@ -116,7 +118,7 @@ def test_a_flipped_byte_in_any_file_is_refused_and_nothing_is_changed(place: Pla
     assert not (place.home / ".restoring").exists()
 
 
-def test_a_store_that_is_open_here_is_not_replaced(place: Place, tmp_path: Path) -> None:
+def test_a_store_that_is_open_here_is_not_replaced(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         with pytest.raises(errors.BusyError):
             place.restore(tmp_path / "backup")
@@ -132,7 +134,9 @@ def test_a_store_that_is_open_here_is_not_replaced(place: Place, tmp_path: Path)
     ],
     ids=["a store", "another program"],
 )
-def test_a_store_that_another_process_has_open_is_not_replaced(place: Place, tmp_path: Path, holder: str) -> None:
+def test_a_store_that_another_process_has_open_is_not_replaced(
+    place: StoreLocation, tmp_path: Path, holder: str
+) -> None:
     script = f"import sys; {holder}; print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", script, str(place.home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -147,27 +151,29 @@ def test_a_store_that_another_process_has_open_is_not_replaced(place: Place, tmp
     assert names(place) == ["first"]
 
 
-def test_a_backup_restores_on_a_machine_that_knows_nothing(place: Place, tmp_path: Path) -> None:
-    fresh = Place(tmp_path / "fresh")
+def test_a_backup_restores_on_a_machine_that_knows_nothing(place: StoreLocation, tmp_path: Path) -> None:
+    fresh = StoreLocation(tmp_path / "fresh")
     done = fresh.restore(tmp_path / "backup")
     assert done.trust == "itself"
     assert names(fresh) == ["first"]
     fresh.sound()
 
 
-def test_the_key_that_must_have_signed_can_be_named(place: Place, tmp_path: Path) -> None:
+def test_the_key_that_must_have_signed_can_be_named(place: StoreLocation, tmp_path: Path) -> None:
     signer = backups.inspect(tmp_path / "backup").signer
-    fresh = Place(tmp_path / "fresh")
+    fresh = StoreLocation(tmp_path / "fresh")
     with pytest.raises(errors.ProofError):
         fresh.restore(tmp_path / "backup", key="0" * 64)
     assert fresh.restore(tmp_path / "backup", key=signer).trust == "the key given"
 
 
-def test_keys_and_configuration_are_put_where_there_are_none_and_replace_none(place: Place, tmp_path: Path) -> None:
+def test_keys_and_configuration_are_put_where_there_are_none_and_replace_none(
+    place: StoreLocation, tmp_path: Path
+) -> None:
     (place.home / "config" / "config.yaml").write_text("profile: mine\n")
     place.backup(tmp_path / "whole", keys=True)
     pem = (place.home / "config" / "keys" / "log.pem").read_bytes()
-    fresh = Place(tmp_path / "fresh")
+    fresh = StoreLocation(tmp_path / "fresh")
     fresh.restore(tmp_path / "whole")
     assert (fresh.home / "config" / "keys" / "log.pem").read_bytes() == pem
     assert (fresh.home / "config" / "config.yaml").read_text() == "profile: mine\n"
@@ -177,8 +183,8 @@ def test_keys_and_configuration_are_put_where_there_are_none_and_replace_none(pl
     assert (place.home / "config" / "config.yaml").read_text() == "profile: other\n"
 
 
-def test_a_backup_of_another_store_is_refused_unless_that_is_meant(place: Place, tmp_path: Path) -> None:
-    other = Place(tmp_path / "other")
+def test_a_backup_of_another_store_is_refused_unless_that_is_meant(place: StoreLocation, tmp_path: Path) -> None:
+    other = StoreLocation(tmp_path / "other")
     other.open().close()
     with pytest.raises(errors.ConflictError):
         other.restore(tmp_path / "backup")
@@ -187,11 +193,11 @@ def test_a_backup_of_another_store_is_refused_unless_that_is_meant(place: Place,
     other.sound()
 
 
-def test_a_backup_that_a_stranger_signed_is_refused(place: Place, tmp_path: Path) -> None:
+def test_a_backup_that_a_stranger_signed_is_refused(place: StoreLocation, tmp_path: Path) -> None:
     """A stranger who copied the store can make a good backup of the copy, but not one that this store trusts."""
-    copy = Place(tmp_path / "copy")
+    copy = StoreLocation(tmp_path / "copy")
     shutil.copytree(place.home, copy.home, ignore=shutil.ignore_patterns("config", "state"))
-    fake = Place(tmp_path / "fake")
+    fake = StoreLocation(tmp_path / "fake")
     fake.restore(copy.home / "kernel.db")
     with fake.open() as store:
         submit(store, "forged")
@@ -206,7 +212,7 @@ def test_a_backup_that_a_stranger_signed_is_refused(place: Place, tmp_path: Path
 _KILLED = """
 import os, sys
 from holdproof import sync
-from tests.places import submit
+from tests.store_locations import submit
 store = sync.open(sys.argv[1])
 for number in range(5):
     submit(store, f"b{number}")
@@ -216,14 +222,14 @@ os._exit(9)  # as in a crash: the last rows are in the -wal only
 
 @pytest.mark.parametrize("what", ["folder", "file"])
 def test_a_closed_store_copied_with_its_wal_restores(tmp_path: Path, what: str) -> None:
-    crashed = Place(tmp_path / "crashed")
+    crashed = StoreLocation(tmp_path / "crashed")
     subprocess.run([sys.executable, "-c", _KILLED, str(crashed.home)], check=False, cwd=Path(__file__).parents[2])
     (tmp_path / "copy").mkdir()
     for name in ("kernel.db", "kernel.db-wal"):
         shutil.copy(crashed.home / name, tmp_path / "copy" / name)
     assert (tmp_path / "copy" / "kernel.db-wal").stat().st_size > 0
     before = files(tmp_path / "copy")
-    fresh = Place(tmp_path / "fresh")
+    fresh = StoreLocation(tmp_path / "fresh")
     done = fresh.restore(tmp_path / "copy" if what == "folder" else tmp_path / "copy" / "kernel.db")
     assert names(fresh) == [f"b{number}" for number in range(5)]
     assert (done.as_of, done.trust) == (None, "itself")
@@ -231,7 +237,7 @@ def test_a_closed_store_copied_with_its_wal_restores(tmp_path: Path, what: str) 
     fresh.sound()
 
 
-def test_a_raw_copy_with_a_changed_leaf_is_refused(place: Place, tmp_path: Path) -> None:
+def test_a_raw_copy_with_a_changed_leaf_is_refused(place: StoreLocation, tmp_path: Path) -> None:
     shutil.copytree(place.home, tmp_path / "copy")
     edit = (
         "import apsw, sys; from holdproof.db.sqlite.files import connect; from pathlib import Path;"
@@ -246,7 +252,7 @@ def test_a_raw_copy_with_a_changed_leaf_is_refused(place: Place, tmp_path: Path)
 
 @pytest.mark.parametrize("edit", ["UPDATE battles SET score = 0.9 WHERE id = 2", "DELETE FROM battles WHERE id = 2"])
 def test_a_raw_copy_with_rows_that_are_not_those_of_its_leaves_is_refused(
-    place: Place, tmp_path: Path, edit: str
+    place: StoreLocation, tmp_path: Path, edit: str
 ) -> None:
     shutil.copytree(place.home, tmp_path / "copy")
     attack(tmp_path / "copy", edit)
@@ -255,13 +261,13 @@ def test_a_raw_copy_with_rows_that_are_not_those_of_its_leaves_is_refused(
     assert names(place) == ["first", "second"]
 
 
-def test_a_store_is_not_restored_from_itself(place: Place) -> None:
+def test_a_store_is_not_restored_from_itself(place: StoreLocation) -> None:
     for src in (place.home, place.home / "kernel.db"):
         with pytest.raises(errors.InvalidInputError):
             place.restore(src)
 
 
-def test_a_database_of_another_program_is_refused(place: Place, tmp_path: Path) -> None:
+def test_a_database_of_another_program_is_refused(place: StoreLocation, tmp_path: Path) -> None:
     (tmp_path / "alien").write_bytes(b"not a database" * 500)
     with pytest.raises(errors.HoldproofError):
         place.restore(tmp_path / "alien")
@@ -272,9 +278,9 @@ def test_a_database_of_another_program_is_refused(place: Place, tmp_path: Path) 
 
 
 @pytest.fixture
-def series(tmp_path: Path) -> tuple[Place, dict[str, Any]]:
+def series(tmp_path: Path) -> tuple[StoreLocation, dict[str, Any]]:
     """Four backups in one folder, each one battle later."""
-    place, made = Place(tmp_path / "home"), {}
+    place, made = StoreLocation(tmp_path / "home"), {}
     with place.open() as store:
         for number in range(4):
             submit(store, f"b{number}")
@@ -282,7 +288,9 @@ def series(tmp_path: Path) -> tuple[Place, dict[str, Any]]:
     return place, made
 
 
-def test_the_newest_backup_not_after_a_log_index_is_taken(series: tuple[Place, dict[str, Any]], tmp_path: Path) -> None:
+def test_the_newest_backup_not_after_a_log_index_is_taken(
+    series: tuple[StoreLocation, dict[str, Any]], tmp_path: Path
+) -> None:
     place, made = series
     for name in ("n3", "n1", "n2"):
         done = place.restore(tmp_path / "all", to_index=made[name].size)
@@ -293,7 +301,9 @@ def test_the_newest_backup_not_after_a_log_index_is_taken(series: tuple[Place, d
     place.sound()
 
 
-def test_the_newest_backup_not_after_a_moment_is_taken(series: tuple[Place, dict[str, Any]], tmp_path: Path) -> None:
+def test_the_newest_backup_not_after_a_moment_is_taken(
+    series: tuple[StoreLocation, dict[str, Any]], tmp_path: Path
+) -> None:
     place, made = series
     done = place.restore(tmp_path / "all", to_time=made["n2"].created_at)
     assert (Path(done.source).name, done.as_of) == ("n2", made["n2"].created_at)
@@ -301,14 +311,14 @@ def test_the_newest_backup_not_after_a_moment_is_taken(series: tuple[Place, dict
     assert Path(done.source).name == "n1"
 
 
-def test_without_a_point_the_newest_is_taken(series: tuple[Place, dict[str, Any]], tmp_path: Path) -> None:
+def test_without_a_point_the_newest_is_taken(series: tuple[StoreLocation, dict[str, Any]], tmp_path: Path) -> None:
     place, _ = series
     assert Path(place.restore(tmp_path / "all").source).name == "n3"
 
 
 @pytest.mark.parametrize("point", [{"to_index": 1}, {"to_time": "2020-01-01T00:00:00Z"}])
 def test_a_point_before_every_backup_is_not_found(
-    series: tuple[Place, dict[str, Any]], tmp_path: Path, point: dict[str, Any]
+    series: tuple[StoreLocation, dict[str, Any]], tmp_path: Path, point: dict[str, Any]
 ) -> None:
     place, _ = series
     with pytest.raises(errors.NotFoundError):
@@ -318,7 +328,7 @@ def test_a_point_before_every_backup_is_not_found(
     assert names(place) == ["b0", "b1", "b2", "b3"]
 
 
-def test_a_time_without_a_zone_is_refused(series: tuple[Place, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_time_without_a_zone_is_refused(series: tuple[StoreLocation, dict[str, Any]], tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidInputError):
         series[0].restore(tmp_path / "all", to_time="2026-01-01T00:00:00")
 
@@ -326,7 +336,7 @@ def test_a_time_without_a_zone_is_refused(series: tuple[Place, dict[str, Any]], 
 # --- what goes wrong ---------------------------------------------------------------------------------------------
 
 
-def test_a_damaged_store_is_replaced_all_the_same(place: Place, tmp_path: Path) -> None:
+def test_a_damaged_store_is_replaced_all_the_same(place: StoreLocation, tmp_path: Path) -> None:
     (place.home / "kernel.db").write_bytes(b"garbage" * 1000)
     done = place.restore(tmp_path / "backup")
     assert done.notes, "it says that the old store could not be read"
@@ -335,14 +345,14 @@ def test_a_damaged_store_is_replaced_all_the_same(place: Place, tmp_path: Path) 
     place.sound()
 
 
-def test_a_store_that_is_gone_comes_back(place: Place, tmp_path: Path) -> None:
+def test_a_store_that_is_gone_comes_back(place: StoreLocation, tmp_path: Path) -> None:
     shutil.rmtree(place.home)
     place.restore(tmp_path / "backup")
     assert names(place) == ["first"]
     place.sound()
 
 
-def test_sealed_content_opens_after_a_restore_over_the_store_it_is_from(place: Place, tmp_path: Path) -> None:
+def test_sealed_content_opens_after_a_restore_over_the_store_it_is_from(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         sealed = store.write(lambda tx: encryption.seal(tx, "Ada", b"hello"))
         store.backup.create(tmp_path / "sealed")
@@ -350,24 +360,24 @@ def test_sealed_content_opens_after_a_restore_over_the_store_it_is_from(place: P
     assert place.restore(tmp_path / "sealed").keyless == 0
     with place.open() as store:
         assert store.read(lambda tx: encryption.open(tx, sealed)) == b"hello"
-    fresh = Place(tmp_path / "fresh")
+    fresh = StoreLocation(tmp_path / "fresh")
     assert fresh.restore(tmp_path / "sealed").keyless == 1
     with fresh.open() as store, pytest.raises(errors.NotFoundError):
         store.read(lambda tx: encryption.open(tx, sealed))
-    whole = Place(tmp_path / "fresh-too")
+    whole = StoreLocation(tmp_path / "fresh-too")
     assert whole.restore(tmp_path / "whole").keyless == 0
     with whole.open() as store:
         assert store.read(lambda tx: encryption.open(tx, sealed)) == b"hello"
     place.sound()
 
 
-def test_a_lock_that_a_dead_process_held_is_free(place: Place, tmp_path: Path) -> None:
+def test_a_lock_that_a_dead_process_held_is_free(place: StoreLocation, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", _KILLED, str(place.home)], check=False, cwd=Path(__file__).parents[2])
     place.restore(tmp_path / "backup")
     assert names(place) == ["first"]
 
 
-def test_a_running_loop_is_not_blocked(place: Place, tmp_path: Path) -> None:
+def test_a_running_loop_is_not_blocked(place: StoreLocation, tmp_path: Path) -> None:
     import asyncio  # noqa: PLC0415 (only this test)
 
     from holdproof import client  # noqa: PLC0415
@@ -386,12 +396,12 @@ def test_a_running_loop_is_not_blocked(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def served(tmp_path: Path, postgres_url: str) -> Place:
+def served(tmp_path: Path, postgres_url: str) -> StoreLocation:
     """The same on PostgreSQL."""
-    return furnished(Place(tmp_path / "home", postgres_url), tmp_path / "backup")
+    return furnished(StoreLocation(tmp_path / "home", postgres_url), tmp_path / "backup")
 
 
-def test_a_server_s_schema_is_exchanged_and_the_old_one_kept(served: Place, tmp_path: Path) -> None:
+def test_a_server_s_schema_is_exchanged_and_the_old_one_kept(served: StoreLocation, tmp_path: Path) -> None:
     done = served.restore(tmp_path / "backup")
     assert names(served) == ["first"]
     assert set(files(served.home / "blobs")) == {"blobs/one"}
@@ -410,7 +420,9 @@ def test_a_server_s_schema_is_exchanged_and_the_old_one_kept(served: Place, tmp_
     served.sound()
 
 
-def test_on_a_server_too_a_flipped_byte_is_refused_and_a_dry_run_changes_nothing(served: Place, tmp_path: Path) -> None:
+def test_on_a_server_too_a_flipped_byte_is_refused_and_a_dry_run_changes_nothing(
+    served: StoreLocation, tmp_path: Path
+) -> None:
     served.restore(tmp_path / "backup", dry_run=True)
     for name in ("kernel/battles.copy", "kernel/log_leaves.copy", "dboms/dbom_first.json", "manifest.json"):
         path = tmp_path / "backup" / name
@@ -423,17 +435,17 @@ def test_on_a_server_too_a_flipped_byte_is_refused_and_a_dry_run_changes_nothing
     served.sound()
 
 
-def test_a_server_s_store_that_is_open_is_not_replaced(served: Place, tmp_path: Path) -> None:
-    elsewhere = Place(tmp_path / "elsewhere", served.url)
+def test_a_server_s_store_that_is_open_is_not_replaced(served: StoreLocation, tmp_path: Path) -> None:
+    elsewhere = StoreLocation(tmp_path / "elsewhere", served.url)
     with elsewhere.open(), pytest.raises(errors.BusyError):
         served.restore(tmp_path / "backup")
     assert names(served) == ["first", "second"]
 
 
-def test_a_backup_of_files_does_not_go_into_a_server_nor_the_other_way(served: Place, tmp_path: Path) -> None:
+def test_a_backup_of_files_does_not_go_into_a_server_nor_the_other_way(served: StoreLocation, tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidInputError):
-        Place(tmp_path / "files").restore(tmp_path / "backup")
-    filed = Place(tmp_path / "filed")
+        StoreLocation(tmp_path / "files").restore(tmp_path / "backup")
+    filed = StoreLocation(tmp_path / "filed")
     filed.backup(tmp_path / "of-files")
     with pytest.raises(errors.InvalidInputError):
         served.restore(tmp_path / "of-files")
@@ -455,7 +467,7 @@ def dies_at(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, act:
 
 
 def test_a_restore_into_a_server_that_dies_before_its_files_are_exchanged_is_finished_at_the_next_opening(
-    served: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: StoreLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dies_at(monkeypatch, swap, "settle", lambda: served.restore(tmp_path / "backup"))
     assert (served.home / "blobs" / "two").exists()
@@ -465,7 +477,7 @@ def test_a_restore_into_a_server_that_dies_before_its_files_are_exchanged_is_fin
 
 
 def test_a_restore_into_a_server_that_dies_before_the_exchange_changes_nothing(
-    served: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: StoreLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dies_at(monkeypatch, server_restore, "exchange", lambda: served.restore(tmp_path / "backup"))
     assert names(served) == ["first", "second"]
@@ -476,7 +488,7 @@ def test_a_restore_into_a_server_that_dies_before_the_exchange_changes_nothing(
 
 
 def test_leaves_that_were_pending_come_after_the_restore_s_own(
-    served: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: StoreLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(sequencer.Sequencer, "_look", lambda *_: None)
@@ -498,7 +510,7 @@ def test_leaves_that_were_pending_come_after_the_restore_s_own(
 # --- keys --------------------------------------------------------------------------------------------------------
 
 
-def test_a_backup_from_before_a_rotation_is_still_trusted(place: Place, tmp_path: Path) -> None:
+def test_a_backup_from_before_a_rotation_is_still_trusted(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         store.run(keys.rotate(store.context, "log"))
         submit(store, "third")
@@ -506,7 +518,7 @@ def test_a_backup_from_before_a_rotation_is_still_trusted(place: Place, tmp_path
     place.sound()
 
 
-def test_a_backup_signed_by_a_key_revoked_before_it_is_refused(place: Place, tmp_path: Path) -> None:
+def test_a_backup_signed_by_a_key_revoked_before_it_is_refused(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         store.run(trust.init_root(store.context))
         old = store.context.keys.load("log").keyid
@@ -519,16 +531,16 @@ def test_a_backup_signed_by_a_key_revoked_before_it_is_refused(place: Place, tmp
     assert names(place) == ["first"]
 
 
-def test_where_root_is_in_charge_a_new_machine_needs_a_key_of_the_store(place: Place, tmp_path: Path) -> None:
+def test_where_root_is_in_charge_a_new_machine_needs_a_key_of_the_store(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         store.run(trust.init_root(store.context))
         store.backup.create(tmp_path / "rooted")
         store.backup.create(tmp_path / "whole", keys=True)
-    fresh = Place(tmp_path / "fresh")
+    fresh = StoreLocation(tmp_path / "fresh")
     with pytest.raises(errors.UnknownKeyError):
         fresh.restore(tmp_path / "rooted")
     assert not (fresh.home / "kernel.db").exists()
-    new = Place(tmp_path / "new")
+    new = StoreLocation(tmp_path / "new")
     new.restore(tmp_path / "whole")
     new.sound()
 
@@ -536,7 +548,7 @@ def test_where_root_is_in_charge_a_new_machine_needs_a_key_of_the_store(place: P
 # --- exchanges left in the middle --------------------------------------------------------------------------------
 
 
-def _staged(place: Place) -> tuple[Paths, Path]:
+def _staged(place: StoreLocation) -> tuple[Paths, Path]:
     """The paths of a closed store, and a folder of DBOMs staged for it."""
     with place.open() as store:
         paths = store.context.paths
@@ -546,7 +558,7 @@ def _staged(place: Place) -> tuple[Paths, Path]:
     return paths, staged
 
 
-def test_what_took_a_place_while_an_exchange_stood_in_the_middle_is_kept_aside(place: Place) -> None:
+def test_what_took_a_place_while_an_exchange_stood_in_the_middle_is_kept_aside(place: StoreLocation) -> None:
     paths, _ = _staged(place)
     aside = paths.data / "before"
     aside.mkdir()
@@ -560,7 +572,7 @@ def test_what_took_a_place_while_an_exchange_stood_in_the_middle_is_kept_aside(p
     assert (aside / "dboms" / "dbom_first.json").exists()
 
 
-def test_what_is_staged_for_one_database_is_not_thrown_away_by_whoever_opens_another(place: Place) -> None:
+def test_what_is_staged_for_one_database_is_not_thrown_away_by_whoever_opens_another(place: StoreLocation) -> None:
     paths, staged = _staged(place)
     url = "postgresql://ada:secret@db.example/main"
     swap.prepare(paths, aside="before", out=["dboms"], origin="holdproof/new/1", url=url)
@@ -575,7 +587,7 @@ def test_what_is_staged_for_one_database_is_not_thrown_away_by_whoever_opens_ano
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.sig"])
 def test_a_backup_that_has_lost_a_word_of_its_own_is_not_taken_for_a_raw_copy(
-    place: Place, tmp_path: Path, name: str
+    place: StoreLocation, tmp_path: Path, name: str
 ) -> None:
     """Nothing but the kernel would be checked then: blobs and what services store could be anything."""
     (tmp_path / "backup" / name).unlink()

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.model.times import later, to_micros
 from holdproof.testing import FrozenClock
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
 class Retries(OnStore):

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.testing import FrozenClock
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
 class _CrashError(BaseException):

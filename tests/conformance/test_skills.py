@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import holdproof
+from harness.filling import settled
 from holdproof import errors, sync
 from holdproof.crypto import keys as keypairs
 from holdproof.db import Tx, sql
@@ -22,8 +23,8 @@ from holdproof.model.skills import Fingerprint, Skill, SkillState
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import skill_watch as upkeep
 from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
-from tests.conformance.places import settled, sound
 from tests.conformance.racing import together
+from tests.conformance.store_backends import sound
 from tests.receiver import Receiver
 
 GOOD = b"""* Deploy
@@ -82,11 +83,11 @@ class Skills(OnStore):
     ) -> None:
         approved = store.skills.approve(str(file), by="ada")
         settled(store)
-        [key] = store.keys.list(role="memory")
+        [key] = store.keys.list(role="memory").items
         assert approved.keyid == key.keyid
         query = sql("SELECT leaf_id FROM skill_approvals")
         [(handle,)] = store.read(lambda tx: tx.all(query))
-        leaf = json.loads(store.log.find(handle)[1])
+        leaf = json.loads(store.log.get_entry(handle)[1])
         assert (leaf["t"], leaf["p"], leaf["ver"]) == ("skill", "skill_approvals/1", 1)
 
     def test_nobody_approves_another_file_than_the_one_that_was_looked_at(

@@ -10,15 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from holdproof import errors, sync
-from holdproof.crypto import keys
-from holdproof.evidence import keys as ring
-from holdproof.evidence import trust
-from holdproof.evidence.evaluations import EVALUATIONS
-from holdproof.evidence.key_files import KeyFolder
-from holdproof.model.verdicts import Verdict
-from holdproof.model.verify import Report
-from tests.conformance.attacks import (
+from harness.attacks import (
     FILES,
     ONLY_FULL,
     ROWS,
@@ -31,9 +23,17 @@ from tests.conformance.attacks import (
     signed_by,
     thief,
 )
-from tests.conformance.places import settled
-from tests.conformance.stores import Past, asking, attack, attack_server, behind, copy, populate, submit
-from tests.servers import Postgres
+from harness.filling import populate, settled, submit
+from harness.raw_access import Past, asking, attack, attack_server, behind, copy
+from harness.servers import Postgres
+from holdproof import errors, sync
+from holdproof.crypto import keys
+from holdproof.evidence import keys as ring
+from holdproof.evidence import trust
+from holdproof.evidence.evaluations import EVALUATIONS
+from holdproof.evidence.key_files import KeyFolder
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Report
 
 
 @pytest.fixture(scope="module")

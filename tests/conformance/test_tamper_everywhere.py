@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from harness.filling import fill
+from harness.raw_access import attack, behind, copy
 from holdproof import errors, sync
 from holdproof.evidence import logged_tables
 from holdproof.model.verify import Report
-from tests.conformance.filled import fill
-from tests.conformance.stores import attack, behind, copy
 
 TABLES = tuple(logged_tables.tables())
 ATTACKED = tuple(table for table in TABLES if table.table != "schema_migrations")

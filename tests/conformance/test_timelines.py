@@ -2,10 +2,11 @@
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.model.timelines import Happening, Timeline
 from holdproof.testing import FrozenClock
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
 def _told(timeline: Timeline) -> list[tuple[str, str, str | None]]:

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 import holdproof
+from harness.filling import populate, settled, submit
+from harness.raw_access import attack, copy
 from holdproof import sync
 from holdproof.cli.app import app
 from holdproof.evidence import logged_tables
 from holdproof.model.verdicts import Verdict
 from holdproof.upkeep import erase
 from holdproof.upkeep.verification import row_check
-from tests.conformance.places import settled
-from tests.conformance.stores import attack, copy, populate, submit
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +74,13 @@ def test_large_rows_make_small_pages_and_none_is_missed(
             submit(store, f"b{number}", number / 10)
         settled(store)
         table = logged_tables.COVERED["battles"]
-        assert store.read(lambda tx: row_check.fitting(tx, table, -1, 500)) == 500
+        assert store.read(lambda tx: row_check.page_size(tx, table, -1, 500)) == 500
         whole = store.verify.run(lock=False)
         [size, *_] = [row[0] for row in store.read(lambda tx: tx.all(table.sizes, after=-1, limit=9))]
         monkeypatch.setattr(row_check, "_PAGE_BYTES", 2 * size + 100)
-        assert store.read(lambda tx: row_check.fitting(tx, table, -1, 500)) == 2
+        assert store.read(lambda tx: row_check.page_size(tx, table, -1, 500)) == 2
         monkeypatch.setattr(row_check, "_PAGE_BYTES", 1)
-        assert store.read(lambda tx: row_check.fitting(tx, table, -1, 500)) == 1
+        assert store.read(lambda tx: row_check.page_size(tx, table, -1, 500)) == 1
         again = store.verify.run(lock=False)
         assert (again.verdict, again.checked) == (Verdict.VALID, whole.checked)
 

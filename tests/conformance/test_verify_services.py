@@ -6,12 +6,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from harness.filling import settled
+from harness.raw_access import behind
 from holdproof import sync
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Report
-from tests.conformance.places import StoreInMemory, StoreOnPostgres, StoreOnSqlite, settled
-from tests.conformance.stores import behind
-from tests.places import submit
+from tests.conformance.store_backends import StoreInMemory, StoreOnPostgres, StoreOnSqlite
+from tests.store_locations import submit
 
 LARGE = bytes(range(256)) * 1000
 

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from harness.raw_access import Past, attack
 from holdproof import errors, sync
 from holdproof.crypto import checkpoint, keys
 from holdproof.crypto.checkpoint import Checkpoint
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.model.verdicts import Verdict
-from tests.conformance.stores import Past, attack
-from tests.places import Place, everything, submit
+from tests.store_locations import StoreLocation, everything, submit
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> StoreLocation:
     """A store with a backup, and something that came after it."""
-    made = Place(tmp_path / "home")
+    made = StoreLocation(tmp_path / "home")
     with made.open() as store:
         submit(store, "first")
         store.backup.create(tmp_path / "backup")
@@ -27,10 +27,10 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def forged(place: Place, tmp_path: Path) -> Path:
+def forged(place: StoreLocation, tmp_path: Path) -> Path:
     """A backup that a stranger made of a copy of the store, under a log key of their own."""
     shutil.copytree(place.home, tmp_path / "copy", ignore=shutil.ignore_patterns("config", "state"))
-    fake = Place(tmp_path / "fake")
+    fake = StoreLocation(tmp_path / "fake")
     fake.restore(tmp_path / "copy" / "kernel.db")
     with fake.open() as store:
         submit(store, "forged")
@@ -38,7 +38,7 @@ def forged(place: Place, tmp_path: Path) -> Path:
     return tmp_path / "forged"
 
 
-def names(place: Place) -> list[str]:
+def names(place: StoreLocation) -> list[str]:
     with place.open() as store:
         return [evaluation_id for evaluation_id, _ in everything(store)]
 
@@ -53,7 +53,7 @@ def admit(home: Path, key: keys.PublicKey) -> None:
     )
 
 
-def test_a_key_put_into_the_keyring_vouches_for_no_backup(place: Place, forged: Path) -> None:
+def test_a_key_put_into_the_keyring_vouches_for_no_backup(place: StoreLocation, forged: Path) -> None:
     admit(place.home, KeyFolder(forged.parent / "fake" / "config" / "keys").load("log").public)
     with pytest.raises(errors.ProofError, match="name the key"):
         place.restore(forged)
@@ -61,7 +61,7 @@ def test_a_key_put_into_the_keyring_vouches_for_no_backup(place: Place, forged: 
 
 @pytest.mark.parametrize("damage", ["torn", "nameless", "keyless"])
 def test_a_store_that_cannot_say_whom_it_trusts_leaves_that_to_the_keys_of_its_home(
-    place: Place, forged: Path, tmp_path: Path, damage: str
+    place: StoreLocation, forged: Path, tmp_path: Path, damage: str
 ) -> None:
     if damage == "torn":
         (place.home / "kernel.db").write_bytes(b"torn" * 5000)
@@ -74,7 +74,7 @@ def test_a_store_that_cannot_say_whom_it_trusts_leaves_that_to_the_keys_of_its_h
     place.sound()
 
 
-def test_a_key_that_the_log_proves_vouches_though_its_file_is_gone(place: Place, tmp_path: Path) -> None:
+def test_a_key_that_the_log_proves_vouches_though_its_file_is_gone(place: StoreLocation, tmp_path: Path) -> None:
     with place.open() as store:
         store.keys.rotate("log")
         submit(store, "third")
@@ -83,7 +83,9 @@ def test_a_key_that_the_log_proves_vouches_though_its_file_is_gone(place: Place,
     assert place.restore(tmp_path / "backup").trust == "the store here"
 
 
-def test_a_plain_run_holds_a_restored_log_against_the_heads_that_still_count(place: Place, tmp_path: Path) -> None:
+def test_a_plain_run_holds_a_restored_log_against_the_heads_that_still_count(
+    place: StoreLocation, tmp_path: Path
+) -> None:
     """The largest head of the former origin is of what the restore gave up: a smaller one that counts is looked at."""
     place.restore(tmp_path / "backup")
     [(origin, size)] = Past(place.home).ask("SELECT previous, size FROM restores")

@@ -2,9 +2,10 @@
 
 import pytest
 
+from harness.filling import running
 from holdproof import errors, sync
 from holdproof.model.watch import Frame
-from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore, running
+from tests.conformance.decisions import InMemory, OnPostgres, OnSqlite, OnStore
 
 
 class Watching(OnStore):

@@ -15,8 +15,9 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
+from harness.witnesses import NAME, made, serving
 from holdproof import errors, sync
 from holdproof.cli.app import app
 from holdproof.crypto import checkpoint, keys, merkle, tlog_proof, vkey, witness
@@ -28,7 +29,6 @@ from holdproof.evidence import log, witness_server
 from holdproof.evidence.witness_server import Witness, WitnessState
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle
-from tests.conformance.witnesses import NAME, made, serving
 
 
 class WitnessSuite(logs.OnSqlite):
@@ -433,8 +433,8 @@ def test_proofs_and_audits_on_the_command_line(home: Path, tmp_path: Path) -> No
         log_keys=[vkey.parse(head["keys"][0])],
     )
     assert (proven["index"], run("log", "prove", handle, "--ver", "1")["index"]) == (0, 0)
-    assert run("log", "consistency", "2")["new"] == head["size"]
-    assert run("log", "consistency", "2", "3")["new"] == 3
+    assert run("log", "prove-consistency", "2")["new"] == head["size"]
+    assert run("log", "prove-consistency", "2", "3")["new"] == 3
     assert run("log", "audit")["verdict"] == run("log", "audit", "--full")["verdict"] == "VALID"
     assert CliRunner().invoke(app, ["log", "prove", "nobody"]).exit_code == errors.NotFoundError.exit_code
     with sync.open(home) as store:

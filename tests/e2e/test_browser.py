@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness.raw_access import behind
 from tests.browsers import aside, axe, chromium, findings, shot
-from tests.conformance.stores import behind
 from tests.consoles import TRACE, Scene, populate, question
 from tests.web import Web, running
 

@@ -17,10 +17,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-_FORKS = get_context("forkserver")
-_FORKS.set_forkserver_preload(
-    sorted(f"{__package__}.{file.stem}" for file in _HERE.glob("*.py") if '__name__ == "__main__"' in file.read_text())
-)
+_PROGRAMS = sorted(file.stem for file in _HERE.glob("*.py") if '__name__ == "__main__"' in file.read_text())
+
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload([*(f"{__package__}.{program}" for program in _PROGRAMS), "tests.conformance.racer"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Child:
 @contextmanager
 def child(module: str, *words: str) -> Iterator[Child]:
     """A module of this folder, running; what it acknowledges comes out of its pipe. Dead when we leave."""
-    ours, theirs = _FORKS.Pipe(duplex=False)
-    process = _FORKS.Process(target=_become, args=(f"{__package__}.{module}", words, theirs), daemon=True)
+    ours, theirs = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=_become, args=(f"{__package__}.{module}", words, theirs), daemon=True)
     process.start()
     theirs.close()
     with ours:

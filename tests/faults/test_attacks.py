@@ -8,7 +8,7 @@ import pytest
 from holdproof.evidence import logged_tables
 from proof import attacks, flips
 from proof.attacks import rows
-from proof.attacks.place import Lab
+from proof.attacks.attacked_store import Lab
 from proof.flips import checks
 
 EVERY, FLIPS = 61, 40

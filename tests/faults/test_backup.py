@@ -16,15 +16,15 @@ from holdproof import errors, folders
 from holdproof.content import disk
 from holdproof.upkeep.backups import backup_list as backups
 from holdproof.upkeep.backups import swap
-from tests.places import Place, submit
+from tests.store_locations import StoreLocation, submit
 
 KILLS = max(10, int(os.environ.get("HOLDPROOF_KILLS", "100")) // 10)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> StoreLocation:
     """A store, its backup, and what came after: battles, DBOM files and blobs that differ between the two."""
-    made = Place(tmp_path / "home")
+    made = StoreLocation(tmp_path / "home")
     with made.open() as store:
         for number in range(20):
             submit(store, f"old{number}")
@@ -60,7 +60,9 @@ def _length(what: str, home: Path, place: Path) -> float:
         return time.monotonic() - began
 
 
-def test_a_restore_killed_at_any_moment_leaves_the_old_state_or_the_new_one(place: Place, tmp_path: Path) -> None:
+def test_a_restore_killed_at_any_moment_leaves_the_old_state_or_the_new_one(
+    place: StoreLocation, tmp_path: Path
+) -> None:
     old = place.state()
     template = tmp_path / "template"
     shutil.copytree(place.home, template)
@@ -91,7 +93,7 @@ class _DiedError(Exception):
 
 
 def test_an_exchange_that_dies_at_any_step_is_finished_by_whoever_opens_the_store(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: StoreLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not by chance but in turn: before each single rename, sync and removal of the exchange."""
     old = place.state()
@@ -152,7 +154,9 @@ def _bomb(patch: pytest.MonkeyPatch, after: int) -> list[int]:
     return countdown
 
 
-def test_a_backup_killed_at_any_moment_leaves_none_and_the_next_one_is_whole(place: Place, tmp_path: Path) -> None:
+def test_a_backup_killed_at_any_moment_leaves_none_and_the_next_one_is_whole(
+    place: StoreLocation, tmp_path: Path
+) -> None:
     chance = random.Random(8)
     whole_s = _length("backup", place.home, tmp_path / "whole")
     for number in range(max(5, KILLS // 4)):
@@ -182,7 +186,7 @@ else:
 
 @pytest.mark.parametrize("limit", [0, 512, 8192, 65536, 130_000])
 def test_a_full_disk_during_a_backup_is_a_typed_error_and_leaves_nothing(
-    place: Place, tmp_path: Path, limit: int
+    place: StoreLocation, tmp_path: Path, limit: int
 ) -> None:
     words = [sys.executable, "-c", _SMALL_DISK, "backup", str(place.home), str(tmp_path / "new"), str(limit)]
     done = subprocess.run(words, capture_output=True, text=True)
@@ -194,7 +198,7 @@ def test_a_full_disk_during_a_backup_is_a_typed_error_and_leaves_nothing(
 
 @pytest.mark.parametrize("limit", [0, 512, 8192, 65536, 130_000])
 def test_a_full_disk_during_a_restore_is_a_typed_error_and_changes_nothing(
-    place: Place, tmp_path: Path, limit: int
+    place: StoreLocation, tmp_path: Path, limit: int
 ) -> None:
     old = place.state()
     words = [sys.executable, "-c", _SMALL_DISK, "restore", str(place.home), str(tmp_path / "backup"), str(limit)]
@@ -207,7 +211,7 @@ def test_a_full_disk_during_a_restore_is_a_typed_error_and_changes_nothing(
 
 @pytest.mark.parametrize("call", ["write", "sync_tree"])
 def test_a_disk_that_fails_when_an_exchange_is_written_down_is_a_typed_error(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    place: StoreLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     old = place.state()
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from holdproof import errors, sync
-from tests.places import Place, submit
+from tests.store_locations import StoreLocation, submit
 
 KILLS = max(3, int(os.environ.get("HOLDPROOF_KILLS", "30")) // 10)
 
 
-def counts(place: Place) -> bool:
+def counts(place: StoreLocation) -> bool:
     """Whether a store is usable there; what is unfinished or sealed says so."""
     try:
         with place.open() as store:
@@ -25,8 +25,8 @@ def counts(place: Place) -> bool:
     return True
 
 
-def ends(forth: bool, home: Path, url: str) -> tuple[Place, Place]:
-    files, server = Place(home), Place(home, url)
+def ends(forth: bool, home: Path, url: str) -> tuple[StoreLocation, StoreLocation]:
+    files, server = StoreLocation(home), StoreLocation(home, url)
     return (files, server) if forth else (server, files)
 
 
@@ -54,7 +54,7 @@ def test_a_copy_killed_at_any_moment_leaves_one_usable_store_and_the_next_copy_e
         assert store.blobs.get("k") == b"v"
 
 
-def _there(place: Place) -> bool:
+def _there(place: StoreLocation) -> bool:
     """An absent store is no store, and opening it would make one."""
     if place.url is None:
         return (place.home / "kernel.db").exists()

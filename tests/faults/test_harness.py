@@ -6,7 +6,7 @@ from pathlib import Path
 
 from holdproof import sync
 from proof import faults
-from proof.faults.platter import SECTOR, File, Platter
+from proof.faults.fake_disk import SECTOR, FakeDisk, File
 from proof.oracle import Fact, Oracle
 from proof.report import Proof
 
@@ -83,7 +83,7 @@ def test_what_a_failed_sync_lost_no_later_sync_brings_back() -> None:
 def test_a_new_name_survives_only_if_its_folder_was_synced(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    platter = Platter(root, random.Random(1))
+    platter = FakeDisk(root, random.Random(1))
     platter.hear(("open", 1, f"{root}/new", True, False))
     platter.hear(("write", 1, 0, b"data"))
     platter.hear(("sync", 1))
@@ -106,7 +106,7 @@ def test_a_name_that_moves_between_folders_is_never_in_none_and_in_the_new_one_o
         (root / "from").mkdir(parents=True)
         (root / "to").mkdir()
         (root / "from" / "name").write_bytes(b"data")
-        platter = Platter(root, random.Random(1))
+        platter = FakeDisk(root, random.Random(1))
         platter.hear(("rename", f"{root}/from/name", f"{root}/to/name"))
         if synced is not None:
             platter.hear(("syncdir", f"{root}/{synced}"))

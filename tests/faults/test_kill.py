@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.servers import Postgres
 from holdproof.db import Database, open_database, sql
 from tests.faults.children import child, kill_after
 from tests.faults.writer import MIGRATIONS, pair
-from tests.servers import Postgres
 
-KILLS = int(os.environ.get("HOLDPROOF_KILLS", "100"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "40"))
 PARTS = 5
 """Of a hundred kills, so that they can run side by side."""
 _LEFTS = sql("SELECT id FROM lefts")
@@ -48,9 +48,9 @@ def test_every_acknowledged_write_survives_kill_9_on_sqlite(tmp_path: Path, seed
     assert _rounds(str(tmp_path / "kernel.db"), rounds, seed) > rounds
 
 
-def test_every_acknowledged_write_survives_kill_9_on_postgres(postgres_url: str) -> None:
+def test_every_acknowledged_write_survives_kill_9_on_postgres(empty_postgres_url: str) -> None:
     rounds = max(10, KILLS // 10)
-    assert _rounds(postgres_url, rounds, seed=2) > rounds
+    assert _rounds(empty_postgres_url, rounds, seed=2) > rounds
 
 
 @pytest.mark.parametrize("killed", [1])
@@ -69,8 +69,8 @@ def test_killing_one_of_four_processes_leaves_the_others_writing(tmp_path: Path,
         db.close()
 
 
-def test_acknowledged_writes_survive_a_crash_of_the_server(postgres: Postgres, postgres_url: str) -> None:
-    db = open_database(postgres_url, migrations=MIGRATIONS)
+def test_acknowledged_writes_survive_a_crash_of_the_server(postgres: Postgres, empty_postgres_url: str) -> None:
+    db = open_database(empty_postgres_url, migrations=MIGRATIONS)
     try:
         for mode in ("immediate", "fast", "immediate"):
             futures = [db.write(lambda tx: pair(tx, "me")) for _ in range(300)]

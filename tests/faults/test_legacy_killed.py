@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-EVERY = 1 if int(os.environ.get("HOLDPROOF_KILLS", "100")) > 100 else 7
+EVERY = 1 if int(os.environ.get("HOLDPROOF_KILLS", "100")) > 100 else 15
 
 
 @pytest.mark.timeout(600)

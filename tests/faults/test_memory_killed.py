@@ -12,7 +12,7 @@ from holdproof.model.verdicts import Verdict
 from tests.conformance.memories import flaws
 from tests.faults.children import child, kill_after
 
-ROUNDS = max(4, int(os.environ.get("HOLDPROOF_KILLS", "100")) // 25)
+ROUNDS = max(4, int(os.environ.get("HOLDPROOF_KILLS", "40")) // 25)
 
 
 def _inspect(home: Path, said: list[str]) -> None:

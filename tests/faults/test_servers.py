@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from harness.http_proxy import Fault, Proxy
+from harness.servers import IpfsNode, Postgres, Seaweed
 from holdproof import errors
 from proof.servers import full, ipfs, s3
 from proof.servers import postgres as attacks
-from proof.servers.room import can_mount
+from proof.servers.full_disk import can_mount
 from proof.servers.tally import HARMS, Tally
-from proof.servers.web import Fault, Proxy
-from tests.servers import IpfsNode, Postgres, Seaweed
 
 
 def _holds(tally: Tally, least: int) -> None:

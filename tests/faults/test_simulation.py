@@ -9,8 +9,8 @@ import pytest
 from holdproof.db import MEMORY, Tx, sql
 from proof.simulation import ending
 from proof.simulation.acts import Scene
-from proof.simulation.places import opening
 from proof.simulation.rules import Rules
+from proof.simulation.simulated_store import opening
 from proof.simulation.stage import Outcome, Size, begin, simulate
 from proof.simulation.world import World
 

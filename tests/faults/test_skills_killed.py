@@ -4,15 +4,15 @@ import os
 import random
 from pathlib import Path
 
+from harness.filling import settled
 from holdproof import sync
 from holdproof.db import sql
 from holdproof.model.skills import SkillState
 from holdproof.model.verdicts import Verdict
-from tests.conformance.places import settled
 from tests.faults.children import child, kill_after
 
 _IDS = sql("SELECT id FROM skill_approvals")
-KILLS = int(os.environ.get("HOLDPROOF_KILLS", "100"))
+KILLS = int(os.environ.get("HOLDPROOF_KILLS", "40"))
 
 
 def rounds(home: Path, url: str, folder: Path, count: int) -> None:

@@ -9,7 +9,7 @@ from holdproof.model.verdicts import Verdict
 from tests.faults.children import child, kill_after
 from tests.faults.thread_writer import element
 
-ROUNDS = max(3, int(os.environ.get("HOLDPROOF_KILLS", "100")) // 30)
+ROUNDS = max(3, int(os.environ.get("HOLDPROOF_KILLS", "40")) // 30)
 
 
 def test_the_newest_checkpoint_survives_kill_9_whole(tmp_path: Path) -> None:

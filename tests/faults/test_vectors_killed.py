@@ -11,7 +11,7 @@ from holdproof.storage.vectors import open_vectors
 from tests.faults.children import child, kill_after
 from tests.faults.vector_writer import SIZE, vector
 
-ROUNDS = max(6, int(os.environ.get("HOLDPROOF_KILLS", "100")) // 10)
+ROUNDS = max(6, int(os.environ.get("HOLDPROOF_KILLS", "40")) // 10)
 
 
 def _said(lines: list[str]) -> tuple[set[str], set[str]]:

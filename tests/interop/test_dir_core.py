@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.filling import settled
 from holdproof.adapters.dir import Bundle, bundle
 from holdproof.model.verdicts import Verdict
-from tests.conformance.places import settled
 from tests.conformance.racing import together
 
 pytest.importorskip("dir_core", reason="dir-core is not installed")

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import BENCHMARKS, growth, page, plot, report, whole
+from bench import BENCHMARKS, decision_unit, growth, page, plot, report
 from bench.__main__ import main, parser
 from bench.goals import Goal, judge
-from bench.harness import Contestant, Meter, Options, Race, Result, Sample, Spread, compare, rate, run_race
+from bench.measurement import Contestant, Meter, Options, Race, Result, Sample, Spread, compare, rate, run_race
 from bench.workload import SCHEMA, Statements, plain, positional
 from holdproof.runtime import checks
 
@@ -40,8 +40,8 @@ def test_a_unit_may_be_longer_than_the_window() -> None:
 
 def test_what_is_done_aside_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 0.0, 10.0, 11.0, 11.0, 20.0, 22.0, 22.0, 22.0, 24.0])
-    monkeypatch.setattr("bench.harness.time.perf_counter", lambda: next(now))
-    monkeypatch.setattr("bench.harness.time.process_time", lambda: 0.0)
+    monkeypatch.setattr("bench.measurement.time.perf_counter", lambda: next(now))
+    monkeypatch.setattr("bench.measurement.time.process_time", lambda: 0.0)
     meter = Meter(2.0)
     meter.start()
     going = True
@@ -157,7 +157,7 @@ def test_peers_bind_every_parameter_of_every_statement() -> None:
 
 
 def test_the_ceiling_of_a_whole_decision_replays_what_the_runtime_asks() -> None:
-    first, second, *_ = whole.record(1)
+    first, second, *_ = decision_unit.record(1)
     assert [text for text, _ in first] == [text for text, _ in second]
     assert len(first) == 20
     assert not any("log_" in text for text, _ in first)
@@ -216,10 +216,10 @@ def test_the_page_of_benchmarks_is_what_the_kept_results_say() -> None:
 
 def test_a_store_is_given_a_past_with_a_whole_log(tmp_path: Path) -> None:
     growth.fill(str(tmp_path), 300)
-    with whole.opened(str(tmp_path)) as store:
+    with decision_unit.opened(str(tmp_path)) as store:
         assert store.log.audit(full=True).findings == []
         assert store.log.head().checkpoint.size >= 1_500
-        store.write(lambda tx: whole.decide(tx, 1))
+        store.write(lambda tx: decision_unit.decide(tx, 1))
         assert store.read(lambda tx: checks.flows(tx))[0] == []
 
 

@@ -1,4 +1,4 @@
-"""Group commit on a link made of lists: who is tried again, who is answered, whose notes count."""
+"""Group commit on a connection made of lists: who is tried again, who is answered, whose notes count."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -41,8 +41,8 @@ class Disk:
         self.now_s += seconds
 
 
-class FakeLink:
-    """A link that records what is asked of it and fails where told to."""
+class FakeConnection:
+    """A connection that records what is asked of it and fails where told to."""
 
     def __init__(self) -> None:
         self.tx: Tx = SqliteTx(_Connection(), FrozenClock(), SeededRandom())  # type: ignore[arg-type]
@@ -99,19 +99,19 @@ class FakeLink:
 
 
 def _handle(writer: GroupWriter, *fns: Callable[[Tx], Any]) -> list["Future[Any]"]:
-    tickets: list[Future[Any]] = [Future() for _ in fns]
-    assert writer.handle([Job(fn, FUTURES, ticket) for fn, ticket in zip(fns, tickets, strict=True)]) == []
-    return tickets
+    futures: list[Future[Any]] = [Future() for _ in fns]
+    assert writer.handle([Job(fn, FUTURES, future) for fn, future in zip(fns, futures, strict=True)]) == []
+    return futures
 
 
-def _make_careful(writer: GroupWriter, link: FakeLink) -> None:
+def _make_careful(writer: GroupWriter, connection: FakeConnection) -> None:
     def wrong(_: Tx) -> None:
-        link.tainted = True
+        connection.tainted = True
         raise ZeroDivisionError
 
     _handle(writer, wrong, lambda _: None)
-    link.tainted = False
-    link.log.clear()
+    connection.tainted = False
+    connection.log.clear()
 
 
 class _Flaky:
@@ -128,59 +128,59 @@ class _Flaky:
 
 
 def test_a_failure_after_a_write_makes_later_groups_careful() -> None:
-    link = FakeLink()
-    writer = GroupWriter(link, Hooks())
-    _make_careful(writer, link)
+    connection = FakeConnection()
+    writer = GroupWriter(connection, Hooks())
+    _make_careful(writer, connection)
     _handle(writer, lambda _: 1, lambda _: 2)
-    assert link.log == ["begin", "savepoint", "release", "savepoint", "release", "commit"]
+    assert connection.log == ["begin", "savepoint", "release", "savepoint", "release", "commit"]
 
 
 def test_a_deadlock_is_tried_again_when_alone() -> None:
     flaky = _Flaky()
-    [ticket] = _handle(GroupWriter(FakeLink(), Hooks()), flaky)
-    assert (ticket.result(0), flaky.runs) == ("done", 2)
+    [future] = _handle(GroupWriter(FakeConnection(), Hooks()), flaky)
+    assert (future.result(0), flaky.runs) == ("done", 2)
 
 
 def test_a_deadlock_inside_a_careful_group_is_tried_again() -> None:
-    link, flaky = FakeLink(), _Flaky()
-    writer = GroupWriter(link, Hooks())
-    _make_careful(writer, link)
+    connection, flaky = FakeConnection(), _Flaky()
+    writer = GroupWriter(connection, Hooks())
+    _make_careful(writer, connection)
     first, second = _handle(writer, lambda _: "fine", flaky)
     assert (first.result(0), second.result(0)) == ("fine", "done")
 
 
 @pytest.mark.parametrize("company", [1, 3])
 def test_a_connection_lost_at_begin_is_tried_again_for_a_group_as_for_one(company: int) -> None:
-    link = FakeLink()
-    link.begin_errors = [SerializationError("lost before anything was sent")]
-    tickets = _handle(GroupWriter(link, Hooks()), *[lambda _: "done"] * company)
-    assert [ticket.result(0) for ticket in tickets] == ["done"] * company
+    connection = FakeConnection()
+    connection.begin_errors = [SerializationError("lost before anything was sent")]
+    futures = _handle(GroupWriter(connection, Hooks()), *[lambda _: "done"] * company)
+    assert [future.result(0) for future in futures] == ["done"] * company
 
 
 def test_a_begin_that_fails_answers_all_without_running_any() -> None:
-    link, runs = FakeLink(), list[int]()
-    link.begin_errors = [UnavailableError("no server")]
-    tickets = _handle(GroupWriter(link, Hooks()), *[lambda _: runs.append(1)] * 3)
-    assert all(isinstance(ticket.exception(0), UnavailableError) for ticket in tickets)
-    assert (runs, link.log) == ([], ["begin"])
+    connection, runs = FakeConnection(), list[int]()
+    connection.begin_errors = [UnavailableError("no server")]
+    futures = _handle(GroupWriter(connection, Hooks()), *[lambda _: runs.append(1)] * 3)
+    assert all(isinstance(future.exception(0), UnavailableError) for future in futures)
+    assert (runs, connection.log) == ([], ["begin"])
 
 
 def test_notes_of_an_operation_that_fails_when_settled_do_not_reach_the_hooks() -> None:
-    link, seen = FakeLink(), list[list[str]]()
-    writer = GroupWriter(link, Hooks(before_commit=[lambda tx: seen.append(list(tx.notes.get("name", [])))]))
-    _make_careful(writer, link)
+    connection, seen = FakeConnection(), list[list[str]]()
+    writer = GroupWriter(connection, Hooks(before_commit=[lambda tx: seen.append(list(tx.notes.get("name", [])))]))
+    _make_careful(writer, connection)
     seen.clear()
-    link.settle_errors = [None, ConflictError("a pipelined statement failed"), None]
-    tickets = _handle(writer, *(lambda tx, n=n: tx.note("name", n) for n in ("a", "bad", "b")))
-    assert [type(ticket.exception(0)) for ticket in tickets] == [type(None), ConflictError, type(None)]
+    connection.settle_errors = [None, ConflictError("a pipelined statement failed"), None]
+    futures = _handle(writer, *(lambda tx, n=n: tx.note("name", n) for n in ("a", "bad", "b")))
+    assert [type(future.exception(0)) for future in futures] == [type(None), ConflictError, type(None)]
     assert seen == [["a", "b"]]
 
 
 def test_what_was_recorded_and_refused_is_committed_once_whatever_the_error() -> None:
-    link = FakeLink()
-    [ticket] = _handle(GroupWriter(link, Hooks()), lambda _: Refused(SerializationError("kept colliding")))
-    assert isinstance(ticket.exception(0), SerializationError)
-    assert link.log.count("commit") == 1
+    connection = FakeConnection()
+    [future] = _handle(GroupWriter(connection, Hooks()), lambda _: Refused(SerializationError("kept colliding")))
+    assert isinstance(future.exception(0), SerializationError)
+    assert connection.log.count("commit") == 1
 
 
 # --- waiting for company -------------------------------------------------------------------------------------------
@@ -190,10 +190,10 @@ SLOW_S, FAST_S = 0.004, 0.0001
 
 def _practised(monkeypatch: pytest.MonkeyPatch, *, sync_s: float, company: int, groups_run: int = 40) -> GroupWriter:
     """A writer that has seen that many groups of that size, on a disk of that speed."""
-    link = FakeLink()
-    link.disk = Disk(sync_s)
-    monkeypatch.setattr(group_commit, "time", link.disk)
-    writer = GroupWriter(link, Hooks())
+    connection = FakeConnection()
+    connection.disk = Disk(sync_s)
+    monkeypatch.setattr(group_commit, "time", connection.disk)
+    writer = GroupWriter(connection, Hooks())
     for _ in range(groups_run):
         _handle(writer, *[lambda _: None] * company)
     return writer
@@ -204,7 +204,7 @@ def test_a_fast_disk_never_makes_anybody_wait(monkeypatch: pytest.MonkeyPatch) -
     assert [writer.pause_s(waiting) for waiting in (1, 2, 31, 32, 500)] == [0.0] * 5
 
 
-def test_a_slow_disk_makes_the_first_wait_for_the_usual_company(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_makes_the_first_wait_for_the_usual_usual_group(monkeypatch: pytest.MonkeyPatch) -> None:
     writer = _practised(monkeypatch, sync_s=SLOW_S, company=32)
     assert 0 < writer.pause_s(1) <= SLOW_S / 8
     assert writer.pause_s(16) > 0
@@ -238,10 +238,10 @@ def test_a_new_writer_does_not_wait_before_it_knows_the_disk(monkeypatch: pytest
 def test_one_fast_sync_is_enough_to_stop_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow one may be a neighbour's fault; a fast one proves that the disk can."""
     writer = _practised(monkeypatch, sync_s=SLOW_S, company=32)
-    link = writer.link
-    assert isinstance(link, FakeLink)
-    assert link.disk is not None
-    link.disk.sync_s = FAST_S
+    connection = writer.connection
+    assert isinstance(connection, FakeConnection)
+    assert connection.disk is not None
+    connection.disk.sync_s = FAST_S
     _handle(writer, *[lambda _: None] * 32)
     assert writer.pause_s(1) == 0.0
 
@@ -251,25 +251,25 @@ def test_one_fast_sync_is_enough_to_stop_waiting(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("company", [1, 3])
 def test_an_unknown_outcome_fails_all_of_a_group_and_nothing_is_run_again(company: int) -> None:
-    link, runs = FakeLink(), list[int]()
-    link.commit_errors = [OutcomeUnknownError("the connection broke during commit")]
-    tickets = _handle(GroupWriter(link, Hooks()), *[lambda _: runs.append(1)] * company)
-    assert [type(ticket.exception(0)) for ticket in tickets] == [OutcomeUnknownError] * company
-    assert (len(runs), link.log.count("commit")) == (company, 1)
+    connection, runs = FakeConnection(), list[int]()
+    connection.commit_errors = [OutcomeUnknownError("the connection broke during commit")]
+    futures = _handle(GroupWriter(connection, Hooks()), *[lambda _: runs.append(1)] * company)
+    assert [type(future.exception(0)) for future in futures] == [OutcomeUnknownError] * company
+    assert (len(runs), connection.log.count("commit")) == (company, 1)
 
 
 def test_a_writer_goes_on_after_an_unknown_outcome() -> None:
-    link = FakeLink()
-    link.commit_errors = [OutcomeUnknownError("the connection broke during commit")]
-    writer = GroupWriter(link, Hooks())
+    connection = FakeConnection()
+    connection.commit_errors = [OutcomeUnknownError("the connection broke during commit")]
+    writer = GroupWriter(connection, Hooks())
     _handle(writer, lambda _: 1, lambda _: 2)
-    assert [ticket.result(0) for ticket in _handle(writer, lambda _: 3, lambda _: 4)] == [3, 4]
+    assert [future.result(0) for future in _handle(writer, lambda _: 3, lambda _: 4)] == [3, 4]
 
 
 def test_after_commit_hooks_hear_nothing_of_an_unknown_outcome() -> None:
-    link, heard = FakeLink(), list[Any]()
-    link.commit_errors = [OutcomeUnknownError("the connection broke during commit")]
-    _handle(GroupWriter(link, Hooks(after_commit=[heard.append])), lambda tx: tx.note("name", "a"))
+    connection, heard = FakeConnection(), list[Any]()
+    connection.commit_errors = [OutcomeUnknownError("the connection broke during commit")]
+    _handle(GroupWriter(connection, Hooks(after_commit=[heard.append])), lambda tx: tx.note("name", "a"))
     assert heard == []
 
 
@@ -287,7 +287,7 @@ class Tally:
     def run(self, count: int, *collide: int) -> list[Any]:
         """That many operations in one batch, some of which collide in company and succeed alone; the answers."""
         return [
-            ticket.result(0) for ticket in _handle(self._writer, *(self._job(n, n in collide) for n in range(count)))
+            future.result(0) for future in _handle(self._writer, *(self._job(n, n in collide) for n in range(count)))
         ]
 
     def _job(self, number: int, collide: bool) -> Callable[[Tx], int]:
@@ -302,32 +302,32 @@ class Tally:
         return job
 
 
-def _begins(link: FakeLink, run: Callable[[], Any]) -> int:
+def _begins(connection: FakeConnection, run: Callable[[], Any]) -> int:
     """How many transactions a run takes."""
-    before = link.log.count("begin")
+    before = connection.log.count("begin")
     run()
-    return link.log.count("begin") - before
+    return connection.log.count("begin") - before
 
 
 def test_a_group_that_collides_is_carried_out_one_by_one() -> None:
-    link = FakeLink()
-    tally = Tally(GroupWriter(link, Hooks()))
+    connection = FakeConnection()
+    tally = Tally(GroupWriter(connection, Hooks()))
     assert tally.run(20, 7) == list(range(20))
     assert tally.kept == list(range(20))
-    assert link.log.count("commit") == 20
+    assert connection.log.count("commit") == 20
 
 
 def test_crowds_shrink_while_groups_collide() -> None:
-    link = FakeLink()
-    tally = Tally(GroupWriter(link, Hooks()))
-    assert _begins(link, lambda: tally.run(512)) == 1
+    connection = FakeConnection()
+    tally = Tally(GroupWriter(connection, Hooks()))
+    assert _begins(connection, lambda: tally.run(512)) == 1
     tally.run(2, 0)
     tally.run(2, 0)
-    assert 4 < _begins(link, lambda: tally.run(512)) <= 512 // 8
+    assert 4 < _begins(connection, lambda: tally.run(512)) <= 512 // 8
 
 
 def test_every_operation_runs_though_the_crowd_shrinks_in_the_middle_of_a_batch() -> None:
-    tally = Tally(GroupWriter(FakeLink(), Hooks()))
+    tally = Tally(GroupWriter(FakeConnection(), Hooks()))
     tally.run(2, 0)
     tally.run(2, 0)
     tally.kept.clear()
@@ -336,7 +336,7 @@ def test_every_operation_runs_though_the_crowd_shrinks_in_the_middle_of_a_batch(
 
 
 def test_no_operation_runs_twice_though_the_crowd_grows_in_the_middle_of_a_batch() -> None:
-    tally = Tally(GroupWriter(FakeLink(), Hooks()))
+    tally = Tally(GroupWriter(FakeConnection(), Hooks()))
     tally.run(2, 0)
     tally.run(2, 0)
     tally.kept.clear()
@@ -355,10 +355,10 @@ def test_no_operation_runs_twice_though_the_crowd_grows_in_the_middle_of_a_batch
     ],
 )
 def test_crowds_grow_back_after_collisions(collisions: int) -> None:
-    link = FakeLink()
-    tally = Tally(GroupWriter(link, Hooks()))
+    connection = FakeConnection()
+    tally = Tally(GroupWriter(connection, Hooks()))
     for _ in range(collisions):
         tally.run(2, 0)
     for _ in range(600):
         tally.run(2)
-    assert _begins(link, lambda: tally.run(512)) == 1
+    assert _begins(connection, lambda: tally.run(512)) == 1

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.damaged_bytes import LISP_MARKS, mutants
 from holdproof.errors import FormatError, InvalidInputError, LispError
 from holdproof.importers.lisp import floats, reader, writer
 from holdproof.importers.lisp.reader import MOST_DEPTH, MOST_DIGITS, MOST_NAME
 from holdproof.model.lisp import KEYWORD, Bits, Char, Complex, Dotted, Float, Lisp, Pathname, Struct, Symbol, Vector
-from proof.mutate import LISP_MARKS, mutants
 from tests.fixtures import fixture
 
 fixed = settings(derandomize=True, deadline=None)

@@ -10,8 +10,8 @@ import pytest
 
 from proof import mutants as proof
 from proof.mutants import targets, warm
-from proof.mutants.mutate import Mutant, mutants
 from proof.mutants.sheet import Sheet
+from proof.mutants.source_mutations import Mutant, mutants
 from proof.report import Proof, save
 
 SOURCE = '''
@@ -180,7 +180,7 @@ def test_a_mutant_is_killed_and_the_unchanged_source_is_not() -> None:
     program = (
         "import time\n"
         "from proof.mutants import trial, targets\n"
-        "from proof.mutants.mutate import mutants\n"
+        "from proof.mutants.source_mutations import mutants\n"
         "[target] = [each for each in targets.TARGETS if each.file.endswith('/varint.py')]\n"
         "found = [each for each in mutants(target.file, target.source()) if 'raise' in each.was][:2]\n"
         "fates = trial.Court().fates([(target, each) for each in found], time.monotonic() + 60)\n"

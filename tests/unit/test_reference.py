@@ -1,4 +1,4 @@
-"""docs/reference/verbs.md says of every noun and verb what its code says.
+"""docs/reference/methods.md says of every noun and verb what its code says.
 
 `HOLDPROOF_UPDATE_DOCS=1` writes it anew instead of comparing it.
 """
@@ -14,7 +14,7 @@ from holdproof.api import Resources
 from holdproof.api.catalogue import entries
 from holdproof.executors import Method, Resource, StreamsWith
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "verbs.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "methods.md"
 _HEAD = """# Nouns and verbs
 
 Made from the code; `HOLDPROOF_UPDATE_DOCS=1 make docs` writes it anew.

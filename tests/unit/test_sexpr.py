@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.damaged_bytes import LISP_MARKS, mutants
 from holdproof.errors import FormatError, InvalidInputError, LispError
 from holdproof.importers.lisp import lisp_hash, sexpr
 from holdproof.model.lisp import KEYWORD, Char, Float, ForeignMemory, ForeignObject, HashVerdict, Lisp, Symbol, Vector
-from proof.mutate import LISP_MARKS, mutants
 from tests.fixtures import fixture
 
 fixed = settings(derandomize=True, deadline=None)

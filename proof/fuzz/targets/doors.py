@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import holdproof
+from harness.damaged_bytes import JSON_MARKS
 from holdproof import config, sync
 from holdproof.db import MEMORY
 from holdproof.server import serve
 from holdproof.server.app import create_app
 from holdproof.server.settings import Settings
 from proof.fuzz.targets.target import Target
-from proof.mutate import JSON_MARKS
 
 # --- HTTP --------------------------------------------------------------------------------------------------------
 

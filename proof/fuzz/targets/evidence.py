@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from harness.damaged_bytes import JSON_MARKS
 from holdproof import sync
 from holdproof.crypto import attest, checkpoint, dbom, dsse, frontier, merkle, note, statement, tiles, tlog_proof, vkey
 from holdproof.crypto import witness as witnesses
@@ -21,7 +22,6 @@ from holdproof.upkeep.bundle import pack
 from holdproof.upkeep.verification import offline
 from proof.fuzz.targets.formats import KEY
 from proof.fuzz.targets.target import Target
-from proof.mutate import JSON_MARKS
 
 _ORIGIN: Final = "holdproof/fuzz"
 _LEAVES: Final = [merkle.leaf_hash(b"%d" % at) for at in range(70)]

@@ -15,6 +15,7 @@ from uuid import UUID
 from langchain_core.messages import HumanMessage
 from langgraph.types import Send
 
+from harness.damaged_bytes import JSON_MARKS, LISP_MARKS
 from holdproof.adapters.langgraph.envelope import CLEAR, Envelopes
 from holdproof.adapters.langgraph.safety import SafeSerializer
 from holdproof.adapters.otel import receiver
@@ -29,7 +30,6 @@ from holdproof.memory.threads.channel_values import BlockRef, InlineRef, ListRef
 from holdproof.memory.threads.thread_states import State
 from holdproof.model.memory import Tagged
 from proof.fuzz.targets.target import Target
-from proof.mutate import JSON_MARKS, LISP_MARKS
 
 _LISP: Final = """((:ID "types" :TYPE A::FOO :ATTRIBUTES (:INT 42 :BIG 1000000000000000000000 :RATIO 1/3 :SINGLE 1.5
   :DOUBLE 2.5d0 :EXP 1.0d-20 :CHAR #\\a :NL #\\Newline :SYM BAR :KW :|odd Key| :S "q\\"\\\\z" :NESTED (1 (2 . 3) "x")

@@ -13,12 +13,16 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import IO, Any, Final
-
-import httpx
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from holdproof.content.credentials import split_credentials
 from holdproof.errors import UnreachableError
+from holdproof.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import httpx
+else:  # loaded at the first request: it costs more than all the rest at start
+    httpx = lazy_module("httpx")
 
 _CONNECT_S: Final = 2.0
 _MOST_ANSWER: Final = 1 << 24
@@ -144,7 +148,7 @@ class Kubo:
         if time.monotonic() > until:
             raise UnreachableError(f"{self.url}: took longer than {self._budget_s:g} s", url=self.url)
 
-    def _whole(self, answer: httpx.Response, until: float) -> bytes:
+    def _whole(self, answer: "httpx.Response", until: float) -> bytes:
         """An answer of bounded length, in bounded time."""
         data = bytearray()
         for piece in answer.iter_bytes():
@@ -174,7 +178,7 @@ class Kubo:
 class Cat:
     """A file of a node, read as it comes."""
 
-    def __init__(self, kubo: Kubo, answer: httpx.Response, until: float) -> None:
+    def __init__(self, kubo: Kubo, answer: "httpx.Response", until: float) -> None:
         self._kubo, self._answer, self._until = kubo, answer, until
         self._pieces = answer.iter_bytes()
         self._rest = b""

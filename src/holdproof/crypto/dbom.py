@@ -44,8 +44,9 @@ class Dbom:
 
 def check(fields: Fields) -> None:
     """Raise InvalidInputError where fields cannot be signed."""
-    for name in ("dbom_version", "battle_id"):
-        if not isinstance(text := getattr(fields, name), str) or not text:
+    # The record says battle_id, as its published format does; we call it evaluation_id.
+    for name, text in (("dbom_version", fields.dbom_version), ("battle_id", fields.evaluation_id)):
+        if not isinstance(text, str) or not text:
             raise InvalidInputError(f"{name} is an empty text", field=name)
     if not canonical.is_sha256_hex(fields.h_delta):
         raise InvalidInputError("h_delta is not 64 lowercase hex digits", field="h_delta")
@@ -59,7 +60,8 @@ def check(fields: Fields) -> None:
 
 def encode(dbom: Dbom) -> bytes:
     """The DBOM file as the seed writes it: `json.dumps(dbom, indent=2)`."""
-    value = {name: getattr(dbom if name == "sigma_judge" else dbom.fields, name) for name in _NAMES}
+    columns = {"battle_id": dbom.fields.evaluation_id, "sigma_judge": dbom.sigma_judge}
+    value = {name: columns[name] if name in columns else getattr(dbom.fields, name) for name in _NAMES}
     vector = dbom.fields.v_intent
     if not vector or {*map(type, vector)} != {float} or not all(map(isfinite, vector)):
         return _dumps(value, dbom).encode()
@@ -93,6 +95,7 @@ def parse(data: bytes) -> Dbom:
             raise FormatError(f"DBOM: {name} is not a text", field=name)
         texts[name] = text
     sigma = texts.pop("sigma_judge")
+    texts["evaluation_id"] = texts.pop("battle_id")
     return Dbom(Fields(v_intent=tuple(map(float, vector)), score_cis=float(score), **texts), sigma)
 
 

@@ -11,6 +11,8 @@ MAX_PROOF = 63
 
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
+# One line of text: no control character (newline is one) and no lone surrogate, which UTF-8 cannot encode.
+_LINE = re.compile(r"[^\x00-\x1f\ud800-\udfff]+")
 
 
 def decode_text(data: bytes, what: str) -> str:
@@ -25,10 +27,8 @@ def decode_text(data: bytes, what: str) -> str:
 
 
 def is_line(text: str) -> bool:
-    """Whether a text can stand alone on a line: not empty, no control characters, encodable."""
-    if not text or "\n" in text or _CONTROL.search(text):
-        return False
-    return not any("\ud800" <= char <= "\udfff" for char in text)
+    """Return whether a text can stand alone on a line: not empty, no control characters, encodable."""
+    return _LINE.fullmatch(text) is not None
 
 
 def decode_number(text: str, what: str) -> int:

@@ -49,7 +49,7 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what is left once both pumps are closed."""
+        """Free what is left once both pools are closed."""
         ...
 
 
@@ -132,8 +132,8 @@ class Database:
         self._forked = True
         self.backend.disown()
         pid = os.getpid()
-        for pump in (self.backend.writer, self.backend.reader):
-            pump.disown(lambda: ForkedError(f"this store was opened before process {pid} was forked"))
+        for pool in (self.backend.writer, self.backend.reader):
+            pool.disown(lambda: ForkedError(f"this store was opened before process {pid} was forked"))
 
     def _wake(self, notes: Notes) -> None:
         if topics := notes.get(WAKE):

@@ -1,12 +1,12 @@
 """Group commit: many operations, one durable commit.
 
 Rules:
-- A caller hears back only after the commit that holds its work.
+- A caller gets its result only after the commit that contains its work.
 - A failing operation never harms its neighbours. Optimistic: a group runs without savepoints; an operation that raises
   before it wrote costs nothing; one that raises after a write makes the group roll back and run again with a savepoint
   each; if the commit itself or a commit hook fails, every operation runs again alone.
 - Operations can therefore run more than once; only one run is ever committed.
-- An error that says nothing of the operation (a deadlock, a lost connection before commit) is tried again, bounded.
+- An error that is not the operation's fault (a deadlock, a connection lost before the commit) is retried, bounded.
 """
 
 import logging
@@ -23,33 +23,40 @@ from holdproof.errors import OutcomeUnknownError
 
 _log = logging.getLogger("holdproof.db")
 
-_SLOW_SYNC_S = 0.0003
-_CAUTIOUS_GROUPS = 32
-_CROWD = 512
+# A commit slower than this makes it worth waiting for more callers to join the group.
+_SLOW_COMMIT_S = 0.0003
+# After a group had to be re-run with savepoints, this many groups use them from the start.
+_SAVEPOINT_GROUPS = 32
+_LARGEST_GROUP = 512
 
 
 @dataclass
 class Hooks:
-    """What upper layers register: the log head, the schema leaf, the lockdown."""
+    """Functions of upper layers that run around operations and commits: the lockdown gate, the log, wake-ups."""
 
     gate: list[Callable[[Tx], None]] = field(default_factory=list)
     """Called before each operation; raising refuses it. Ungated jobs pass."""
+    on_note: dict[str, Callable[[Tx, list[Any]], None]] = field(default_factory=dict)
+    """Called inside the group's transaction, before `before_commit`, with all values noted under the topic (`tx.note`).
+
+    Groups without such a note pay nothing for it: this is the place for rare events, like a new subject or a migration.
+    """
     before_commit: list[Callable[[Tx], None]] = field(default_factory=list)
     """Called once a group, inside its transaction, after all operations; raising rolls back."""
     after_commit: list[Callable[[Notes], None]] = field(default_factory=list)
-    """Called once a group is durable, before its callers hear back; must not raise."""
+    """Called once a group is durable, before its callers get their results; must not raise."""
 
 
-class Link(Protocol):
-    """A connection in the hands of the group writer."""
+class WriteConnection(Protocol):
+    """The contract of a database connection that the group writer uses from its thread."""
 
     @property
     def tx(self) -> Tx:
-        """The transaction that operations are given; one object, renewed."""
+        """The transaction that operations are called with; one object, reset for each group."""
         ...
 
     def begin(self, *, serializable: bool, together: bool) -> None:
-        """Start a transaction, reconnecting or waiting for the lock within bounds; `together` with others."""
+        """Start a transaction, reconnecting or waiting for the lock within bounds; `together` if several jobs share it."""
         ...
 
     def settle(self) -> None:
@@ -57,39 +64,39 @@ class Link(Protocol):
         ...
 
     def commit(self) -> None:
-        """Wait for every statement, then make all durable; OutcomeUnknownError only if nobody can tell."""
+        """Wait for every statement, then make all durable; OutcomeUnknownError only if the outcome cannot be read."""
         ...
 
     def rollback(self) -> None:
-        """Undo everything since begin; never raises, harmless without a transaction."""
+        """Undo everything since begin; must not raise, harmless without a transaction."""
         ...
 
     def savepoint(self) -> None:
-        """Mark a place to return to."""
+        """Set the savepoint."""
         ...
 
     def release(self) -> None:
-        """Forget the mark, keep the work."""
+        """Remove the savepoint and keep the work done since."""
         ...
 
     def restore(self) -> bool:
-        """Return to the mark; False if the whole transaction is gone."""
+        """Roll back to the savepoint; False if the whole transaction is lost."""
         ...
 
     def mark(self) -> int:
-        """A number that `wrote` compares with."""
+        """Return a position that `wrote` compares with."""
         ...
 
     def wrote(self, mark: int) -> bool:
-        """Has anything been written, or the transaction been broken, since that mark?"""
+        """Return whether anything was written, or the transaction broken, since that position."""
         ...
 
     def retryable(self, error: BaseException, *, together: bool) -> bool:
-        """Does this error say nothing about the operation, so that it may simply run again?"""
+        """Return whether the error is not the operation's fault, so that it may simply run again."""
         ...
 
     def tidy(self) -> None:
-        """Housekeeping after callers were answered; never raises."""
+        """Do housekeeping after callers have their results; must not raise."""
         ...
 
     def close(self) -> None:
@@ -97,193 +104,220 @@ class Link(Protocol):
         ...
 
 
-class _AgainError(Exception):
-    """A neighbour's work is at stake: roll back and run again more carefully."""
+class RetryWithSavepoints(Exception):
+    """A failed operation had written: roll the group back and run it again with savepoints."""
 
 
-class _CollisionError(Exception):
-    """Another transaction was in the way, or the connection broke: it says nothing about the operation."""
+class Contention(Exception):
+    """Another transaction was in the way, or the connection broke: not the operation's fault."""
 
 
 class GroupWriter:
     """The worker that turns batches of jobs into commits."""
 
-    def __init__(self, link: Link, hooks: Hooks, *, retries: int = 10) -> None:
-        self.link, self.hooks, self.progress = link, hooks, 0
+    def __init__(self, connection: WriteConnection, hooks: Hooks, *, retries: int = 10) -> None:
+        self.connection = connection
+        self.hooks = hooks
+        self.progress = 0
         self._retries = retries
-        self._syncs: deque[float] = deque([0.0], maxlen=16)
-        self._company = 1.0
-        self._caution, self._crowd = 0, _CROWD
+        self._commit_times: deque[float] = deque([0.0], maxlen=16)
+        self._usual_group = 1.0
+        self._savepoint_groups_left = 0
+        self._group_limit = _LARGEST_GROUP
 
     def pause_s(self, waiting: int) -> float:
-        """On a slow disk it pays to wait for company, if more than is there has been usual."""
-        sync = min(self._syncs)
-        if sync < _SLOW_SYNC_S or waiting >= 0.9 * self._company:
+        """Return how long to wait for more callers: worthwhile if commits are slow and groups are usually larger."""
+        fastest = min(self._commit_times)
+        if fastest < _SLOW_COMMIT_S or waiting >= 0.9 * self._usual_group:
             return 0.0
-        return min(sync / 8, 0.0005)
+        return min(fastest / 8, 0.0005)
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """Run a batch as one group, or as many as its failures ask for, then answer everybody."""
+        """Run a batch as one group, or as many as its failures require, then deliver every result."""
         live = [job for job in jobs if job.claim()]
-        self._company += (len(live) - self._company) / 8
+        self._usual_group += (len(live) - self._usual_group) / 8
         together = [job for job in live if not job.flags & SERIALIZABLE]
         if together:
-            self._together(together)
+            self._run_in_groups(together)
             deliver(together)
-        for job in live:  # one of these may be a block that takes its time: the others need not wait for its end
-            if job.flags & SERIALIZABLE:
-                self._alone(job)
-                deliver([job])
-        self.link.tidy()
+        if len(together) < len(live):
+            for job in live:
+                # One of these may be a long transaction fed from outside: each is delivered as soon as it ends.
+                if job.flags & SERIALIZABLE:
+                    self._run_alone(job)
+                    deliver([job])
+        self.connection.tidy()
         return []
 
     def close(self) -> None:
         """Close the connection."""
-        self.link.close()
+        self.connection.close()
 
-    def _together(self, jobs: list[Job[Any]]) -> None:
-        """As few transactions as work: groups of up to `_crowd`, which shrinks while groups collide."""
+    def _run_in_groups(self, jobs: list[Job[Any]]) -> None:
+        """Run jobs in as few transactions as possible; the group limit shrinks while groups meet contention."""
         start = 0
-        while crowd := jobs[start : start + self._crowd]:
-            start += len(crowd)
-            if len(crowd) == 1 or not self._agreed(crowd):
-                for job in crowd:
-                    self._alone(job)
+        while group := jobs[start : start + self._group_limit]:
+            start += len(group)
+            if len(group) == 1 or not self._run_together(group):
+                for job in group:
+                    self._run_alone(job)
 
-    def _agreed(self, jobs: list[Job[Any]]) -> bool:
-        """Whether a group could be carried out together, boldly or with care; else each must run alone."""
-        careful = self._caution > 0
-        self._caution = max(0, self._caution - 1)
-        for cautious in (careful, True):
+    def _run_together(self, jobs: list[Job[Any]]) -> bool:
+        """Return whether the group was carried out in one transaction; else each job must run alone."""
+        savepoints_first = self._savepoint_groups_left > 0
+        self._savepoint_groups_left = max(0, self._savepoint_groups_left - 1)
+        for savepoints in (savepoints_first, True):
             try:
-                self._group(jobs, careful=cautious)
-            except _CollisionError:
-                self._crowd = max(2, self._crowd // 4)
+                self._commit_group(jobs, savepoints=savepoints)
+            except Contention:
+                # Large groups hold locks longer, so they collide more: be small for a while.
+                self._group_limit = max(2, self._group_limit // 4)
                 return False
-            except _AgainError:
-                self._caution = _CAUTIOUS_GROUPS
-                if cautious:
+            except RetryWithSavepoints:
+                self._savepoint_groups_left = _SAVEPOINT_GROUPS
+                if savepoints:
                     return False
             except OutcomeUnknownError as error:
-                _answer_all(jobs, error)
+                _fail_all(jobs, error)
                 return True
             except Exception:
                 _log.debug("a group failed as a whole; each operation runs alone", exc_info=True)
                 return False
             else:
-                self._crowd = min(_CROWD, self._crowd + 1)
+                self._group_limit = min(_LARGEST_GROUP, self._group_limit + 1)
                 return True
         return False
 
-    def _alone(self, job: Job[Any]) -> None:
-        """One operation, one transaction; tried again where the error says nothing about it."""
+    def _run_alone(self, job: Job[Any]) -> None:
+        """Run one operation in a transaction of its own, retrying errors that are not its fault."""
         for attempt in range(self._retries + 1):
             try:
-                self._group([job], careful=False)
-            except (_AgainError, _CollisionError):
-                pass  # the job carries its own error, and it was alone
+                self._commit_group([job], savepoints=False)
+            except (RetryWithSavepoints, Contention):
+                pass  # job.error says why; there is no neighbour to protect
             except Exception as error:
-                _answer_all([job], error)
+                _fail_all([job], error)
             else:
                 return
             assert job.error is not None
-            if attempt == self._retries or job.flags & ONCE or not self.link.retryable(job.error, together=False):
+            last = attempt == self._retries or job.flags & ONCE
+            if last or not self.connection.retryable(job.error, together=False):
                 return
             time.sleep(random.uniform(0, min(0.5, 0.002 * 2**attempt)))  # noqa: S311 (jitter, not a secret)
 
-    def _group(self, jobs: list[Job[Any]], *, careful: bool) -> None:
-        """One transaction over these jobs; their answers are filled in, but not delivered."""
-        link, tx = self.link, self.link.tx
-        tx.renew()
+    def _commit_group(self, jobs: list[Job[Any]], *, savepoints: bool) -> None:
+        """Run these jobs in one transaction; their results are filled in, but not delivered yet.
+
+        Raises RetryWithSavepoints, Contention, or what a hook or the commit raised; nothing is written then.
+        """
+        connection = self.connection
+        tx = connection.tx
+        tx.reset()
         try:
-            link.begin(serializable=bool(jobs[0].flags & SERIALIZABLE), together=len(jobs) > 1)
-        except Exception as error:  # no lock, no server: nothing was tried, nobody in particular is at fault
-            if link.retryable(error, together=False):
+            connection.begin(serializable=bool(jobs[0].flags & SERIALIZABLE), together=len(jobs) > 1)
+        except Exception as error:  # no lock, no server: nothing ran, so no job in particular is at fault
+            if connection.retryable(error, together=False):
                 raise
-            return _answer_all(jobs, error)
+            return _fail_all(jobs, error)
         try:
-            kept = self._carefully(jobs) if careful else self._boldly(jobs)
-            if not kept:
-                return link.rollback()
-            for hook in self.hooks.before_commit:
-                hook(tx)
-                tx.keep()
+            successes = self._run_with_savepoints(jobs) if savepoints else self._run_optimistic(jobs)
+            if not successes:
+                return connection.rollback()
+            self._run_commit_hooks(tx)
             began = time.perf_counter()
-            link.commit()
-            self._syncs.append(time.perf_counter() - began)
+            connection.commit()
+            self._commit_times.append(time.perf_counter() - began)
         except BaseException:
-            link.rollback()
+            connection.rollback()
             raise
-        self._after(tx.notes)
+        for hook in self.hooks.after_commit:
+            try:
+                hook(tx.notes)
+            except Exception:  # the work is durable: its callers must not be told otherwise
+                _log.exception("an after_commit hook failed; the commit stands")
         return None
 
-    def _boldly(self, jobs: list[Job[Any]]) -> int:
-        """Run one operation after the other; how many succeeded. A failure that taints the others is _AgainError."""
-        link, tx, kept = self.link, self.link.tx, 0
-        for job in jobs:
-            mark = link.mark()
-            try:
-                result = self._operate(job, tx)
-            except BaseException as error:
-                self._failed(job, error, together=len(jobs) > 1)
-                if link.wrote(mark):
-                    raise _AgainError from error
-            else:
-                _succeeded(job, tx, result)
-                kept += 1
-            self.progress += 1
-        return kept
+    def _run_commit_hooks(self, tx: Tx) -> None:
+        """Run the hooks that belong to this group's transaction; what they note counts like an operation's notes."""
+        for topic, handler in self.hooks.on_note.items():
+            if topic in tx.notes:
+                handler(tx, tx.notes[topic])
+        # Not per hook: a handler's notes must be visible to `before_commit`, where the log collects new leaves.
+        tx.accept_notes()
+        for hook in self.hooks.before_commit:
+            hook(tx)
+            tx.accept_notes()
 
-    def _carefully(self, jobs: list[Job[Any]]) -> int:
-        """The same with a savepoint each, to which a failing operation is taken back."""
-        link, tx, kept = self.link, self.link.tx, 0
+    def _run_optimistic(self, jobs: list[Job[Any]]) -> int:
+        """Run one operation after the other without savepoints and return how many succeeded.
+
+        Raises RetryWithSavepoints if one fails after it wrote, since its writes cannot be taken out alone.
+        """
+        connection = self.connection
+        tx = connection.tx
+        successes = 0
+        for job in jobs:
+            mark = connection.mark()
+            try:
+                result = self._call(job, tx)
+            except BaseException as error:
+                self._record_failure(job, error, together=len(jobs) > 1)
+                if connection.wrote(mark):
+                    raise RetryWithSavepoints from error
+            else:
+                _record_success(job, tx, result)
+                successes += 1
+            self.progress += 1
+        return successes
+
+    def _run_with_savepoints(self, jobs: list[Job[Any]]) -> int:
+        """Run each operation behind a savepoint, to which a failing one is rolled back; return how many succeeded."""
+        connection = self.connection
+        tx = connection.tx
+        successes = 0
         for job in jobs:
             try:
-                link.savepoint()
-                result = self._operate(job, tx)
-                link.settle()
-                link.release()
+                connection.savepoint()
+                result = self._call(job, tx)
+                connection.settle()
+                connection.release()
             except BaseException as error:
-                self._failed(job, error, together=len(jobs) > 1)
-                if not link.restore():
-                    raise _AgainError from error
+                self._record_failure(job, error, together=len(jobs) > 1)
+                if not connection.restore():
+                    raise RetryWithSavepoints from error
             else:
-                _succeeded(job, tx, result)
-                kept += 1
+                _record_success(job, tx, result)
+                successes += 1
             self.progress += 1
-        return kept
+        return successes
 
-    def _operate(self, job: Job[Any], tx: Tx) -> Any:
-        if self.hooks.gate and not job.flags & UNGATED:
+    def _call(self, job: Job[Any], tx: Tx) -> Any:
+        """Pass the gates and call the job's function."""
+        if not job.flags & UNGATED:
             for gate in self.hooks.gate:
                 gate(tx)
         result = job.fn(tx)
-        if tx.broken is not None:  # swallowed by the operation; PostgreSQL would not go on, so neither do we
+        # An operation that swallows a database error fails all the same: PostgreSQL aborts the transaction by then.
+        if tx.broken is not None:
             raise tx.broken
         return result
 
-    def _failed(self, job: Job[Any], error: BaseException, *, together: bool) -> None:
-        self.link.tx.drop()
-        job.result, job.error = None, error
-        if self.link.retryable(error, together=together):
-            raise _CollisionError from error
-
-    def _after(self, notes: Notes) -> None:
-        for hook in self.hooks.after_commit:
-            try:
-                hook(notes)
-            except Exception:
-                _log.exception("an after_commit hook failed; the commit stands")
+    def _record_failure(self, job: Job[Any], error: BaseException, *, together: bool) -> None:
+        self.connection.tx.discard_notes()
+        job.fail(error)
+        if self.connection.retryable(error, together=together):
+            raise Contention from error
 
 
-def _succeeded(job: Job[Any], tx: Tx, result: Any) -> None:
-    tx.keep()
-    if type(result) is Refused:
-        job.result, job.error = None, result.error
+def _record_success(job: Job[Any], tx: Tx, result: Any) -> None:
+    tx.accept_notes()
+    if type(result) is Refused:  # its writes are committed, its caller gets the error
+        job.fail(result.error)
     else:
-        job.result, job.error = result, None
+        job.result = result
+        job.error = None
 
 
-def _answer_all(jobs: list[Job[Any]], error: BaseException) -> None:
+def _fail_all(jobs: list[Job[Any]], error: BaseException) -> None:
     for job in jobs:
-        job.result, job.error = None, error
+        job.fail(error)

@@ -25,14 +25,14 @@ Refusal = Callable[[str], HoldproofError]
 """Makes an error; it is told what happened."""
 
 WAKE = "wake"
-KEPT: Final = frozenset({"schema_migrations"})
+RESERVED_TABLES: Final = frozenset({"schema_migrations"})
 """Tables that SQL which is not ours may read, but never change."""
-HIDDEN: Final = frozenset({"subject_facts"})
+SECRET_TABLES: Final = frozenset({"subject_facts"})
 """Tables that SQL which is not ours may not even read: they hold a secret."""
 ANSWER_BYTES: Final = 64 << 20
 """How much SQL that is not ours may answer: more is asked for in pages."""
-_WEIGHED_AT_A_TIME: Final = 1_000
-SHAPED: Final = KEPT | {
+_ROWS_AT_A_TIME: Final = 1_000
+MIGRATED_TABLES: Final = RESERVED_TABLES | {
     *("agent_state", "dreams", "embedding_metadata", "instances", "prompt_checkpoints", "schema_version", "shapes"),
     *("cli_session_agents", "cli_session_artifacts", "cli_session_events", "cli_sessions"),
     *("self_grow_nursery", "self_grow_proposals", "self_grow_rollback_tokens"),
@@ -44,11 +44,11 @@ SHAPED: Final = KEPT | {
 _POOL = 1024
 
 
-def weighed(rows: Iterable[Row]) -> list[Row]:
+def bounded_rows(rows: Iterable[Row]) -> list[Row]:
     """The rows of an answer to SQL that is not ours, as long as they are not too much to hold."""
     found: list[Row] = []
     size, coming = 0, iter(rows)
-    while page := [*islice(coming, _WEIGHED_AT_A_TIME)]:
+    while page := [*islice(coming, _ROWS_AT_A_TIME)]:
         found += page
         size += sum(len(cell) for row in page for cell in row if isinstance(cell, str | bytes)) + 8 * len(page)
         if size > ANSWER_BYTES:
@@ -85,13 +85,13 @@ class Tx(ABC):
 
     dialect: ClassVar[Dialect]
 
-    __slots__ = ("_clock", "_drawn", "_fresh", "_ids", "_micros", "_now", "_pool", "_random", "broken", "notes")
+    __slots__ = ("_clock", "_drawn", "_ids", "_micros", "_new_notes", "_now", "_pool", "_random", "broken", "notes")
 
     def __init__(self, clock: Clock, random: Random, ids: Ids | None = None) -> None:
         self._clock, self._random, self._ids = clock, random, ids or Ids(random)
         self._micros, self._now = 0, ""
         self._pool, self._drawn = b"", 0
-        self._fresh: list[tuple[str, Any]] = []
+        self._new_notes: list[tuple[str, Any]] = []
         self.notes: Notes = {}
         self.broken: HoldproofError | None = None
 
@@ -121,8 +121,8 @@ class Tx(ABC):
     def ask(self, text: str, params: Mapping[str, Any], /) -> Answer:
         """Run SQL that is not ours, one statement or several; a parameter that is missing is NULL.
 
-        What it may do is bounded: it stays in its database, changes nothing of `KEPT`, no setting and no transaction.
-        It reads nothing of `HIDDEN`, and gives no more than `ANSWER_BYTES` (ReadLimitError).
+        What it may do is bounded: it stays in its database, changes nothing of `RESERVED_TABLES`, no setting and no transaction.
+        It reads nothing of `SECRET_TABLES`, and gives no more than `ANSWER_BYTES` (ReadLimitError).
         """
         answer = Answer((), [], 0)
         for statement in self.split(text):
@@ -180,28 +180,28 @@ class Tx(ABC):
 
     def note(self, topic: str, value: Any) -> None:
         """Hand a value to the commit hooks, which find it in `tx.notes[topic]` if this operation succeeds."""
-        self._fresh.append((topic, value))
+        self._new_notes.append((topic, value))
 
     def notify(self, *topics: str) -> None:
         """Wake those who wait for these topics once this is committed."""
-        self._fresh.extend((WAKE, topic) for topic in topics)
+        self._new_notes.extend((WAKE, topic) for topic in topics)
 
     # What the engine calls around operations.
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Begin a new transaction: another moment, no notes."""
         self._micros = 0
         self.notes = {}
-        self.drop()
+        self.discard_notes()
 
-    def keep(self) -> None:
+    def accept_notes(self) -> None:
         """An operation succeeded: its notes count."""
-        if self._fresh:
-            for topic, value in self._fresh:
+        if self._new_notes:
+            for topic, value in self._new_notes:
                 self.notes.setdefault(topic, []).append(value)
-            self._fresh.clear()
+            self._new_notes.clear()
 
-    def drop(self) -> None:
+    def discard_notes(self) -> None:
         """An operation failed: its notes are forgotten."""
-        self._fresh.clear()
+        self._new_notes.clear()
         self.broken = None

@@ -1,7 +1,7 @@
-"""Jobs, and the threads that carry them out.
+"""Jobs, and the threads that run them.
 
 Rules:
-- Every job is answered exactly once: with its result, its error, or the reason why it was not carried out.
+- Every job is completed exactly once: with its result, its error, or the reason why it was not run.
 - A cancelled caller never hurts a worker: a job is claimed before it runs, and one cancelled by then is skipped.
 - A worker that dies fails every pending and later job with its cause; nothing hangs.
 - Closing finishes what is queued; what cannot be finished in time is failed, never lost silently.
@@ -20,118 +20,137 @@ from holdproof.errors import ClosedError, HoldproofError, WriterDeadError
 
 T = TypeVar("T")
 
-_LOOK_S = 0.005
+# How often an idle worker of a pool with `relief` checks whether the busy one still makes progress.
+_CHECK_S = 0.005
 
-READS, UNGATED, SERIALIZABLE, ONCE = 1, 2, 4, 8
-"""Flags of a job: it only reads; the gate does not concern it; it wants that isolation; it cannot run again."""
+# Flags of a job.
+READS = 1
+"""It only reads."""
+UNGATED = 2
+"""It passes the gate: the lockdown's own records."""
+SERIALIZABLE = 4
+"""It needs that isolation, and a transaction of its own."""
+ONCE = 8
+"""It cannot run again."""
 
 
 class ResultSink(Protocol):
-    """Where answers go: one per event loop, one for all threads."""
+    """Where results are delivered: one per event loop, one for all threads."""
 
-    def claim(self, ticket: Any) -> bool:
-        """May the job still run? False if its caller has gone."""
+    def claim(self, future: Any) -> bool:
+        """Return whether the job may still run; False if its caller has cancelled it."""
         ...
 
     def post(self, jobs: "list[Job[Any]]") -> None:
-        """Hand over finished jobs; called on a worker thread, once a batch."""
+        """Complete the futures of finished jobs; called on a worker thread, once a batch."""
         ...
 
 
 class Job(Generic[T]):
-    """A function of a transaction on its way, and later its answer."""
+    """A function of a transaction to be run, and later its result or error."""
 
-    __slots__ = ("box", "claimed", "error", "flags", "fn", "result", "ticket")
+    __slots__ = ("claimed", "error", "flags", "fn", "future", "result", "sink")
 
-    def __init__(self, fn: Callable[[Tx], T], box: ResultSink, ticket: Any, flags: int = 0) -> None:
+    def __init__(self, fn: Callable[[Tx], T], sink: ResultSink, future: Any, flags: int = 0) -> None:
         self.fn = fn
-        self.box = box
-        self.ticket = ticket
+        self.sink = sink
+        self.future = future
         self.flags = flags
         self.result: T | None = None
         self.error: BaseException | None = None
         self.claimed = False
 
     def claim(self) -> bool:
-        """May it still run? Asked once."""
+        """Return whether it may still run; called once, right before it does."""
         self.claimed = True
-        return self.box.claim(self.ticket)
+        return self.sink.claim(self.future)
+
+    def fail(self, error: BaseException) -> None:
+        """Record an error as the outcome, in place of any result."""
+        self.result = None
+        self.error = error
 
 
-class Futures:
-    """The outbox of threads: tickets are `concurrent.futures.Future`."""
+class FutureSink:
+    """The result sink of threads: completes `concurrent.futures.Future`."""
 
-    def claim(self, ticket: "Future[Any]") -> bool:
+    def claim(self, future: "Future[Any]") -> bool:
         """See ResultSink."""
-        return ticket.set_running_or_notify_cancel()
+        return future.set_running_or_notify_cancel()
 
     def post(self, jobs: list[Job[Any]]) -> None:
         """See ResultSink."""
         for job in jobs:
-            if job.ticket.done():
+            if job.future.done():
                 continue
             if job.error is not None:
-                job.ticket.set_exception(job.error)
+                job.future.set_exception(job.error)
             else:
-                job.ticket.set_result(job.result)
+                job.future.set_result(job.result)
 
 
-FUTURES = Futures()
+FUTURES = FutureSink()
 
 
 def deliver(jobs: Sequence[Job[Any]]) -> None:
-    """Give every job's answer to its outbox, one call an outbox."""
+    """Deliver every job's outcome to its sink, with one call for each sink."""
     while jobs:
-        box = jobs[0].box
-        mine = [job for job in jobs if job.box is box]
-        box.post(mine)
-        jobs = [job for job in jobs if job.box is not box] if len(mine) < len(jobs) else ()
+        sink = jobs[0].sink
+        same = [job for job in jobs if job.sink is sink]
+        sink.post(same)
+        jobs = [job for job in jobs if job.sink is not sink] if len(same) < len(jobs) else ()
 
 
-def fail(jobs: Sequence[Job[Any]], reason: Callable[[], BaseException]) -> None:
-    """Answer jobs that were not carried out; each gets an exception of its own."""
-    claimed = [job for job in jobs if job.claim()]
-    for job in claimed:
-        job.error = reason()
-    deliver(claimed)
+def reject(jobs: Sequence[Job[Any]], reason: Callable[[], BaseException]) -> None:
+    """Fail jobs that never ran; each gets an exception of its own, since tracebacks are attached to it."""
+    live = [job for job in jobs if job.claim()]
+    for job in live:
+        job.fail(reason())
+    deliver(live)
 
 
 class Worker(Protocol):
-    """What a pump's thread does with a batch."""
+    """What a thread of the pool does with a batch of jobs."""
 
     @property
     def progress(self) -> int:
-        """Grows with every job carried out."""
+        """A number that grows with every job run."""
         ...
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
-        """Claim, run and deliver jobs; jobs given back go to the front of the queue."""
+        """Claim, run and deliver jobs; returns those to be put back at the front of the queue."""
         ...
 
     def pause_s(self, waiting: int) -> float:
-        """How long to wait for company before a batch of that many begins; 0 to start at once."""
+        """Return how long to wait for more jobs before a batch of that many begins; 0 to start at once."""
         ...
 
     def close(self) -> None:
-        """Free what the worker holds; called on its thread, last."""
+        """Release what the worker holds; the last call, on its thread."""
         ...
 
 
 class WorkerPool:
     """A queue of jobs and a thread for each worker.
 
-    With `relief`, one worker at a time takes everything and the others step in only while it makes no progress: threads
-    that share an interpreter gain nothing by sharing short jobs, but a long one must not hold up the rest.
+    With `relief`, one worker at a time takes all jobs, and the others help only while it makes no progress: threads
+    that share an interpreter gain nothing by sharing short jobs, but a long one must not delay the rest.
     """
 
     def __init__(self, name: str, workers: Sequence[Worker], *, batch: int, relief: bool = False) -> None:
-        self.name, self.workers = name, workers
-        self._batch, self._relief, self._watched = batch, relief, False
+        self.name = name
+        self.workers = workers
+        self.thread_ids: set[int] = set()
+        """Identifiers of the worker threads, which must never wait for a job of their own pool."""
+        self._batch = batch
+        self._relief = relief
+        # Whether an idle worker already watches the busy one; then a new job need not wake another.
+        self._watched = False
         self._lock = threading.Lock()
         self._queue: deque[Job[Any]] = deque()
+        # One locked lock per sleeping worker; releasing it wakes the worker. Cheaper than a condition variable.
         self._sleepers: list[threading.Lock] = []
         self._running = 0
-        self._idents: set[int] = set()
         self._refusal: Callable[[], HoldproofError] | None = None
         self._threads = [
             threading.Thread(target=self._work, args=(worker,), name=f"holdproof-{name}", daemon=True)
@@ -141,7 +160,7 @@ class WorkerPool:
             thread.start()
 
     def submit(self, job: Job[Any]) -> None:
-        """Queue a job; raises where no job is taken any more."""
+        """Queue a job; raises if the pool accepts none any more (closed, forked, or its thread has died)."""
         with self._lock:
             if self._refusal is None:
                 self._queue.append(job)
@@ -151,18 +170,14 @@ class WorkerPool:
                 return
         raise self._refusal()
 
-    def works_here(self) -> bool:
-        """Whether the calling thread is one of the workers, which must not wait for a job of their own pump."""
-        return threading.get_ident() in self._idents
-
     @property
     def queued(self) -> int:
-        """Jobs waiting for a worker."""
+        """The number of jobs waiting for a worker."""
         return len(self._queue)
 
     @property
     def progress(self) -> int:
-        """Grows with every job carried out."""
+        """A number that grows with every job run."""
         return sum(worker.progress for worker in self.workers)
 
     @property
@@ -171,116 +186,128 @@ class WorkerPool:
         return self._running > 0 or len(self._queue) > 0
 
     def refuse(self, refusal: Callable[[], HoldproofError]) -> list[Job[Any]]:
-        """Take no more jobs, for this reason; gives back what was still queued."""
+        """Accept no more jobs, for this reason; returns those that were still queued."""
         with self._lock:
             self._refusal = refusal
-            left = list(self._queue)
+            queued = list(self._queue)
             self._queue.clear()
-            self._ring_all()
-        return left
+            self._wake_all()
+        return queued
 
     def disown(self, refusal: Callable[[], HoldproofError]) -> None:
-        """In the child of a fork: nothing is left but to refuse; even the lock may have been held by another thread."""
+        """Refuse all jobs in the child of a fork, where the threads do not exist."""
+        # The inherited lock may have been locked by a thread that is not here to release it.
         self._lock = threading.Lock()
-        self._refusal, self._queue, self._threads = refusal, deque(), []
+        self._refusal = refusal
+        self._queue = deque()
+        self._threads = []
 
     def close(self, timeout_s: float) -> None:
         """Finish what is queued, fail what cannot be finished in time, stop the threads."""
         with self._lock:
             if self._refusal is None:
                 self._refusal = lambda: ClosedError("the store is closed")
-            self._ring_all()
+            self._wake_all()
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         with self._lock:
-            left = list(self._queue)
+            unfinished = list(self._queue)
             self._queue.clear()
-        fail(left, lambda: ClosedError("the store was closed before this call could be carried out"))
+        reject(unfinished, lambda: ClosedError("the store was closed before this call could run"))
 
-    def _ring_all(self) -> None:
+    def _wake_all(self) -> None:
         while self._sleepers:
             self._sleepers.pop().release()
 
     def _work(self, worker: Worker) -> None:
         jobs: list[Job[Any]] = []
-        self._idents.add(threading.get_ident())
+        self.thread_ids.add(threading.get_ident())
         try:
-            while jobs := self._take(worker):
-                self._give_back(worker.handle(jobs))
-        except BaseException as error:  # whatever it was, callers must hear of it
-            self._die(jobs, error)
+            while jobs := self._next_batch(worker):
+                self._requeue(worker.handle(jobs))
+        except BaseException as error:  # whatever it was, callers must get an error instead of waiting forever
+            self._stop_after(jobs, error)
         finally:
             worker.close()
 
-    def _take(self, worker: Worker) -> list[Job[Any]]:
-        """The next batch; empty when the pump is closed and drained."""
-        bell = threading.Lock()
-        bell.acquire()
-        seen = -1
+    def _next_batch(self, worker: Worker) -> list[Job[Any]]:
+        """Wait for jobs and return a batch of them; empty when the pool is closed and drained."""
+        wakeup = threading.Lock()
+        wakeup.acquire()
+        last_progress = -1
         while True:
             with self._lock:
-                waiting, watching = len(self._queue), self._relief and self._running > 0
+                waiting = len(self._queue)
+                watching = self._relief and self._running > 0
                 if not waiting and self._refusal is not None:
                     return []
-                stalled = seen == (seen := self.progress)
+                stalled = False
+                if self._relief:
+                    progress = self.progress
+                    stalled = progress == last_progress
+                    last_progress = progress
                 if not waiting or (watching and not stalled):
                     self._watched = watching
-                    self._sleepers.append(bell)
+                    self._sleepers.append(wakeup)
                     waiting = 0
             if not waiting:
-                self._sleep(bell, _LOOK_S if watching else -1)
+                self._sleep(wakeup, _CHECK_S if watching else -1)
                 continue
-            self._gather(worker, waiting)
-            if batch := self._share():
+            self._wait_for_more(worker, waiting)
+            if batch := self._dequeue():
                 return batch
 
-    def _sleep(self, bell: threading.Lock, seconds: float) -> None:
-        if bell.acquire(timeout=seconds):
+    def _sleep(self, wakeup: threading.Lock, seconds: float) -> None:
+        if wakeup.acquire(timeout=seconds):
             return
         with self._lock:
-            if bell in self._sleepers:
-                self._sleepers.remove(bell)
+            if wakeup in self._sleepers:
+                self._sleepers.remove(wakeup)
             else:
-                bell.acquire()  # rung at this very moment
+                wakeup.acquire()  # it was released between the time-out and here
 
-    def _share(self) -> list[Job[Any]]:
-        """A batch off the queue: all of it, or this worker's part where all work side by side."""
+    def _dequeue(self) -> list[Job[Any]]:
+        """Take a batch off the queue: all of it, or this worker's share where all of them work in parallel."""
         with self._lock:
             sharers = 1 if self._relief else len(self.workers)
             batch = list(islice(self._queue, min(self._batch, -(-len(self._queue) // sharers))))
             for _ in batch:
                 self._queue.popleft()
             self._running += bool(batch)
-            self._watched = False  # whoever watched is at work now
+            self._watched = False  # the watching worker is busy itself now
         return batch
 
-    def _gather(self, worker: Worker, waiting: int) -> None:
-        """Wait while callers keep arriving, where a commit costs more than the wait."""
+    def _wait_for_more(self, worker: Worker, waiting: int) -> None:
+        """Wait while more jobs keep coming, where a commit costs more than the wait."""
         while waiting < self._batch and (pause_s := worker.pause_s(waiting)):
             time.sleep(pause_s)
-            arrived = len(self._queue)
-            if arrived <= waiting:
+            now_waiting = len(self._queue)
+            if now_waiting <= waiting:
                 return
-            waiting = arrived
+            waiting = now_waiting
 
-    def _give_back(self, jobs: list[Job[Any]]) -> None:
+    def _requeue(self, jobs: list[Job[Any]]) -> None:
+        """Note the end of a batch and put unfinished jobs back at the front of the queue."""
         with self._lock:
             self._running -= 1
             self._queue.extendleft(reversed(jobs))
             if jobs and self._sleepers:
                 self._sleepers.pop().release()
 
-    def _die(self, jobs: list[Job[Any]], cause: BaseException) -> None:
+    def _stop_after(self, jobs: list[Job[Any]], cause: BaseException) -> None:
+        """Fail the batch, everything queued and every later job: the worker's thread is ending."""
+
         def reason() -> WriterDeadError:
             error = WriterDeadError(f"the {self.name} thread has died: {cause!r}")
             error.__cause__ = cause
             return error
 
-        left = self.refuse(reason)
+        queued = self.refuse(reason)
         self._running -= 1
+        # A claimed job must not be claimed again: its future is running already.
         claimed = [job for job in jobs if job.claimed]
         for job in claimed:
-            job.error, job.result = reason(), None
+            job.fail(reason())
         deliver(claimed)
-        fail([job for job in jobs if not job.claimed] + left, reason)
+        reject([job for job in jobs if not job.claimed] + queued, reason)

@@ -1,4 +1,4 @@
-"""The async face: operations for coroutines."""
+"""Run operations for coroutines."""
 
 import asyncio
 import inspect
@@ -9,12 +9,12 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from holdproof.db.database import Database
-from holdproof.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Write
+from holdproof.db.effects import Call, Effect, Read, Stream, Wait, Work, Write
 from holdproof.db.sql import Query
 from holdproof.db.tx import Refused, Row, Tx
 from holdproof.db.worker_pool import SERIALIZABLE
 from holdproof.errors import HoldproofError
-from holdproof.executors.driver import Driver
+from holdproof.executors.driver import Driver, drive, drive_stream, scan_rows
 from holdproof.executors.loop_delivery import LoopDelivery
 
 S = TypeVar("S")
@@ -22,110 +22,87 @@ T = TypeVar("T")
 
 
 class AsyncExecutor:
-    """Runs operations for coroutines; one per database is enough for any number of loops."""
+    """Runs operations for coroutines; one per database serves any number of event loops."""
 
     def __init__(self, database: Database, ns: str | None = None) -> None:
-        self.database, self.ns = database, ns
-        self._boxes: dict[asyncio.AbstractEventLoop, LoopDelivery] = {}
+        self.database = database
+        self.ns = ns
+        self._deliveries: dict[asyncio.AbstractEventLoop, LoopDelivery] = {}
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> "asyncio.Future[T]":
-        """Run a function of a transaction; await the answer, which comes once the work is durable."""
-        return self._box().write(fn, SERIALIZABLE if serializable else 0)
+        """Run a function of a transaction; the future is done once its work is durable."""
+        return self._delivery().write(fn, SERIALIZABLE if serializable else 0)
 
     def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
-        """Run a reading function on a snapshot that holds everything acknowledged before."""
-        return self._box().read(fn)
+        """Run a reading function on a snapshot that includes everything acknowledged before this call."""
+        return self._delivery().read(fn)
 
-    def fail(self, error: HoldproofError) -> "asyncio.Future[Any]":
-        """The answer of a call that was refused before anything was asked."""
-        refused: asyncio.Future[Any] = get_running_loop().create_future()
-        refused.set_exception(error)
-        return refused
+    def reject(self, error: HoldproofError) -> "asyncio.Future[Any]":
+        """Return the outcome of a call that was refused before it reached the database: a failed future."""
+        future: asyncio.Future[Any] = get_running_loop().create_future()
+        future.set_exception(error)
+        return future
 
-    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
-        """Start a writing function that runs once, driven from outside; `hear` its end."""
+    def start_once(self, fn: Callable[[Tx], T]) -> "Future[T]":
+        """Start a writing function that is never re-run and may be fed from outside; pass the future to `wait_for`."""
         return self.database.write(fn, once=True)
 
-    def hear(self, future: "Future[T]") -> "asyncio.Future[T]":
-        """The answer of another thread, to be awaited."""
+    def wait_for(self, future: "Future[T]") -> "asyncio.Future[T]":
+        """Return an awaitable for a future that another thread completes."""
         return asyncio.wrap_future(future)
 
-    def _box(self) -> LoopDelivery:
-        return self._boxes.get(get_running_loop()) or self._new_box()
-
-    def _new_box(self) -> LoopDelivery:
-        loop = get_running_loop()
-        self._boxes = {known: box for known, box in self._boxes.items() if not known.is_closed()}
-        return self._boxes.setdefault(loop, LoopDelivery(loop, self.database))
-
-    async def scan(
+    def scan(
         self, query: Query, *, by: Callable[[Row], Any], after: Any, page: int = 500, **params: Any
     ) -> AsyncIterator[Row]:
-        """Walk any number of rows in pages of `:limit` past `:after`; no snapshot is held between pages."""
-        while True:
-            rows = await self.read(lambda tx: tx.all(query, after=after, limit=page, **params))  # noqa: B023
-            for row in rows:
-                yield row
-            if len(rows) < page:
-                return
-            after = by(rows[-1])
+        """Iterate over any number of rows in pages of `:limit` past `:after`; no snapshot is open between pages."""
+        return self.stream(scan_rows(query, by=by, after=after, page=page, params=params))
 
     async def run(self, work: Work[T]) -> T:
-        """Drive work that spans transactions."""
-        driver = Driver(work, self.database)
-        effect = driver.next(None, None)
-        while effect is not None:
-            effect = await self._step(effect, driver)
-        return driver.result  # type: ignore[return-value]
+        """Drive work that spans transactions and return its result."""
+        return await drive(work, self.database, self._perform)
 
-    async def stream(self, work: Stream[T]) -> AsyncIterator[T]:
-        """Drive work that answers bit by bit, as fast as it is asked."""
-        driver: Driver[None] = Driver(work, self.database)
-        try:
-            effect = driver.next(None, None)
-            while effect is not None:
-                if isinstance(effect, Give):
-                    yield effect.value
-                    effect = driver.next(None, None)
-                else:
-                    effect = await self._step(effect, driver)
-        finally:
-            work.close()
+    def stream(self, work: Stream[T]) -> AsyncGenerator[T, None]:
+        """Drive a stream, as fast as its values are requested."""
+        return drive_stream(work, self.database, self._perform)
 
-    async def after(self, opening: Callable[[], S], then: Callable[[S], Awaitable[T]]) -> T:
-        """Open something in a thread, since that may take a while; then go on with it."""
+    async def open_then(self, opening: Callable[[], S], then: Callable[[S], Awaitable[T]]) -> T:
+        """Open something in a thread, since that may block; then await what `then` does with it."""
         return await then(await asyncio.to_thread(opening))
 
-    async def stream_after(
+    async def open_then_stream(
         self, opening: Callable[[], S], then: Callable[[S], AsyncGenerator[T, None]]
     ) -> AsyncIterator[T]:
-        """The same for what answers bit by bit."""
-        async with aclosing(then(await asyncio.to_thread(opening))) as answers:
-            async for each in answers:
-                yield each
+        """Open something in a thread; then yield the values of the stream that `then` makes of it."""
+        async with aclosing(then(await asyncio.to_thread(opening))) as values:
+            async for value in values:
+                yield value
 
-    async def _step(self, effect: Effect, driver: Driver[Any]) -> Any:
-        """Perform an effect; the next one."""
-        try:
-            answer = await self._perform(effect, driver)
-        except BaseException as raised:
-            return driver.next(None, raised)
-        return driver.next(answer, None)
+    def _delivery(self) -> LoopDelivery:
+        return self._deliveries.get(get_running_loop()) or self._new_delivery()
+
+    def _new_delivery(self) -> LoopDelivery:
+        # A new dictionary instead of a change in place: another thread's loop may be reading this one.
+        alive = {loop: delivery for loop, delivery in self._deliveries.items() if not loop.is_closed()}
+        self._deliveries = alive
+        loop = get_running_loop()
+        return alive.setdefault(loop, LoopDelivery(loop, self.database))
 
     async def _perform(self, effect: Effect, driver: Driver[Any]) -> Any:
         match effect:
             case Write(fn):
                 return await self.write(fn)
-            case Read(fn):
-                return await self.read(fn)
+            case Read(fn, long):
+                return await self._delivery().read(fn, inline=not long)
             case Call(call):
-                answer = await (call() if inspect.iscoroutinefunction(call) else self._box().call(call))
-                return await answer if inspect.isawaitable(answer) else answer
+                result = await (call() if inspect.iscoroutinefunction(call) else self._delivery().call(call))
+                # A plain function may still have returned an awaitable, made in the thread: it runs here.
+                return await result if inspect.isawaitable(result) else result
             case Wait(topic):
-                return await self._wait(topic, driver.since, driver.patience(effect))
+                return await self._wait(topic, driver.since, driver.wait_s(effect))
 
     async def _wait(self, topic: str, since: int, seconds: float) -> bool:
-        loop, woken = get_running_loop(), asyncio.Event()
+        loop = get_running_loop()
+        woken = asyncio.Event()
 
         def wake() -> None:
             loop.call_soon_threadsafe(woken.set)

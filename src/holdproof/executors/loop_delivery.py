@@ -1,4 +1,4 @@
-"""Where answers to coroutines go: the outbox of an event loop."""
+"""Deliver results to coroutines: the result sink of an event loop."""
 
 import asyncio
 import threading
@@ -14,14 +14,17 @@ from holdproof.db.worker_pool import READS, Job
 
 T = TypeVar("T")
 
-_GLANCE_S = 0.002
-_HAND_OVER_S = 0.0002
-_CREDIT_S = 0.001
-_CALLS = 32
+_CHECK_S = 0.002
+_LONGEST_CHECK_S = 0.016
+_YIELD_S = 0.0002
+_MOST_YIELDS = 100
+# Time that inline reads may take in one tick of the loop; more would make other coroutines late.
+_INLINE_BUDGET_S = 0.001
+_CALL_THREADS = 32
 
 
 def raisable(error: BaseException) -> BaseException:
-    """The error, or what stands for a StopIteration, which no future can carry."""
+    """Return the error, or a RuntimeError for a StopIteration, which no future can carry."""
     if not isinstance(error, StopIteration):
         return error
     wrapped = RuntimeError("an operation raised StopIteration")
@@ -30,105 +33,125 @@ def raisable(error: BaseException) -> BaseException:
 
 
 class LoopDelivery:
-    """The outbox of one event loop: one wake-up a batch, and room for the workers when the loop is busy."""
+    """The result sink of one event loop: one wake-up per batch, and CPU time for the workers when the loop is busy."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, database: Database) -> None:
-        self.loop, self._database = loop, database
-        self._writer, self._reader = database.backend.writer, database.backend.reader
-        self._watching, self._seen, self._pause_s = False, -1, _GLANCE_S
-        self._arrived, self._lending = threading.Event(), False
-        self._credit_s, self._refilling = _CREDIT_S, False
-        self._pool: ThreadPoolExecutor | None = None
+        self.loop = loop
+        self._database = database
+        self._writer = database.backend.writer
+        self._reader = database.backend.reader
+        # The progress check: whether one is scheduled, what it saw last, and when it looks next.
+        self._checking = False
+        self._last_progress = -1
+        self._check_s = _CHECK_S
+        # Set by a worker while the loop's thread steps aside for it.
+        self._delivered = threading.Event()
+        self._yielding = False
+        self._inline_budget_s = _INLINE_BUDGET_S
+        self._refill_scheduled = False
+        self._threads: ThreadPoolExecutor | None = None
 
     def write(self, fn: Callable[[Tx], Any], flags: int) -> "asyncio.Future[Any]":
-        """Queue a writing function; its answer arrives in the future."""
-        ticket: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
-        self._writer.submit(Job(fn, self, ticket, flags))
-        if not self._watching:
-            self._watch()
-        return ticket
+        """Queue a writing function and return the future of its result."""
+        future: asyncio.Future[Any] = asyncio.Future(loop=self.loop)
+        self._writer.submit(Job(fn, self, future, flags))
+        if not self._checking:
+            self._start_checking()
+        return future
 
-    def read(self, fn: Callable[[Tx], T]) -> "asyncio.Future[T]":
-        """Run a short read here and now, within a small credit a loop tick; else queue it."""
-        ticket: asyncio.Future[T] = self.loop.create_future()
-        if self._credit_s > 0 and self._peek(fn, ticket):
-            return ticket
-        self._reader.submit(Job(fn, self, ticket, READS))
-        if not self._watching:
-            self._watch()
-        return ticket
+    def read(self, fn: Callable[[Tx], T], *, inline: bool = True) -> "asyncio.Future[T]":
+        """Run a short read here and now while this tick has budget left; else queue it for a reader thread."""
+        future: asyncio.Future[T] = self.loop.create_future()
+        if inline and self._inline_budget_s > 0 and self._read_inline(fn, future):
+            return future
+        self._reader.submit(Job(fn, self, future, READS))
+        if not self._checking:
+            self._start_checking()
+        return future
 
-    def _peek(self, fn: Callable[[Tx], T], ticket: "asyncio.Future[T]") -> bool:
+    def _read_inline(self, fn: Callable[[Tx], T], future: "asyncio.Future[T]") -> bool:
+        """Try the read on this thread; return whether the future is done."""
         began = time.perf_counter()
         try:
-            answer = self._database.peek(fn, _CREDIT_S)
+            result = self._database.peek(fn, _INLINE_BUDGET_S)
         except Exception as error:
-            ticket.set_exception(raisable(error))
+            future.set_exception(raisable(error))
         else:
-            if answer is not NOTHING:
-                ticket.set_result(answer)
-        self._credit_s -= time.perf_counter() - began
-        if not self._refilling:
-            self._refilling = True
+            if result is not NOTHING:
+                future.set_result(result)
+        self._inline_budget_s -= time.perf_counter() - began
+        if not self._refill_scheduled:
+            self._refill_scheduled = True
             self.loop.call_soon(self._refill)
-        return ticket.done()
+        return future.done()
 
     def _refill(self) -> None:
-        self._credit_s, self._refilling = _CREDIT_S, False
-
-    def _watch(self) -> None:
-        self._watching, self._seen = True, self._database.progress
-        self.loop.call_later(_GLANCE_S, self._glance)
+        self._inline_budget_s = _INLINE_BUDGET_S
+        self._refill_scheduled = False
 
     def call(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
-        """Call something that may block, in a thread of this loop; as many at once as wait for disks and networks.
+        """Call a function that may block, in one of this loop's own threads, with the caller's context variables.
 
-        The loop's own executor has six threads on two cores, and the program may need them.
+        The loop's default executor is left to the program: it has six threads on two cores.
         """
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_CALLS, thread_name_prefix="holdproof-call")
-        return self.loop.run_in_executor(self._pool, copy_context().run, fn)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_CALL_THREADS, thread_name_prefix="holdproof-call")
+        return self.loop.run_in_executor(self._threads, copy_context().run, fn)
 
-    def claim(self, ticket: "asyncio.Future[Any]") -> bool:
+    def claim(self, future: "asyncio.Future[Any]") -> bool:
         """See ResultSink."""
-        return not ticket.cancelled()
+        return not future.cancelled()
 
     def post(self, jobs: list[Job[Any]]) -> None:
         """See ResultSink."""
-        if self._lending:
-            self._arrived.set()
+        if self._yielding:
+            self._delivered.set()
         try:
-            self.loop.call_soon_threadsafe(self._settle, jobs)
-        except RuntimeError:  # the loop was closed: nobody is left to hear it
+            self.loop.call_soon_threadsafe(self._complete, jobs)
+        except RuntimeError:  # the loop was closed: there is no caller left
             return
 
-    def _settle(self, jobs: list[Job[Any]]) -> None:
+    def _complete(self, jobs: list[Job[Any]]) -> None:
         for job in jobs:
-            ticket = job.ticket
-            if ticket.done():
+            future = job.future
+            if future.done():
                 continue
             if job.error is not None:
-                ticket.set_exception(raisable(job.error))
+                future.set_exception(raisable(job.error))
             else:
-                ticket.set_result(job.result)
+                future.set_result(job.result)
 
-    def _glance(self) -> None:
-        """While a loop never sleeps, a worker thread gets the interpreter once in 5 ms, for one statement.
+    def _start_checking(self) -> None:
+        self._checking = True
+        self._last_progress = self._database.progress
+        self.loop.call_later(_CHECK_S, self._check_progress)
 
-        So while jobs are under way the loop looks every 2 ms; if nothing moved, it steps aside in short slices for as
-        long as that helps and no answer has come. Where the disk is what takes time, no progress shows and it goes on.
+    def _check_progress(self) -> None:
+        """Give the workers CPU time if they have made no progress since the last check.
+
+        While a loop never sleeps, a worker thread gets the interpreter once in 5 ms, for one statement. So while jobs
+        are under way the loop checks every 2 ms; if nothing moved, it sleeps in short slices for as long as that helps
+        and no result has come. Where the disk is what takes time, no progress shows and the checks become rarer.
         """
-        seen = self._database.progress
-        if seen == self._seen:
-            self._arrived.clear()
-            self._lending = True
-            for _ in range(100):
-                if self._arrived.wait(_HAND_OVER_S) or seen == (seen := self._database.progress):
-                    break
-            self._lending = False
-            seen = self._database.progress
-            self._pause_s = _GLANCE_S if seen != self._seen else min(self._pause_s * 2, 0.016)
-        self._seen = seen
-        self._watching = self._database.busy
-        if self._watching:
-            self.loop.call_later(self._pause_s, self._glance)
+        progress = self._database.progress
+        if progress == self._last_progress:
+            self._let_workers_run(progress)
+            progress = self._database.progress
+            helped = progress != self._last_progress
+            self._check_s = _CHECK_S if helped else min(self._check_s * 2, _LONGEST_CHECK_S)
+        self._last_progress = progress
+        self._checking = self._database.busy
+        if self._checking:
+            self.loop.call_later(self._check_s, self._check_progress)
+
+    def _let_workers_run(self, progress: int) -> None:
+        self._delivered.clear()
+        self._yielding = True
+        for _ in range(_MOST_YIELDS):
+            if self._delivered.wait(_YIELD_S):
+                break
+            before = progress
+            progress = self._database.progress
+            if progress == before:
+                break
+        self._yielding = False

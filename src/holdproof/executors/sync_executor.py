@@ -1,4 +1,4 @@
-"""The sync face: operations for threads."""
+"""Run operations for threads."""
 
 import asyncio
 import inspect
@@ -8,121 +8,109 @@ from concurrent.futures import Future
 from typing import Any, NoReturn, TypeVar
 
 from holdproof.db.database import Database
-from holdproof.db.effects import Call, Effect, Give, Read, Stream, Wait, Work, Write
+from holdproof.db.effects import Call, Effect, Read, Stream, Wait, Work, Write
 from holdproof.db.sql import Query
 from holdproof.db.tx import NOTHING, Refused, Row, Tx
 from holdproof.db.worker_pool import WorkerPool
 from holdproof.errors import HoldproofError, InvalidInputError, NestedCallError, RunningLoopError
-from holdproof.executors.driver import Driver
+from holdproof.executors.driver import Driver, complete, drive, drive_stream, scan_rows
 
 S = TypeVar("S")
 T = TypeVar("T")
 
-_PEEK_S = 0.02
+_INLINE_READ_S = 0.02
+"""How long a read may take on the caller's thread before a reader thread takes it over."""
 
 
 class SyncExecutor:
     """Runs operations for threads; refuses to block a running event loop."""
 
     def __init__(self, database: Database, ns: str | None = None) -> None:
-        self.database, self.ns = database, ns
+        self.database = database
+        self.ns = ns
 
     def write(self, fn: Callable[[Tx], T | Refused], *, serializable: bool = False) -> T:
-        """Run a function of a transaction; returns once the work is durable."""
+        """Run a function of a transaction; returns once its work is durable."""
         refuse_running_loop()
         _refuse_nested(self.database.backend.writer)
         future: Future[Any] = self.database.write(fn, serializable=serializable)
         return future.result()  # type: ignore[no-any-return]
 
     def read(self, fn: Callable[[Tx], T]) -> T:
-        """Run a reading function on a snapshot that holds everything acknowledged before."""
+        """Run a reading function on a snapshot that includes everything acknowledged before this call."""
         refuse_running_loop()
-        answer = self.database.peek(fn, _PEEK_S)
-        if answer is not NOTHING:
-            return answer
+        result = self.database.peek(fn, _INLINE_READ_S)
+        if result is not NOTHING:
+            return result
+        return self._read_on_reader(fn)
+
+    def _read_on_reader(self, fn: Callable[[Tx], T]) -> T:
         _refuse_nested(self.database.backend.reader)
         return self.database.read(fn).result()
 
-    def fail(self, error: HoldproofError) -> NoReturn:
-        """The answer of a call that was refused before anything was asked."""
+    def reject(self, error: HoldproofError) -> NoReturn:
+        """Raise the error of a call that was refused before it reached the database."""
         raise error
 
-    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
-        """Start a writing function that runs once, driven from outside; `hear` its end."""
+    def start_once(self, fn: Callable[[Tx], T]) -> "Future[T]":
+        """Start a writing function that is never re-run and may be fed from outside; pass the future to `wait_for`."""
         refuse_running_loop()
         return self.database.write(fn, once=True)
 
-    def hear(self, future: "Future[T]") -> T:
-        """The answer of another thread."""
+    def wait_for(self, future: "Future[T]") -> T:
+        """Block until another thread has completed the future and return its result."""
         return future.result()
 
     def scan(
         self, query: Query, *, by: Callable[[Row], Any], after: Any, page: int = 500, **params: Any
     ) -> Iterator[Row]:
-        """Walk any number of rows in pages of `:limit` past `:after`; no snapshot is held between pages."""
-        while True:
-            rows = self.read(lambda tx: tx.all(query, after=after, limit=page, **params))  # noqa: B023
-            yield from rows
-            if len(rows) < page:
-                return
-            after = by(rows[-1])
+        """Iterate over any number of rows in pages of `:limit` past `:after`; no snapshot is open between pages."""
+        return self.stream(scan_rows(query, by=by, after=after, page=page, params=params))
 
     def run(self, work: Work[T]) -> T:
-        """Drive work that spans transactions."""
+        """Drive work that spans transactions and return its result."""
         refuse_running_loop()
-        driver = Driver(work, self.database)
-        effect = driver.next(None, None)
-        while effect is not None:
-            effect = self._step(effect, driver)
-        return driver.result  # type: ignore[return-value]
+        return complete(drive(work, self.database, self._perform))
 
     def stream(self, work: Stream[T]) -> Iterator[T]:
-        """Drive work that answers bit by bit, as fast as it is asked."""
+        """Drive a stream, as fast as its values are requested."""
         refuse_running_loop()
-        driver: Driver[None] = Driver(work, self.database)
+        values = drive_stream(work, self.database, self._perform)
         try:
-            effect = driver.next(None, None)
-            while effect is not None:
-                if isinstance(effect, Give):
-                    yield effect.value
-                    effect = driver.next(None, None)
-                else:
-                    effect = self._step(effect, driver)
+            while True:
+                try:
+                    value = complete(values.__anext__())
+                except StopAsyncIteration:
+                    return
+                yield value
         finally:
-            work.close()
+            complete(values.aclose())
 
-    def after(self, opening: Callable[[], S], then: Callable[[S], T]) -> T:
-        """Open something; then go on with it."""
+    def open_then(self, opening: Callable[[], S], then: Callable[[S], T]) -> T:
+        """Open something; then return what `then` does with it."""
         refuse_running_loop()
         return then(opening())
 
-    def stream_after(self, opening: Callable[[], S], then: Callable[[S], Iterator[T]]) -> Iterator[T]:
-        """The same for what answers bit by bit."""
+    def open_then_stream(self, opening: Callable[[], S], then: Callable[[S], Iterator[T]]) -> Iterator[T]:
+        """Open something; then yield the values of the stream that `then` makes of it."""
         refuse_running_loop()
         yield from then(opening())
 
-    def _step(self, effect: Effect, driver: Driver[Any]) -> Any:
-        """Perform an effect; the next one."""
-        try:
-            answer = self._perform(effect, driver)
-        except BaseException as raised:
-            return driver.next(None, raised)
-        return driver.next(answer, None)
-
-    def _perform(self, effect: Effect, driver: Driver[Any]) -> Any:
+    async def _perform(self, effect: Effect, driver: Driver[Any]) -> Any:
+        """Carry out one effect; `async` only in form: nothing here suspends (see driver.py)."""
         match effect:
             case Write(fn):
                 return self.write(fn)
-            case Read(fn):
-                return self.read(fn)
+            case Read(fn, long):
+                return self._read_on_reader(fn) if long else self.read(fn)
             case Call(call):
-                answer = call()
-                if inspect.iscoroutine(answer):
-                    answer.close()
-                    raise InvalidInputError("an async function cannot run in the sync face; pass a plain one")
-                return answer
+                result = call()
+                if inspect.iscoroutine(result):
+                    result.close()
+                    raise InvalidInputError("the sync client cannot run an async function; pass a plain one")
+                return result
             case Wait(topic):
-                return self._wait(topic, driver.since, driver.patience(effect))
+                return self._wait(topic, driver.since, driver.wait_s(effect))
 
     def _wait(self, topic: str, since: int, seconds: float) -> bool:
         woken = threading.Event()
@@ -134,16 +122,18 @@ class SyncExecutor:
             self.database.topics.unsubscribe(topic, woken.set)
 
 
-def _refuse_nested(pump: WorkerPool) -> None:
-    """An operation that asks its own store would wait for the thread it runs on: say so instead of hanging."""
-    if pump.works_here():
-        raise NestedCallError("the store was asked inside a function of one of its transactions")
+def _refuse_nested(pool: WorkerPool) -> None:
+    """Raise NestedCallError on a worker's own thread, which would wait for itself forever."""
+    if threading.get_ident() in pool.thread_ids:
+        raise NestedCallError("the store was called inside a function of one of its own transactions; use its tx")
 
 
 def refuse_running_loop() -> None:
-    """The sync face would block the event loop it is called in: say so instead of freezing it."""
+    """Raise RunningLoopError inside a running event loop, which a sync call would freeze."""
     try:
         asyncio.get_running_loop()
-    except RuntimeError:
+    except RuntimeError:  # the usual case: this thread runs no loop
         return
-    raise RunningLoopError("the sync face was called inside a running event loop, which it would block")
+    raise RunningLoopError(
+        "the sync client was called inside a running event loop, which it would block; use holdproof.open and await"
+    )

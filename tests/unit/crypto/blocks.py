@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hypothesis import strategies as st
 
+from harness import damaged_bytes
 from holdproof.crypto import cid as cids
 from holdproof.crypto.cid import CID
 from holdproof.crypto.dagcbor import Value
 from holdproof.errors import FormatError
-from proof import mutate
 
 MUTATIONS = int(os.environ.get("HOLDPROOF_MUTATIONS", "10000"))
 
@@ -50,7 +50,7 @@ def same(left: Value, right: Value) -> bool:
 
 def mutants(seeds: Sequence[bytes], count: int = MUTATIONS) -> Iterator[bytes]:
     """Damaged copies of good bytes, the same in every run."""
-    return mutate.mutants(seeds, count)
+    return damaged_bytes.mutants(seeds, count)
 
 
 def survives(parse: Callable[[bytes], object], data: bytes) -> bool:

@@ -1,12 +1,10 @@
-"""Property tests here draw the same examples in every run, and no slow machine fails them."""
+"""Leave the tests of this folder out of `make check`."""
 
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
-settings.register_profile("fixed", derandomize=True, deadline=None)
-settings.load_profile("fixed")
+import harness.example_profiles  # noqa: F401  (mutants run these tests without the conftest above)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from holdproof.db.clock import Clock, Ids, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.postgres import login
-from holdproof.db.postgres.link import Connector, PostgresLink, PostgresTx, ServerClock
+from holdproof.db.postgres.connection import Connector, PostgresConnection, PostgresTx, ServerClock
 from holdproof.db.postgres.listener import Listener
 from holdproof.db.postgres.reader import PostgresReader
 from holdproof.db.postgres.wire import Wire
@@ -29,9 +29,13 @@ class PostgresBackend:
     notifies = True
 
     def __init__(
-        self, connector: Connector, links: Sequence[PostgresLink], pumps: tuple[WorkerPool, WorkerPool], ear: Listener
+        self,
+        connector: Connector,
+        links: Sequence[PostgresConnection],
+        pools: tuple[WorkerPool, WorkerPool],
+        ear: Listener,
     ):
-        self.writer, self.reader = pumps
+        self.writer, self.reader = pools
         self._connector, self._links, self._ear = connector, links, ear
 
     def peek(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
@@ -125,7 +129,7 @@ def open_postgres(
         connector = connector.acting(*acting)
     moment = clock or steady
     ids = Ids(random)  # one maker: what this process makes later sorts later, whichever connection made it
-    links = [PostgresLink(connector, PostgresTx(moment, random, ids), steady) for _ in range(workers)]
+    links = [PostgresConnection(connector, PostgresTx(moment, random, ids), steady) for _ in range(workers)]
     for link in links:
         link.mark_commits()
     writer = WorkerPool("writer", [GroupWriter(link, hooks) for link in links], batch=128)

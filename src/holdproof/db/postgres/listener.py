@@ -3,7 +3,7 @@
 import socket
 import threading
 
-from holdproof.db.postgres.link import Connector
+from holdproof.db.postgres.connection import Connector
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.topics import Topics
 from holdproof.errors import HoldproofError

@@ -56,23 +56,23 @@ class MonitoredConnection(psycopg.Connection[Any]):
     def wait(self, gen: Generator[Any, Any, T], *given: Any, **named: Any) -> T:
         """See psycopg, which looks up from its waiting now and then."""
         try:
-            return super().wait(_bounded(gen, SILENCE_S, self._at_work), *given, **named)
+            return super().wait(_bounded(gen, SILENCE_S, self._is_active), *given, **named)
         except _SilentError:  # nothing more is to be asked of it, not even to undo what was begun
             self.close()
             raise
 
-    def _at_work(self) -> bool:
+    def _is_active(self) -> bool:
         return backend_is_active(self.conninfo, self.pgconn.backend_pid)
 
 
-def _bounded(gen: Generator[Any, Any, T], silence_s: float, at_work: Callable[[], bool]) -> Generator[Any, Any, T]:
+def _bounded(gen: Generator[Any, Any, T], silence_s: float, is_active: Callable[[], bool]) -> Generator[Any, Any, T]:
     """The same waits, ended where the server neither speaks nor works."""
     heard, ready = monotonic(), None
     try:
         state = next(gen)
         while True:
             ready = yield state
-            if ready or (monotonic() - heard > silence_s and at_work()):
+            if ready or (monotonic() - heard > silence_s and is_active()):
                 heard = monotonic()
             elif monotonic() - heard > silence_s:
                 raise _SilentError(f"the server has said nothing for {silence_s:g} s")

@@ -9,7 +9,7 @@ Rules:
 from holdproof.db.clock import Random
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.sql import sql_postgres
-from holdproof.db.tx import KEPT
+from holdproof.db.tx import RESERVED_TABLES
 from holdproof.errors import ConfigError
 
 _POWERS = sql_postgres(
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS membrane_login (one INTEGER PRIMARY KEY, name TEXT NO
 REVOKE ALL ON membrane_login FROM holdproof_membrane;
 GRANT USAGE, CREATE ON SCHEMA membrane TO holdproof_membrane;
 GRANT SELECT, INSERT, UPDATE, DELETE ON commit_marks TO holdproof_membrane;
-REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {", ".join(sorted(KEPT))} FROM holdproof_membrane
+REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {", ".join(sorted(RESERVED_TABLES))} FROM holdproof_membrane
 """
 
 

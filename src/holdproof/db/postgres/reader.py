@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdproof.db.postgres.link import Connector, PostgresTx, ServerClock
+from holdproof.db.postgres.connection import Connector, PostgresTx, ServerClock
 from holdproof.db.postgres.wire import Wire
 from holdproof.db.worker_pool import Job, deliver
 from holdproof.errors import ConnectionLostError, HoldproofError, UnavailableError
@@ -69,7 +69,7 @@ class PostgresReader:
             fresh = True
         if fresh:
             self._clock.measure(wire)
-            self._tx.renew()
+            self._tx.reset()
             wire.text("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return wire
 

@@ -17,7 +17,7 @@ from psycopg import sql as text
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdproof.db.clock import system_random
-from holdproof.db.postgres.link import PATIENCE, Connector, PostgresTx, ServerClock
+from holdproof.db.postgres.connection import PATIENCE, Connector, PostgresTx, ServerClock
 from holdproof.db.postgres.liveness import MonitoredConnection
 from holdproof.db.postgres.wire import words
 from holdproof.db.tx import Tx

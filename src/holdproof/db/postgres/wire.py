@@ -68,11 +68,11 @@ class _Slot(NamedTuple):
 class Wire:
     """One connection in pipeline mode: statements go out, answers come back in order.
 
-    A server that says nothing for `silence_s` is lost unless it is `at_work`, asked with the number of the connection.
+    A server that says nothing for `silence_s` is lost unless it is `is_active`, asked with the number of the connection.
     """
 
-    def __init__(self, conninfo: str, *, silence_s: float, at_work: Callable[[int], bool] = lambda _: False) -> None:
-        self._silence_s, self._at_work = silence_s, at_work
+    def __init__(self, conninfo: str, *, silence_s: float, is_active: Callable[[int], bool] = lambda _: False) -> None:
+        self._silence_s, self._is_active = silence_s, is_active
         self.op = self.wrote = self.touched = 0
         self.columns: tuple[str, ...] = ()
         self._slots: list[_Slot] = []
@@ -249,7 +249,7 @@ class Wire:
     def _await(self) -> list[tuple[int, int]]:
         """Wait for the server. A statement may take its time; a peer that is gone is found by TCP, or asked after."""
         while not (events := self._poll.poll(self._silence_s * 1000)):
-            if not self._at_work(self._pg.backend_pid) and not self._poll.poll(_GRACE_MS):
+            if not self._is_active(self._pg.backend_pid) and not self._poll.poll(_GRACE_MS):
                 raise OperationalError(f"the server has said nothing for {self._silence_s:g} s")
         return events
 

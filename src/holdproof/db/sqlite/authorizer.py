@@ -1,10 +1,10 @@
 """What SQL that is not ours may do on a SQLite connection.
 
 Rules:
-- It reads every table of the file but those that hold a secret (`HIDDEN`), and writes, makes and drops tables, views,
+- It reads every table of the file but those that hold a secret (`SECRET_TABLES`), and writes, makes and drops tables, views,
   indexes and triggers.
-- What Holdproof keeps for itself (`KEPT`, `HIDDEN`) it cannot change, nor can a trigger that it makes, which our own
-  statements would set off. What our migrations made (`SHAPED`) it cannot alter or drop, as no login of a server can.
+- What Holdproof keeps for itself (`RESERVED_TABLES`, `SECRET_TABLES`) it cannot change, nor can a trigger that it makes, which our own
+  statements would set off. What our migrations made (`MIGRATED_TABLES`) it cannot alter or drop, as no login of a server can.
 - No text or blob, of a row or on the way to one, is longer than `LONGEST_BYTES`.
 - No other database: no ATTACH, no DETACH, no temporary tables, which would hide those of everybody else.
 - No settings: a PRAGMA may only ask. No BEGIN, COMMIT or SAVEPOINT: transactions are ours.
@@ -18,7 +18,7 @@ import apsw
 import apsw.sqlite_extra
 
 from holdproof.db.sql import first_word
-from holdproof.db.tx import HIDDEN, KEPT, SHAPED
+from holdproof.db.tx import MIGRATED_TABLES, RESERVED_TABLES, SECRET_TABLES
 
 LONGEST_BYTES: Final = 16 << 20
 _NEVER: Final = {
@@ -43,9 +43,9 @@ _CHANGES: Final = {
 _RESHAPES: Final = {apsw.SQLITE_DROP_TABLE: 0, apsw.SQLITE_ALTER_TABLE: 1}
 # Where the table's name stands in what SQLite asks about, and of which tables it is not allowed.
 _TABLES: Final = {
-    **{action: (at, KEPT | HIDDEN) for action, at in _CHANGES.items()},
-    **{action: (at, SHAPED) for action, at in _RESHAPES.items()},
-    apsw.SQLITE_READ: (0, HIDDEN),
+    **{action: (at, RESERVED_TABLES | SECRET_TABLES) for action, at in _CHANGES.items()},
+    **{action: (at, MIGRATED_TABLES) for action, at in _RESHAPES.items()},
+    apsw.SQLITE_READ: (0, SECRET_TABLES),
 }
 _TRIGGER: Final = re.compile(r"\bTRIGGER\b", re.IGNORECASE)
 _ASKS_ABOUT: Final = {"foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo"} | {
@@ -76,4 +76,4 @@ def allows(action: int, first: str | None, second: str | None) -> bool:
 def lays_a_trap(statement: str) -> bool:
     """Whether it may make a trigger over what is kept; SQLite looks into a trigger only when it goes off."""
     made = first_word(statement) == "CREATE" and _TRIGGER.search(statement)
-    return bool(made) and any(name in statement.lower() for name in KEPT | HIDDEN)
+    return bool(made) and any(name in statement.lower() for name in RESERVED_TABLES | SECRET_TABLES)

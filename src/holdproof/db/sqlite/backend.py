@@ -10,6 +10,7 @@ import apsw.sqlite_extra
 from holdproof.db.clock import Clock, Random
 from holdproof.db.group_commit import GroupWriter, Hooks
 from holdproof.db.sql import Dialect
+from holdproof.db.sqlite.connection import SqliteConnection
 from holdproof.db.sqlite.files import (
     INHERITED,
     configure,
@@ -20,7 +21,6 @@ from holdproof.db.sqlite.files import (
     owners,
     readable,
 )
-from holdproof.db.sqlite.link import SqliteLink
 from holdproof.db.sqlite.reader import MemoryWorker, Peeks, SqliteReader
 from holdproof.db.sqlite.snapshot import shrink
 from holdproof.db.sqlite.tx import SqliteTx, typed
@@ -137,11 +137,11 @@ def open_sqlite(
         connection.close()
         raise
     tx = SqliteTx(connection, clock, random)
-    group = GroupWriter(SqliteLink(connection, tx, busy_s=busy_s), hooks)
+    group = GroupWriter(SqliteConnection(connection, tx, busy_s=busy_s), hooks)
     if path is None:
         reader = SqliteReader(connection, tx, limit_s=read_limit_s)
-        pump = WorkerPool("memory", [MemoryWorker(connection, group, reader)], batch=_BATCH)
-        return SqliteBackend(None, pump, pump), new
+        pool = WorkerPool("memory", [MemoryWorker(connection, group, reader)], batch=_BATCH)
+        return SqliteBackend(None, pool, pool), new
 
     def reading() -> tuple[apsw.Connection, SqliteTx]:
         spare = connect(path, busy_s=busy_s, create=False)  # a file that is gone is no empty one
@@ -149,5 +149,5 @@ def open_sqlite(
         return spare, SqliteTx(spare, clock, random)
 
     workers = [SqliteReader(*reading(), limit_s=read_limit_s) for _ in range(readers)]
-    pumps = WorkerPool("writer", [group], batch=_BATCH), WorkerPool("reader", workers, batch=_BATCH, relief=True)
-    return SqliteBackend(path, *pumps, Peeks(reading, most=_PEEKS)), new
+    pools = WorkerPool("writer", [group], batch=_BATCH), WorkerPool("reader", workers, batch=_BATCH, relief=True)
+    return SqliteBackend(path, *pools, Peeks(reading, most=_PEEKS)), new

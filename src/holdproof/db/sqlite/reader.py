@@ -46,7 +46,7 @@ class SqliteReader:
 
     def handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Run a batch on one snapshot; what is left when it has become old goes back."""
-        self._tx.renew()
+        self._tx.reset()
         done: list[Job[Any]] = []
         taken, began = 0, time.monotonic()
         now = began
@@ -125,7 +125,7 @@ class _Peek:
         return time.monotonic() > self._until
 
     def run(self, fn: Callable[[Tx], T], budget_s: float) -> T | Nothing:
-        self._tx.renew()
+        self._tx.reset()
         self._run("BEGIN")
         self._until = time.monotonic() + budget_s  # not before: a thread that waits for its turn is no slow read
         try:

@@ -12,7 +12,7 @@ import apsw.sqlite_extra
 from holdproof.db.clock import Clock, Random
 from holdproof.db.sql import Dialect, Query, kind_of, numbered, statements
 from holdproof.db.sqlite.authorizer import LONGEST_BYTES, allows, lays_a_trap
-from holdproof.db.tx import Answer, Refusal, Row, Tx, weighed
+from holdproof.db.tx import Answer, Refusal, Row, Tx, bounded_rows
 from holdproof.errors import (
     BusyError,
     ConstraintError,
@@ -188,7 +188,7 @@ class SqliteTx(Tx):
         try:
             cursor = self._run(statement, bound)
             columns = _columns(cursor)
-            rows = weighed(cursor)
+            rows = bounded_rows(cursor)
         except apsw.Error as error:
             raise self._break(typed(error, "statement", self._connection)) from error
         except ReadLimitError as error:

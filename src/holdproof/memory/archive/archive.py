@@ -17,9 +17,7 @@ from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Protocol
-
-import httpx
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from holdproof import folders
 from holdproof.content import disk
@@ -32,6 +30,7 @@ from holdproof.crypto.keys import PublicKey
 from holdproof.db import Call, Database, Read, Tx, Work, Write, ask
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError, UnknownKeyError, UnreachableError
 from holdproof.evidence import keys
+from holdproof.lazy import lazy_module
 from holdproof.memory.objects import commit_chain, commits, records, snapshot_import
 from holdproof.memory.objects.commit_chain import ChainStep, CommitChain
 from holdproof.memory.objects.commits import NEWEST, CommitNote
@@ -39,6 +38,11 @@ from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.model.memory import Archived, Snapshot, SnapshotsImported
 from holdproof.model.progress import Progress
 from holdproof.store.context import Context
+
+if TYPE_CHECKING:
+    import httpx
+else:  # loaded at the first request: it costs more than all the rest at start
+    httpx = lazy_module("httpx")
 
 NODE: Final = "http://127.0.0.1:5001"
 MOST: Final = 1 << 32
@@ -348,7 +352,7 @@ def _import(context: Context, data: bytes, expected: CID | None, options: _Impor
 
 
 def _trusted(tx: Tx, did: str | None) -> list[PublicKey]:
-    ring = keys.counting(tx, "memory")
+    ring = keys.active_keys(tx, "memory")
     return [*ring, *([] if did is None else [didkey.parse(did)])]
 
 

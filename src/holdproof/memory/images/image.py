@@ -289,7 +289,7 @@ class _Choice(NamedTuple):
 
 def _trusted(tx: Tx, did: str | None, ns: str) -> tuple[builtins.list[PublicKey], str, set[str], bool]:
     """Keys that may sign an image, the moment, the head that is here, and whether nothing is."""
-    ring = keys.counting(tx, "memory")
+    ring = keys.active_keys(tx, "memory")
     head = commits.head(tx, ns)
     heads = {str(head)} if head is not None and not snapshot_import.unsaved(tx, ns) else set()
     named = [] if did is None else [didkey.parse(did)]

@@ -93,7 +93,7 @@ def create(tx: Tx, signer: Signer, note: CommitNote, *, expected: str | None = N
     for text in note[:3]:
         if not isinstance(text, str) or len(text) > _LONGEST:
             raise InvalidInputError(f"author, message and reason are texts of at most {_LONGEST:,} characters")
-    if not keys.standing(tx, signer.keyid, "memory"):
+    if not keys.is_registered(tx, signer.keyid, "memory"):
         raise UnknownKeyError("this memory key is not in the keyring", keyid=signer.keyid)
     # Both refs are held, always in this order: a writer of objects and a snapshot never wait for each other in a ring.
     refs.hold(tx, tree_transaction.ref_name(ns))

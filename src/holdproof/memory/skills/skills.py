@@ -125,7 +125,7 @@ def locked(tx: Tx, path: str, *, against: int, ns: str = MAIN) -> SkillLockdown 
 
 def read_ring(tx: Tx) -> Ring:
     """Return whose signatures count."""
-    by_keyid = {key.keyid: key for key in keys.list(tx) if key.role == "memory"}
+    by_keyid = {key.keyid: key for key in keys.keyring(tx) if key.role == "memory"}
     return Ring(by_keyid, frozenset(keys.flaws(tx)), frozenset(keys.origins(tx)))
 
 
@@ -277,7 +277,7 @@ def _newest(tx: Tx, path: str, ns: str) -> int:
 
 def _record(tx: Tx, row: Mapping[str, Any]) -> Approval:
     """Row and leaf; refused if something was said since, or the key went meanwhile."""
-    if not keys.standing(tx, row["keyid"], "memory"):
+    if not keys.is_registered(tx, row["keyid"], "memory"):
         raise UnknownKeyError("the memory key is not in the keyring any more", keyid=row["keyid"])
     columns = {"id": tx.new_id(), **row}
     mark = leaves.stamp(tx, "skill", APPROVALS, columns, ns=row["ns"])

@@ -10,7 +10,7 @@ Rules:
   Writing on top of an older checkpoint is legal for the run that read the line last.
 - A deleted thread leaves a tombstone: what follows a checkpoint that it had, or was written for one, is refused. A
   checkpoint without a parent begins the thread anew.
-- Deletions are in the log; checkpoints are not, they are hashed, each with its parent's hash (docs/adr/0023).
+- Deletions are in the log; checkpoints are not, they are hashed, each with its parent's hash (ADR 23).
 """
 
 import json

@@ -1,0 +1,114 @@
+"""Fill stores with rows in every logged table, evaluations, and memory that has a history."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from holdproof import sync
+from holdproof.db.sql import sql_postgres
+from holdproof.evidence import evaluations, keys, trust
+from holdproof.importers import import_records
+from holdproof.upkeep import unlock
+
+_PENDING = sql_postgres("SELECT 1 FROM log_pending LIMIT 1")
+IMPORTED = {"importer": "dir", "source": "dir.db", "source_table": "flows", "source_id": "1", "row_key": "k"}
+IMPORTED |= {"verdict": "TAKEN", "note": ""}
+EVALUATIONS = 12
+
+
+def populate(store: sync.Holdproof, count: int = EVALUATIONS) -> None:
+    """Evaluations (one of them twice), a subject's sealed one, a root, a rotated judge whose first key is revoked."""
+    for number in range(count):
+        submit(store, f"b{number}", number / 100)
+    submit(store, "b1", 0.5)
+    submit(store, "sealed", 0.6, subject="Ada")
+    store.run(trust.init_root(store.context))
+    first = store.run(keys.use(store.context, "judge")).keyid
+    store.run(keys.rotate(store.context, "judge"))
+    store.run(keys.revoke(store.context, first))
+    submit(store, "after", 0.7)
+
+
+def submit(store: sync.Holdproof, evaluation_id: str, score: float, **more: Any) -> Any:
+    return store.run(
+        evaluations.submit(
+            store.context,
+            {"task": evaluation_id},
+            evaluation_id=evaluation_id,
+            score=score,
+            intent=[score, 1.0],
+            **more,
+        )
+    )
+
+
+def running(store: sync.Holdproof, agent_id: str = "trader", **options: Any) -> str:
+    """A new flow, under way."""
+    flow_id = store.flows.start(agent_id, **options).flow_id
+    store.flows.transition(flow_id, "RUNNING")
+    return flow_id
+
+
+def settled(store: sync.Holdproof) -> None:
+    """Wait until every leaf is under a signed head."""
+    if store.database.dialect == "postgres":
+        for _ in range(200):
+            if not store.read(lambda tx: tx.all(_PENDING)):
+                return
+            time.sleep(0.02)
+        raise AssertionError("the sequencer signed no head within four seconds")
+
+
+def approve_and_lock(store: sync.Holdproof, skill: Path) -> None:
+    skill.write_text("* Trade\n")
+    store.skills.approve(str(skill), by="ada")
+    skill.write_text("* Steal\n")
+    store.skills.verify(str(skill))
+    skill.unlink()
+
+
+def fill(store: sync.Holdproof) -> None:
+    """At least two rows in every covered table but `restores`."""
+    populate(store, 6)
+    for name in ("trader", "judge"):
+        store.agents.register(name, version="1.0.0", contract={"limit": 7})
+        store.agents.set_status(name, "DEGRADED", reason="try")
+        store.agents.set_status(name, "ACTIVE")
+        store.state.put(name, {"cash": 100})
+        store.tokens.create(name)
+        flow_id = running(store, name, created_by=("user", "ada"))
+        store.contexts.put(flow_id, {"price": 1.5})
+        for number in range(3):
+            store.audit.record(flow_id, "SEEN", detail={"by": name, "number": number})
+        store.retention.prune("audit", keep=2)
+        store.write(lambda tx, name=name: import_records.add(tx, name, IMPORTED, {"extra": 1}, ns="main"))  # type: ignore[misc]
+        store.feedback.record(name, flow_id, status="GOOD", reason="fast", score=0.5, source="Human")
+        store.ledger.append(flow_id, {"buy": 1}, context_ref="c", evidence_hash="00" * 32, signature="s")
+        asked = store.escalations.request(flow_id, reason="may I?", proposal={"buy": 2}, deadline_s=600)
+        store.escalations.resolve(asked.id, "APPROVED", by="ada", proposal={"buy": 1}, comment="less")
+        with store.flows.run(name) as flow:
+            flow.step("place", dict, {"did": name})
+        store.objects.put(name, type="note", content="known", ns=name)
+        store.snapshots.create("kept", ns=name)
+        store.evaluations.submit({}, evaluation_id=f"of {name}", score=1, subject=name)
+        store.erase.subject(name)
+        approve_and_lock(store, store.context.paths.data / f"{name}.org")
+        store.lockdown.lock(reason="try")
+        root: Any = store.context.keys.load("root")
+        store.lockdown.unlock(unlock.sign(store.lockdown.statement(reason="done").encode(), root).decode())
+    settled(store)
+
+
+def remember(store: sync.Holdproof) -> None:
+    """Objects with a history, a long one, a snapshot twice, a value that is a list."""
+    store.objects.apply(
+        {f"o{number:02}": {"type": "t", "content": f"content {number}", "parent": "o00"} for number in range(40)}
+    )
+    store.objects.put("long", type="t", content="x" * 600_000, meta={"vector": [0.5, 0.25]})
+    store.snapshots.create("first")
+    store.objects.put("o01", type="t", content="other")
+    store.objects.delete("o02")
+    store.snapshots.create("second")
+    store.objects.put("o03", type="t", content="not in any snapshot")
+    store.values.put([{"n": number} for number in range(200)])
+    settled(store)

