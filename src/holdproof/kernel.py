@@ -23,6 +23,7 @@ from holdproof.db import MEMORY, Call, Give, Read, Refused, Stream, Tx, Work, Wr
 from holdproof.db.sqlite.readonly import foreign_rows
 from holdproof.executors import unwrap_methods, wrap_methods
 from holdproof.memory.notes import notes
+from holdproof.memory.objects import objects
 from holdproof.memory.objects.tree_transaction import MAIN
 from holdproof.memory.threads import deltas as thread_deltas
 from holdproof.memory.threads import removal as thread_removal
@@ -78,6 +79,7 @@ __all__ = [
     "locks",
     "logged_rows",
     "notes",
+    "objects",
     "open_store",
     "retries",
     "sagas",

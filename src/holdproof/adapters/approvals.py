@@ -112,6 +112,7 @@ class ApprovalAdapter(ABC):
         # A run that stops again asks with the same options, so they travel with the state.
         terms = {"deadline_s": options.deadline_s, "budget": options.budget}
         context: dict[str, Any] = {"framework": self.framework, "state": state, "terms": terms}
+        # A function of a transaction needs the namespace spelled out; the store's methods fill it in.
         within: dict[str, Any] = {"ns": self._shared.ns or MAIN}
 
         def write(tx: Tx) -> Escalation | Refused:
@@ -145,6 +146,7 @@ class ApprovalAdapter(ABC):
         context = escalation.context
         if not isinstance(context, Mapping) or context.get("framework") != self.framework:
             raise InvalidInputError(f"escalation {id} is not of a run of {self.framework}", id=id)
+        # `wait` returns when its time is over, decided or not.
         if escalation.status == "PENDING":
             raise ConflictError(f"escalation {id} is not decided yet", id=id)
         return escalation, str(context["state"])
@@ -165,6 +167,7 @@ class ApprovalAdapter(ABC):
                 )
             return {"output": outcome.output, "escalation": outcome.escalation}
 
+        # One key for each escalation: every caller in every process meets at the same record.
         key = f"{self.framework}:resume:{escalation.id}"
         result = await store.idempotency.once(
             key, escalation.id, call, ttl_s=_YEAR_S, lease_s=lease_s, on_error=on_error, **self._shared.within()

@@ -65,6 +65,7 @@ class SharedStore:
             return
         self.ns = ns
         home, url = located(where)
+        # Absolute, so that two relative spellings of one folder share a store.
         self._key = ("" if home is None else str(Path(home).absolute()), url or "")
         with _CORES_LOCK:
             alone = where == MEMORY  # two in-memory stores of the same name are still two stores
@@ -86,6 +87,7 @@ class SharedStore:
     def _open(self) -> Store:
         shared = self._shared
         assert shared is not None
+        # Two adapters may need the store at the same moment: the second waits for the first to open it.
         with shared.lock:
             if shared.core is None:
                 home, url = self._key

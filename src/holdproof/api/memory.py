@@ -115,7 +115,7 @@ class Threads(Resource[Executor]):
 
     put_checkpoint = Writes(threads.put_checkpoint)
     put_writes = Writes(threads.put_writes)
-    get_checkpoint = Reads(threads.get_checkpoint)
+    get_checkpoint = Reads(threads.get_checkpoint, example="chat-1 --json")
     list_checkpoints = Reads(
         threads.list_checkpoints,
         columns=("checkpoint_id", "checkpoint_ns", "created_at", "parent_id"),
@@ -145,7 +145,7 @@ class Transcripts(Resource[Executor]):
     delete_item = Writes(transcripts.delete_item)
     delete_items = Writes(transcripts.delete_items)
     get_item = Reads(transcripts.get_item)
-    list_items = Reads(transcripts.list_items, example="openai-agents/customer-42 --last 20")
+    list_items = Reads(transcripts.list_items, example="openai-agents/customer-42 --limit 20")
     put_state = Writes(transcripts.put_state)
     update_state = Writes(transcripts.update_state)
     delete = Writes(transcripts.delete, example="openai-agents/customer-42")

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 import click
 
 from holdproof.errors import InvalidInputError
-from holdproof.model.page import Page
 
 if TYPE_CHECKING:
     from holdproof.sync import Holdproof
@@ -202,12 +201,6 @@ def _kind(hint: Any) -> tuple[Any, bool]:
     if len(parts) == 1:
         return _kind(parts[0])
     return hint, False
-
-
-def items(name: str, listed: Page[Any]) -> dict[str, Any]:
-    """Return the items of a page under a name of their own."""
-    told = listed.to_dict()
-    return {name: told["items"], "next": told["next_cursor"]}
 
 
 def find_function(name: str) -> Callable[..., Any]:

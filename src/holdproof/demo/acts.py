@@ -75,6 +75,7 @@ def killed(scene: Scene) -> None:
     settings = store.core.settings
     home = str(paths.data) if Paths.find(paths.data) == paths else ""  # or where the environment says, as here
     words = [home, settings.database_url or "", str(scene.folder / "carrier.txt"), parcel]
+    # A real process, because only a process can be killed without a chance to clean up.
     with subprocess.Popen(  # noqa: S603 (our own words)
         [sys.executable, "-m", "holdproof.demo.shipping", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as child:
@@ -155,6 +156,7 @@ def proven(scene: Scene) -> None:
     """All of it can be checked by somebody who trusts nobody."""
     act = "proven"
     store = scene.store
+    # On PostgreSQL the sequencer signs within a tenth of a second; until then entries are pending.
     scene.until(lambda: True if store.log.pending() == 0 else None)
     report = store.verify.run(full=True)
     checked = sum(report.checked.values())

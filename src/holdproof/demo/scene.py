@@ -77,6 +77,7 @@ class Scene:
 
     def until(self, look: Callable[[], T | None]) -> T:
         """Look again and again until there is something to see."""
+        # Polling is enough for a story: what it waits for happens in another process or thread.
         deadline = time.monotonic() + _PATIENCE_S
         while (value := look()) is None:
             if time.monotonic() > deadline:
@@ -97,6 +98,7 @@ class Background:
     def _run(self, fn: Callable[[], Any]) -> None:
         try:
             self._answer.append(fn())
+        # Raised again in `result`, on the thread that tells the story.
         except BaseException as error:
             self._error.append(error)
 

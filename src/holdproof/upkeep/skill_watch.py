@@ -92,7 +92,7 @@ def _refusal(skill: Skill, examined: Examined) -> SkillLockedError:
 
 
 def verify(context: Context, *paths: str | os.PathLike[str], lock: bool = True, ns: str = MAIN) -> Work[Page[Skill]]:
-    """Look at the files of these skills, or of all that are listed; with `lock` what is not approved is locked."""
+    """Verify the files of these skills, or of all; with `lock` a skill that is not as approved is locked."""
     results = []
     for path in paths or (yield from _listed(ns)):
         examined = yield from loads.examine(os.fspath(path), ns=ns)

@@ -82,8 +82,10 @@ def bundle(
 
     `lease_s` is how long a step may take under DIR's IdempotencyGuard before its worker is taken for dead.
     """
+    # DIR's managers are synchronous, so the bundle holds a sync client in any case.
     store = where if isinstance(where, sync.Holdproof) else sync.open(*located(where), **options)
     dir_store = DirStore(store, ns)
+    # In the order of the fields: one storage for each of DIR's ten protocols.
     return Bundle(
         store,
         AgentRegistryStorage(dir_store),

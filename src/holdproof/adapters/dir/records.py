@@ -22,6 +22,7 @@ class AgentRegistryStorage(Storage):
         session_token: str | None,
     ) -> None:
         """Register an agent, or renew its contract and token; state, budget, history and a suspension stay."""
+        # DIR hands over JSON texts: they are stored as they are, so that hashes of them still match.
         columns = {"contract": text("contract_json", contract_json), "priority": priority}
         columns |= {"agent_version": agent_version, "session_token": session_token}
         self._store.write(lambda tx: autocreate.enroll(tx, agent_id, columns, status=str(status), ns=self._ns))
@@ -68,6 +69,7 @@ class ContextStorage(Storage):
         row = self._dir_store.find(lambda tx: documents.find(tx, contexts.SHELF, dfid, self._ns))
         if row is None:
             return None
+        # A context that was taken is gone for readers, although its row stays for the log.
         text, _, _, _, _, taken_at, *_ = row
         return None if taken_at is not None else text
 
@@ -121,6 +123,7 @@ class DecisionAuditStorage(Storage):
         columns |= {"root_dfid": root_dfid} if root_dfid else {}
 
         def write(tx: Tx) -> None:
+            # DIR records events of flows that it never announced: they are created with the first event.
             autocreate.flow(tx, dfid, agent_id=named_agent(agent_id, details), root=root_dfid, ns=self._ns)
             audit.write(tx, dfid, columns, ns=self._ns)
 
@@ -198,6 +201,7 @@ class DecisionLedgerStorage(Storage):
 
 def _entry(entry: LedgerEntry) -> dict[str, Any]:
     names = ("agent_id", "context_ref", "evidence_hash", "signature", "committed_at")
+    # DIR's name for a flow id; ours is flow_id everywhere else.
     ids = {"dfid": entry.flow_id, "root_dfid": entry.root_flow_id}
     return {**ids, **{name: getattr(entry, name) for name in names}, "intent_payload": entry.intent}
 

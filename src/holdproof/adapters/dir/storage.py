@@ -25,6 +25,7 @@ class DirStore:
         """Return what a reading function finds; None where there is nothing."""
         try:
             return self.store.read(fn)
+        # DIR's protocols say None for absent.
         except NotFoundError:
             return None
 

@@ -77,6 +77,7 @@ def capture(element: Any) -> ElementState:
     state, extra = state_of(element)
     if not isinstance(element, BaseModel):
         return ElementState(None, state, None, frozenset(), ())
+    # Private attributes may hold anything, a lock or a socket: no copy of them is right.
     if element.__pydantic_private__:
         raise NotCopyableError
     inner = tuple(name for name, item in state.items() if type(item) not in _SCALARS)
@@ -91,6 +92,7 @@ def copied(value: Any) -> Any:
     if kind in _NUMBERS:
         return Number(value)
     if kind is dict:
+        # 1 and True are one key of a dict, and two values once they are stored.
         if not all(type(key) is str for key in value):
             raise NotCopyableError
         return {key: item if type(item) in _SCALARS else copied(item) for key, item in value.items()}

@@ -72,6 +72,7 @@ def _checkpoints(path: Path, serde: SafeSerializer) -> Iterator[tuple[RunnableCo
             raise FormatError(f"{path}: the metadata of a checkpoint is no JSON", path=str(path)) from error
         if not isinstance(checkpoint, dict) or not isinstance(metadata, dict) or "channel_values" not in checkpoint:
             raise FormatError(f"{path}: a row of checkpoints is none", path=str(path))
+        # The config names the parent, as LangGraph passes it to `put`; the checkpoint carries its own id.
         named = {"thread_id": _text(row, "thread_id"), "checkpoint_ns": _text(row, "checkpoint_ns")}
         if row["parent_checkpoint_id"] is not None:
             named["checkpoint_id"] = _text(row, "parent_checkpoint_id")

@@ -67,6 +67,7 @@ def _place(conn_string: str | Path, home: str | Path | None) -> tuple[str | Path
     text = str(folder)
     if home is not None:
         raise InvalidInputError(f"the home of a store in a folder is that folder: {text}", home=str(home))
+    # People pass the file of LangGraph's SqliteSaver here: tell them how to import it.
     if Path(text).is_file():
         raise InvalidInputError(
             f"{text} is a file, and a store is a folder; `holdproof import langgraph {text}` imports checkpoints",

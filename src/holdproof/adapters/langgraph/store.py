@@ -110,6 +110,7 @@ class HoldproofStore(BaseStore):
         """Run operations as one; asyncio.InvalidStateError inside a running event loop, which it would block."""
         try:
             return self._sync.run(self._batch(_checked(ops), self._embed(blocking=True)))
+        # The error that LangGraph's own stores raise here, so that callers can handle both alike.
         except RunningLoopError as error:
             raise asyncio.InvalidStateError(
                 "a synchronous call inside a running event loop would block it: use the method with an `a` in front"
@@ -285,6 +286,7 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
 def _fields(index: IndexConfig | None) -> list[tuple[str, Any]]:
     """The fields that are embedded where an item does not say which; LangGraph's SQLite store says `text_fields`."""
     config: Any = index or {}
+    # LangGraph's SQLite store offers others; silently ranking by cosine would be a wrong answer.
     if (distance := config.get("distance_type", "cosine")) != "cosine":
         raise ValueError(f"items are compared by their cosine, not by {distance!r}")
     fields = config.get("fields") or config.get("text_fields") or ["$"]

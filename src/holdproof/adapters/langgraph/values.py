@@ -110,12 +110,14 @@ def shown(
     purpose = place.purpose(checkpoint.checkpoint_id)
     values = {}
     for name, stored in checkpoint.channels.items():
+        # Another tag is refused by `decoded`, with an error that names it.
         if not isinstance(stored, EncodedList) or stored.tag != envelopes.tag:
             values[name] = decoded(envelopes, stored)
             continue
         values[name], states = _elements(envelopes, stored, cache)
         if line is not None:
             line.keep(name, EncodedElements(values[name], stored.digests, states=states))
+    # Bound to this checkpoint: sealed state cannot be moved to another one.
     state = envelopes.unwrap(envelopes.tag, checkpoint.state, purpose)
     if not isinstance(state, dict):
         raise FormatError("a checkpoint that LangGraph did not write")

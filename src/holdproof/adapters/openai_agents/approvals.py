@@ -51,6 +51,7 @@ class HoldproofApprovals(ApprovalAdapter):
         by_call = decisions(escalation)
         for item in state.get_interruptions():
             decision = by_call[_id(item)]
+            # RunState has no way to change a call that the model made.
             if decision.arguments is not None:
                 message = "the SDK runs a call as the model made it: reject it instead of changing its arguments"
                 raise InvalidInputError(message, id=escalation.id, call=_id(item))

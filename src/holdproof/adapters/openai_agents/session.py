@@ -42,6 +42,7 @@ class HoldproofSession:
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the items in their order: the latest `limit`, or as many as the settings say, or all."""
         store = await self._shared.store()
+        # An explicit limit wins over the session's settings, as in the SDK's own sessions.
         if limit is None and self.session_settings is not None:
             limit = _settings(self.session_settings).limit
         # The SDK's own sessions take a negative limit for none.

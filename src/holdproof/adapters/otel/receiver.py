@@ -33,6 +33,7 @@ class Received:
 
 def receive(body: bytes, *, content_type: str, content_encoding: str | None = None, most: int = MOST) -> Received:
     """Return a request with traces; FormatError where its bytes are none, InvalidInputError for a type nobody knows."""
+    # Exporters add parameters such as a charset.
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in (JSON, PROTOBUF):
         raise InvalidInputError(f"OTLP is {PROTOBUF} or {JSON}, not {kind!r}", content_type=kind)

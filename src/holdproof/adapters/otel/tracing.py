@@ -29,6 +29,7 @@ def instrument(store: Holdproof | sync.Holdproof, *, tracer_provider: Any = None
 
     def watcher(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         seconds = meter.create_histogram(f"holdproof.{name}", unit="s", description=f"how long {name} takes")
+        # Made once for each method, not for each call.
         attributes = {"holdproof.operation": name, **({"holdproof.ns": store.ns} if store.ns else {})}
 
         def watched(*args: Any, **kwargs: Any) -> Any:

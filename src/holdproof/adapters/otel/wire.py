@@ -142,6 +142,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for n, byte in enumerate(data[at : at + _LONGEST]):
         value |= (byte & 0x7F) << (7 * n)
+        # The high bit says that another byte follows.
         if byte < 0x80:
             return value & (2**64 - 1), at + n + 1
     raise FormatError("OTLP: a number has no end")
@@ -149,6 +150,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def encode_partial(rejected: int, message: str) -> bytes:
     """Return an ExportTraceServiceResponse that says how many spans were refused, and why."""
+    # Field 1 is the count, field 2 the message, both inside field 1 of the response.
     text = message.encode()
     inner = b"\x08" + _number(rejected) + b"\x12" + _number(len(text)) + text
     return b"\x0a" + _number(len(inner)) + inner

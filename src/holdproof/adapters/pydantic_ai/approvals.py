@@ -35,6 +35,7 @@ class HoldproofApprovals(ApprovalAdapter):
         requests = run.output
         if not isinstance(requests, DeferredToolRequests):
             raise InvalidInputError("the run waits for no approval: its output is no DeferredToolRequests")
+        # External calls need results from another system; a human decision is no result.
         if requests.calls:
             raise InvalidInputError("calls that are carried out elsewhere are not for a person to approve")
         calls = [

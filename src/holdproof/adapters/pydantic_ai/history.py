@@ -35,6 +35,7 @@ class HoldproofHistory:
         items = await store.read(partial(transcripts.read_items, name=self._name, **query))
         try:
             return list(ModelMessagesTypeAdapter.validate_python([item.value for item in items]))
+        # A message of a newer version, or no message: skipping it would change the conversation.
         except ValidationError as error:
             message = f"the history {self.conversation_id} holds what is no message"
             raise FormatError(message, conversation=self.conversation_id) from error

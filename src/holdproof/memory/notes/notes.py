@@ -6,7 +6,7 @@ Rules:
 - With `ttl_s` a note ends so long after it was written, or touched. From that moment on it is not there, swept or not.
 - A note that is a subject's stays the subject's, and goes when that person is erased.
 - Filters run in Python and never become SQL (filters.py); every vector is compared, exactly.
-- Notes are outside the log (docs/adr/0028). `h` is the hash of what a note says, and `verify` compares it.
+- Notes are outside the log (ADR 28). `h` is the hash of what a note says, and `verify` compares it.
 """
 
 import json

@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple
 from holdproof.content import blocks
 from holdproof.crypto import cid as cids
 from holdproof.crypto import commit as formats
-from holdproof.crypto import dagcbor_fast, didkey, mst, mst_node
+from holdproof.crypto import dagcbor_fast, didkey, mst, mst_diff, mst_node
 from holdproof.crypto.cid import CID
+from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Nodes
 from holdproof.db import Tx, sql
 from holdproof.errors import FormatError, HoldproofError, InvalidInputError, NotFoundError
 from holdproof.evidence import keys
-from holdproof.memory.objects import commits, reachability, records, refs, tree_transaction
+from holdproof.memory.objects import commits, records, refs, tree_transaction
 from holdproof.memory.objects.records import META, OBJECT
 from holdproof.memory.objects.tree_transaction import TreeReader
 from holdproof.memory.search import search_index
@@ -73,7 +74,7 @@ def content(tx: Tx, after: int | bytes | None) -> CheckedPage:
 def _missed(tx: Tx, lacking: Mapping[CID, Sequence[CID]]) -> Iterator[tuple[CID, CID]]:
     """Of what is missing, what is missed: a node that no tree has any more may lack something (see garbage.py)."""
     try:
-        trees = reachability.nodes(tx)
+        trees = _tree_nodes(tx)
     except HoldproofError:  # a tree lacks one of its nodes
         trees = {cid for above in lacking.values() for cid in above}
     for link, above in lacking.items():
@@ -81,6 +82,27 @@ def _missed(tx: Tx, lacking: Mapping[CID, Sequence[CID]]) -> Iterator[tuple[CID,
             if cid in trees or not blocks.get(tx, cid).startswith(_NODE):
                 yield link, cid
                 break
+
+
+_ROOTS = sql("SELECT root FROM snapshots ORDER BY id")
+
+
+def _tree_nodes(tx: Tx) -> set[CID]:
+    """Return the nodes of every namespace's tree as it is now and of every snapshot's.
+
+    Raises NotFoundError where one is missing.
+    """
+    get = blocks.getter(tx)
+    tree_nodes: set[CID] = set()
+    before = EMPTY_ROOT
+    tree = Nodes(lambda cid: EMPTY_BLOCK if cid == EMPTY_ROOT else get(cid))
+    roots = [commits.parse(root) for (root,) in tx.all(_ROOTS)]
+    roots += [ref.cid for ref in refs.every(tx) if ref.name.startswith("work/")]
+    # Each tree is compared with the one before: what two have in common is looked at once.
+    for root in roots:
+        tree_nodes.update(step for step in mst_diff.steps(tree, before, root) if isinstance(step, CID))
+        before = root
+    return tree_nodes
 
 
 def _shown(raw: Any) -> str:
