@@ -147,6 +147,7 @@ def _recorded(tx: Tx, parsed: Dbom, row: Evaluation, key: Key, keyid: str) -> Db
     if wrong := differs(row, parsed):
         return _say(Verdict.TAMPERED, wrong, parsed, row, keyid)
     verdict, why, index = logged(tx, row, "dbom")
+    # Position decides: what the key signed before its revocation stays valid.
     if verdict.sound and not key.trusted_at(index):
         verdict = Verdict.REVOKED_KEY
         why = f"the judge's key does not count from leaf {key.revoked_from} on"

@@ -92,6 +92,7 @@ class Log:
         name = self._name
         if signer is None:
             raise BadKeyError("this home holds no log key of this store, so nothing can be logged here")
+        # The key id is a hash over name and key: recomputed only when one of them changes.
         if name is None or name.name != head.origin or name.public != signer.public:
             name = self._name = VerifierKey(head.origin, ED25519, signer.public)
         text = head.text()

@@ -115,6 +115,7 @@ class TreeWriter:
         if growth.stems:
             tx.many(_ADD_STEM, [{"level": s.level, "idx": s.index, "hash": s.hash} for s in growth.stems])
         rest = self._seal(tx, before, hashes)
+        # Level 0 was written above from the hashes at hand; higher levels are read from stems.
         for tile in tiles.new_tiles(before.size, grown.size) if growth.stems else ():
             if tile.level and tile.width == WIDTH:
                 _seal_stems(tx, tile)
@@ -149,6 +150,7 @@ def _refuse_forged(tx: Tx, before: LogState, *, moves: bool) -> None:
     A revoked key counts here: its last head is what the first head of its successor continues. Another origin is
     refused too: a log that was put back could pass for a restored one, and kept heads would not count.
     """
+    # A new log has no head to continue.
     if not before.head and not before.size:
         return
     signed = checkpoint.parse(before.head.encode())
@@ -233,6 +235,7 @@ def _lookup(tx: Tx, size: int) -> merkle.Lookup:
     edge = frontier.from_bytes(state(tx).frontier)
     if size != edge.size:
         return find
+    # The frontier holds the roots of the largest full subtrees, which are no tiles.
     peaks = dict(zip(merkle.root_nodes(size), edge.peaks, strict=True))
     return lambda level, index: peaks.get((level, index)) or find(level, index)
 

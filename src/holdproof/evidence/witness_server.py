@@ -123,6 +123,7 @@ class Witness:
             state = KnownLog(self._logs[origin])
             answer = witness.review(request, state if last is None else replace(state, size=last.size, root=last.root))
             if answer.status == 200:
+                # Durable before the cosignature is made: see the rules above.
                 self._state.write({**heads, origin: request.head.checkpoint})
         return self._cosign(request) if answer.status == 200 else answer
 
@@ -144,6 +145,7 @@ class WitnessServer(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for a request, up to a bound; beyond it callers wait in the socket's queue."""
+        # Blocks the accept loop, so that further callers wait in the socket's queue.
         self._room.acquire()
         try:
             super().process_request(request, client_address)

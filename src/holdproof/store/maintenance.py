@@ -41,6 +41,7 @@ def check(home: str | Path | None = None, url: str | None = None) -> Check:
     """Check a store that may be too damaged to open: its file first, then the whole if that is sound."""
     target = locate(home, url).target
     if isinstance(target, Path) and target.exists():
+        # A damaged file may still open and answer wrongly, so its pages are checked first.
         findings = check_file(target)
         if findings:
             return Check(findings)
@@ -80,6 +81,7 @@ def doctor(home: str | Path | None = None, url: str | None = None) -> HealthRepo
         return examination.unopened(location.paths, error)
     with closing(store):
         checks = examination.examine(store.context).checks
+        # `status` repeats some of what the checks found.
         reported = {each.what for each in checks}
         reasons = [reason for reason in store.status().degraded if reason not in reported]
         return HealthReport([*checks, *(HealthCheck("warning", "degraded", reason) for reason in reasons)])

@@ -89,6 +89,7 @@ class Store:
         """Finish queued work and close; may be called twice."""
         if not self._closed:
             self._closed = True
+            # Once only: a second close finds the database closed.
             crash_recovery.at_closing(self.context)
         for stores in self.context.services.values():
             stores.close()

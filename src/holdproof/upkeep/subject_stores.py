@@ -78,6 +78,7 @@ def _opened(context: Context) -> Iterator[list[tuple[SyncExecutor, BlobStoreConf
         else:
             opened = [stack.enter_context(closing(OpenStores(context.settings, context.paths, SyncStorageExecutor)))]
         parts: dict[str, tuple[SyncExecutor, BlobStoreConfig]] = {}
+        # Blobs and relational tables may share one database; it is visited once.
         for stores in opened:
             for noun in ("blobs", "relational"):
                 if context.head_file is not None and not stores.exists(noun):

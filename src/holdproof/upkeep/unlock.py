@@ -88,6 +88,7 @@ def check(envelope: bytes, roots: list[PublicKey], store_id: str, locked: Locked
     if parsed_statement.predicate_type != PREDICATE_TYPE:
         raise ProofError("root signed another kind of statement", predicate_type=parsed_statement.predicate_type)
     reason = parsed_statement.predicate.get("reason")
+    # The payload must be exactly our draft for this lockdown and this reason.
     if not isinstance(reason, str) or draft(store_id, locked, reason=reason) != parsed.payload:
         raise ProofError("the statement ends another lockdown", lockdown=locked.id, store_id=store_id)
     return dsse.encode(parsed).decode()
