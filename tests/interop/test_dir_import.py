@@ -269,7 +269,7 @@ def test_nothing_here_is_written_over(store: sync.Holdproof, tmp_path: Path) -> 
     found = store.imports.dir(make(tmp_path / "dir.db", whole()))
     kept = {row.table for row in found.rows if row.verdict == "KEPT"}
     assert kept == {"agent_registry", "decision_flows", "flow_context"}
-    assert all("not written over" in row.note for row in found.rows if row.verdict == "KEPT")
+    assert all("not overwritten" in row.note for row in found.rows if row.verdict == "KEPT")
     assert store.agents.get("a").contract == {"ours": True}
     assert store.contexts.read("d").data == {"ours": True}
     assert len(store.audit.for_flow("d").events) == 1, "what is about them arrives all the same"
