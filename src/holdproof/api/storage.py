@@ -42,6 +42,9 @@ class LazyResource(Resource[Executor]):
     Opening may wait for a disk or a server, so the async client does it in a thread.
     """
 
+    grantable = True
+    namespaced = False
+
     def __init__(
         self, face: Executor, kind: Callable[[], type[Resource[Any]]], opening: Callable[[], Resource[Executor]]
     ) -> None:
@@ -124,6 +127,10 @@ def _status(stores: Callable[[], OpenStores]) -> Work[StorageStatus]:
 
 class Storage(Resource[Executor]):
     """The four stores together."""
+
+    group = "Operate"
+    grantable = True
+    namespaced = False
 
     status = RunsWith(_status, reads=True)
 

@@ -257,7 +257,7 @@ def _complete(tx: Tx, plan: BattlePlan, battle_id: str, id: int, ns: str) -> boo
     battle: Evaluation = evaluations.get(tx, battle_id, id=id, ns=ns)
     if battle.dbom is not None or plan.bom is None:
         return False
-    row = {column: getattr(battle, column) for column in EVALUATIONS.columns}
+    row = evaluations.columns_of(battle)
     row |= {"dbom": plan.bom.data.decode(), "legacy": _legacy_json(plan)}
     mark = leaves.stamp(
         tx, "legacy_import", EVALUATIONS, row, leaf_id=battle.leaf_id, leaf_ver=battle.leaf_ver + 1, ns=ns

@@ -3,9 +3,8 @@
 import json
 from typing import Any, Final
 
-from holdproof import validation
+from holdproof import paging
 from holdproof.db import Row, Tx, sql
-from holdproof.errors import InvalidInputError
 from holdproof.evidence.leaves import Projection
 from holdproof.model.imports import ImportRecord
 from holdproof.model.page import Page
@@ -69,24 +68,18 @@ def list(
     *,
     verdict: str | None = None,
     table: str | None = None,
-    ns: str = MAIN,
     cursor: str | None = None,
     limit: int = 100,
+    ns: str = MAIN,
 ) -> Page[ImportRecord]:
-    """What became of each imported row, newest first."""
-    before = _position(cursor)
-    rows = tx.all(_LIST, verdict=verdict, table=table, ns=ns, before=before, limit=validation.limited(limit))
-    records = [_record(row) for row in rows]
-    return Page(records, str(records[-1].id) if len(records) == limit else None)
+    """List what was imported row by row, the newest first: its verdict, and the values its row here cannot hold."""
+    before = paging.last_id(cursor)
+    rows = tx.all(_LIST, verdict=verdict, table=table, ns=ns, before=before, limit=paging.fetch(limit))
+    return paging.page(map(_record, rows), limit, _sort_key)
 
 
-def _position(cursor: str | None) -> int:
-    """The number that a cursor stands for; without one, a number after every row."""
-    if cursor is None:
-        return validation.LAST
-    if not (cursor.isascii() and cursor.isdigit()):
-        raise InvalidInputError("cursor must be the next_cursor of an earlier page", field="cursor")
-    return validation.position("cursor", int(cursor[:20]))
+def _sort_key(record: ImportRecord) -> tuple[int]:
+    return (record.id,)
 
 
 def _record(row: Row) -> ImportRecord:

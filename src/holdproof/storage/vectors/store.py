@@ -6,6 +6,7 @@ from typing import Final
 from holdproof.db import Work, Write, ask
 from holdproof.errors import ConfigError
 from holdproof.executors import Executor, Resource, RunsWith, StreamsWith, WritesWith
+from holdproof.executors.exit_codes import exit_absent
 from holdproof.storage.vectors import codecs, embedding, operations, pgvector, vector_rows, vector_validation
 from holdproof.storage.vectors.embedding import Embedder
 from holdproof.storage.vectors.finders import Finder, ScanFinder
@@ -21,17 +22,22 @@ KINDS: Final = ("numpy", "numpy-cosine", "memory", "quantised", "hnsw", "pgvecto
 class Vectors(Resource[Executor]):
     """Vectors by id, searched by similarity."""
 
-    add = WritesWith(operations.add)
+    add = WritesWith(operations.add, example="note-1 '[0.1, 0.9]' --metadata '{\"kind\": \"note\"}'")
     add_many = RunsWith(operations.add_many)
     upsert = WritesWith(operations.add)
-    search = RunsWith(operations.search, reads=True)
-    delete = RunsWith(operations.delete)
+    search = RunsWith(
+        operations.search,
+        reads=True,
+        columns=("id", "distance", "metadata"),
+        example="'[0.1, 0.9]' --k 5 --filter '{\"kind\": \"note\"}'",
+    )
+    delete = RunsWith(operations.delete, example="note-1", exit_code=exit_absent)
     count = RunsWith(operations.count, reads=True)
     export = StreamsWith(operations.export, reads=True)
-    close = RunsWith(operations.close)
+    close = RunsWith(operations.close, internal=True, local=True)
     embed = RunsWith(operations.embed)
-    find = RunsWith(operations.find, reads=True)
-    reembed = RunsWith(operations.reembed)
+    find = RunsWith(operations.find, reads=True, columns=("id", "distance", "metadata"))
+    reembed = RunsWith(operations.reembed, local=True)
     index = RunsWith(operations.index)
 
     def __init__(self, face: Executor, vectors: OpenVectors) -> None:
