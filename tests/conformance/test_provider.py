@@ -264,7 +264,7 @@ def test_the_next_healthy_start_says_what_was_not_kept(
     with sync.open() as store:
         assert any("was in memory since" in text for text in store.status().degraded)
     shown = CliRunner().invoke(app, ["status"])
-    assert "the relational store of services was in memory" in " ".join(shown.output.split())
+    assert "the relational store was in memory" in " ".join(shown.output.split())
     (home / "membrane.db").rmdir()
 
     async def healthy(storage: StorageProvider) -> None:

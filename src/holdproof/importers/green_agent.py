@@ -240,6 +240,7 @@ def _write(tx: Tx, plan: BattlePlan, ns: str) -> ImportedRow:
     row: dict[str, Any] = {name: _plain(values, name) for name in _OWN}
     row["battle_id"] = row["battle_id"] or ""
     row["timestamp"] = row["timestamp"] or ""
+    # A score that is a text or infinite has no column; it stays in `legacy`.
     number = float(score) if isinstance(score, int | float) and isfinite(score) else None
     extra = {"score": number, "ns": ns, "dbom": plan.bom.data.decode() if plan.bom else None, "subject": None}
     row |= {**extra, "legacy": _legacy_json(plan), "legacy_key": f"{ns}/{plan.key}"}

@@ -19,7 +19,9 @@ from holdproof.testing.clocks import SeededRandom
 
 SMALL = b"small"
 LARGE = bytes(range(256)) * 400
+# Around the limits of a row, a piece and a chunk of a stream.
 SIZES = (0, 1, 4096, 32 << 10, (32 << 10) + 1, (1 << 20) + 7)
+# Each is a way out of a folder, or a name that some backend cannot store.
 NO_KEYS = {
     "nothing": "",
     "parent": "..",
@@ -292,6 +294,7 @@ class BlobSuite(ABC):
 
         async def act(store: BlobStore) -> None:
             await store.put("k", SMALL)
+            # Cancel only once bytes have arrived: before that there is nothing to clean up.
             started = asyncio.Event()
             task = asyncio.ensure_future(store.open_write("k", slow(started)))
             await started.wait()

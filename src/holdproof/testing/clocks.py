@@ -29,6 +29,7 @@ class SeededRandom:
 
     def __call__(self, size: int) -> bytes:
         """Return that many bytes."""
+        # A counter makes the stream endless, the seed makes it repeatable.
         data = b""
         while len(data) < size:
             self._count += 1

@@ -66,6 +66,7 @@ class DatabaseSuite(ABC):
                 )
 
             db.write(put).result()
+            # Each type must come back as it was written, whatever the driver makes of it.
             row = db.read(lambda tx: tx.one(GET_ENTRY, id="e")).result()
             assert row == ("e", "c", 5.0, b"\x00\xff", '{"a": "\u00e9\u4e2d"}', "2026-01-01T00:00:00.000000Z")
             # RETURNING of SQLite may give 5 for a REAL column.
@@ -149,12 +150,14 @@ class DatabaseSuite(ABC):
             def look(tx: Tx) -> tuple[str, str, str, str]:
                 before = tx.now
                 first = tx.new_id()
+                # The clock moves on inside the transaction, and `tx.now` must not.
                 clock.advance(5)
                 return before, tx.now, first, tx.new_id()
 
             before, after, first, second = db.write(look).result()
             assert before == after == "2026-01-01T00:00:00.000000Z"
             assert first < second
+            # Clocks are set back in practice; ids must still sort after all earlier ones.
             clock.advance(-3600)
             later = db.write(lambda tx: (tx.now, tx.new_id())).result()
             assert later[0] == "2025-12-31T23:00:05.000000Z"
@@ -170,6 +173,7 @@ class DatabaseSuite(ABC):
 
     def test_a_caller_hears_back_only_after_the_commit(self) -> None:
         done: list[str] = []
+        # The hook runs after the commit and before callers get their results.
         hooks = Hooks(after_commit=[lambda _: done.append("committed")])
         with closing(self.start(hooks=hooks)) as db:
             done.clear()
@@ -347,6 +351,7 @@ class DatabaseSuite(ABC):
             def race() -> None:
                 entries_made.append(db.write(lambda tx: take(tx, "c")).result())
 
+            # More threads than connections and more than there is to take.
             threads = [threading.Thread(target=race) for _ in range(60)]
             _run(threads)
             assert len([one for one in entries_made if one]) == 25
@@ -361,6 +366,7 @@ class DatabaseSuite(ABC):
                 assert current is not None
                 tx.execute(SET_COUNTER, name="c", value=current + 1)
 
+            # Conflicts may be raised to the caller, but no acknowledged write may be lost.
             futures = [db.write(read_then_write, serializable=True) for _ in range(12)]
             done = sum(future.exception() is None for future in futures)
             assert db.read(lambda tx: value(tx, "c")).result() == done
@@ -453,6 +459,7 @@ def _as_a_group(
 
     blocker = db.write(hold)
     assert entered.wait(30)
+    # They queue up while the writer is blocked, so that one group takes them all.
     futures = [db.write(job) for job in jobs]
     if before is not None:
         before()

@@ -24,6 +24,7 @@ MIGRATIONS = [
 ]
 
 ADD_COUNTER = sql("INSERT INTO counters (name, value) VALUES (:name, :value)")
+# Queries are module constants: `sql` compiles them for both databases at import.
 GET_COUNTER = sql("SELECT value FROM counters WHERE name = :name")
 COUNTERS = sql("SELECT name, value FROM counters WHERE name > :after ORDER BY name LIMIT :limit")
 TAKE = sql("UPDATE counters SET value = value - 1 WHERE name = :name AND value > 0 RETURNING value")

@@ -1,4 +1,4 @@
-"""What every vector store must do, whatever it is made of: the suite a store passes with a five-line fixture.
+"""The conformance suite of vector stores: a store passes it with a five-line fixture.
 
 Subclass `VectorSuite` in a test module and define `open`; it is called any number of times for one test, always for the
 same vectors, none at the start of each test.
@@ -21,6 +21,7 @@ from holdproof.storage.stores import VectorStore
 Test = Callable[[VectorStore], Awaitable[None]]
 
 _NEAR = {"a": [1.0, 0.0, 0.0], "b": [0.9, 0.1, 0.0], "c": [0.0, 1.0, 0.0], "d": [-1.0, 0.0, 0.0]}
+# Each would be stored silently by a store that trusts its callers.
 _BAD_VECTORS: dict[str, Any] = {
     "a number that is none": [1.0, math.nan, 0.0],
     "infinite": [math.inf, 0.0, 0.0],
@@ -42,18 +43,19 @@ _BAD_IDS: dict[str, Any] = {
     "a number": 7,
 }
 _GOOD_IDS = ["x" * 500, " ", "ü", "漢字", "𝄞", "it's", '"quoted"', "a/../b", "%", "null"]
+# Deeper than the JSON parsers of some databases go.
 DEEP: dict[str, Any] = {"x": json.loads("[" * 400 + "]" * 400)}
 
 
 class VectorSuite(ABC):
-    """One claim a test."""
+    """The claims of a vector store, one a test."""
 
     shared = True
     """Whether two openings see the same vectors (not so in memory)."""
 
     @abstractmethod
     async def open(self, dimensions: int) -> VectorStore:
-        """Open the test's vectors."""
+        """Open the vectors of the test; may be called several times, always for the same vectors."""
 
     def run(self, test: Test, dimensions: int = 3) -> None:
         """Run a test on a store of its own."""
@@ -81,6 +83,7 @@ class VectorSuite(ABC):
             await _fill(store, _NEAR)
             results = await store.search([2.0, 0.0, 0.0])
             assert [each.id for each in results] == ["a", "b", "c", "d"]
+            # Distances are one minus the cosine: the length of a vector must not matter.
             expected = [0.0, 1 - 0.9 / math.hypot(0.9, 0.1), 1.0, 2.0]
             assert [each.distance for each in results] == pytest.approx(expected, abs=1e-6)
 
@@ -148,6 +151,7 @@ class VectorSuite(ABC):
 
     def test_length_does_not_count_only_direction_does(self) -> None:
         async def test(store: VectorStore) -> None:
+            # Squares of these overflow or vanish in 32 bits.
             for id, size in (("tiny", 1e-30), ("one", 1.0), ("huge", 1e37)):
                 await store.add(id, [size, size, 0.0])
             for size in (1e-300, 1e-30, 1.0, 1e30, 1e300):
@@ -226,6 +230,7 @@ class VectorSuite(ABC):
         async def test(store: VectorStore) -> None:
             metadata = {"text": "é漢\0", "n": 1.5, "list": [1, {"a": None}], "yes": True, "": ""}
             await store.add("x", [1.0, 0.0, 0.0], metadata)
+            # The store must have its own copy by now.
             metadata["n"] = "changed afterwards"
             [result] = await store.search([1.0, 0.0, 0.0])
             assert result.metadata == {**metadata, "n": 1.5}
@@ -326,6 +331,7 @@ class VectorSuite(ABC):
                     expected = 1 - 1 / math.hypot(1, result.metadata["at"])
                     assert result.distance == pytest.approx(expected, abs=1e-6)
 
+            # A torn row would have a distance and a metadata of two different versions.
             await asyncio.gather(write(), search(), search())
 
         self.run(test)
@@ -399,6 +405,7 @@ class VectorSuite(ABC):
 
 async def _compare(store: VectorStore, acts: list[Any], query: Sequence[float], k: int, tag_filter: Any) -> None:
     model: dict[str, tuple[Sequence[float], Any]] = {}
+    # Hypothesis runs many examples on one store.
     for id in "pqrstuvw":
         await store.delete(id)
     for kind, id, vector, tag in acts:
@@ -416,6 +423,7 @@ async def _compare(store: VectorStore, acts: list[Any], query: Sequence[float], 
     assert [(each.distance, each.id) for each in results] == sorted((each.distance, each.id) for each in results)
     assert len(results) == min(k, len(fit))
     assert all(each.distance == pytest.approx(fit.pop(each.id), abs=1e-9) for each in results)
+    # Whatever was not returned is no nearer than the last result.
     assert all(distance >= results[-1].distance - 1e-9 for distance in fit.values())
 
 

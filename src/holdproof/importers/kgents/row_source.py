@@ -125,6 +125,7 @@ class RowSource(Source):
         body = Body(file.size, file.sha256, data)
         entered, _ = blob_rows.enter(tx, file.key, body, file.content_type, stored)
         if not entered:
+            # The transaction is rolled back, and the driver stores the bytes again.
             raise DoomedError(file.key)
         return True
 

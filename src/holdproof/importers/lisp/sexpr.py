@@ -116,6 +116,7 @@ def _archive(source: str, start: int, form: Lisp, entries: tuple[int, ...]) -> F
 
 
 def _image(source: str, forms: list[tuple[int, Lisp]]) -> ForeignMemory:
+    # An image files every version by its hash, and points from each id to its current one.
     history: dict[str, ForeignObject] = {}
     pointers: dict[str, tuple[str, _Place]] = {}
     for at, (start, form) in enumerate(forms):
@@ -133,6 +134,7 @@ def _image(source: str, forms: list[tuple[int, Lisp]]) -> ForeignMemory:
             case _:
                 place.refuse("a form that no image has; nothing was evaluated")
     for id, (hash, place) in pointers.items():
+        # A pointer to nothing, or to another object: the file was edited by hand or is damaged.
         if hash not in history or history[hash].id != id:
             place.refuse(f"the current version of {id!r} is not in the image")
     return ForeignMemory(tuple(history.values()), {id: hash for id, (hash, _) in pointers.items()})
