@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import holdproof
 from holdproof import errors, sql
@@ -237,9 +237,9 @@ def test_the_async_face_makes_and_lists_them_too(place: StoreLocation, tmp_path:
             await store.backup.create(tmp_path / "all" / "one")
             await store.backup.create(tmp_path / "all" / "two")
             await store.backup.check(tmp_path / "all" / "two")
-            return [Path(each.path).name for each in await store.backup.list(tmp_path / "all")]
+            return [Path(each.path).name for each in (await store.backup.list(tmp_path / "all")).items]
 
-    assert asyncio.run(make()) == ["one", "two"]
+    assert asyncio.run(make()) == ["two", "one"]
 
 
 def test_a_store_in_memory_has_no_backup(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ class LispFiles(OnMemory):
         store.objects.put("a", type="t", content="before")
         store.archive.import_lisp(file)
         first = store.snapshots.list().snapshots[-1]
-        assert first.message == "before memory.lisp was taken over"
+        assert first.message == "before memory.lisp was imported"
         assert store.objects.get("a", at=first.cid).content == "before"
 
     def test_hashes_are_carried_checked_and_reported(self, store: sync.Holdproof) -> None:

@@ -38,13 +38,13 @@ class TestSequencer(logs.OnPostgres):
             entered.wait(30)
             second = store.write(put)
             settle(store)
-            index = store.log.find(second)[0]
+            index = store.log.get_entry(second)[0]
             go.set()
             settle(store)
             deadline = time.monotonic() + 10
             while time.monotonic() < deadline and not store.read(lambda tx: texts(tx))[index + 1 :]:
                 time.sleep(0.01)
-            assert store.log.find(first.result())[0] == index + 1
+            assert store.log.get_entry(first.result())[0] == index + 1
             check(store)
 
     def test_it_moves_more_than_one_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ class TestSequencer(logs.OnPostgres):
             while store.log.pending() > 1:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-            assert store.log.find(handle)
+            assert store.log.get_entry(handle)
             for full in (False, True):
                 audited = store.log.audit(full=full)
                 assert [flaw.index for flaw in audited.findings] == [3]

@@ -48,7 +48,7 @@ def test_an_exchange_that_dies_while_an_opening_waits_is_finished_first(
 
     monkeypatch.setattr(swap, "StoreLock", left_in_the_middle)
     with sync.open(tmp_path) as store:
-        assert [evaluation.evaluation_id for evaluation in store.evaluations.list().evaluations] == ["mine"]
+        assert [evaluation.evaluation_id for evaluation in store.evaluations.list().items] == ["mine"]
     assert not swap.under_way(paths)
 
 

@@ -60,7 +60,8 @@ def check(fields: Fields) -> None:
 
 def encode(dbom: Dbom) -> bytes:
     """The DBOM file as the seed writes it: `json.dumps(dbom, indent=2)`."""
-    value = {name: getattr(dbom if name == "sigma_judge" else dbom.fields, name) for name in _NAMES}
+    columns = {"battle_id": dbom.fields.evaluation_id, "sigma_judge": dbom.sigma_judge}
+    value = {name: columns[name] if name in columns else getattr(dbom.fields, name) for name in _NAMES}
     vector = dbom.fields.v_intent
     if not vector or {*map(type, vector)} != {float} or not all(map(isfinite, vector)):
         return _dumps(value, dbom).encode()
@@ -94,6 +95,7 @@ def parse(data: bytes) -> Dbom:
             raise FormatError(f"DBOM: {name} is not a text", field=name)
         texts[name] = text
     sigma = texts.pop("sigma_judge")
+    texts["evaluation_id"] = texts.pop("battle_id")
     return Dbom(Fields(v_intent=tuple(map(float, vector)), score_cis=float(score), **texts), sigma)
 
 

@@ -1,11 +1,11 @@
-"""Auditing the log: held against itself and against the heads that were kept elsewhere.
+"""Audit the log: compare it with itself and with the heads that were kept outside the database.
 
 Rules:
 - A full audit believes no stored hash: leaf hashes, tiles, stems, frontier, root and signature all have to come out.
 - No leaf lies outside the tree, and each is filed under the record and version it names.
-- It walks over leaves that are there: a size that was forged cannot make it walk for ever.
-- It walks in pages; no snapshot is held longer than one page takes, memory is bounded, writers go on meanwhile.
-- What was appended during the walk is audited too: the last page and the state are read in one snapshot.
+- It walks only over leaves that exist: a forged size cannot make it walk for ever.
+- It walks in pages; no snapshot is held longer than one page takes, memory is bounded, writers are not blocked.
+- Leaves appended during the walk are audited too: the last page and the state are read in one snapshot.
 - Every head kept elsewhere must be a head of this very tree: one that is larger says ROLLED_BACK, another root FORKED.
 - Findings are values, the first hundred of them; nothing raises because the log is wrong.
 """
@@ -40,7 +40,7 @@ def audit(context: Context, *, full: bool = False, progress: Progress | None = N
 
 
 class _LogSnapshot(NamedTuple):
-    """What the log says of itself, in one snapshot."""
+    """The log's state, its signed head and the keys that may sign it, read in one snapshot."""
 
     state: tree.LogState
     head: SignedCheckpoint | None
@@ -66,7 +66,8 @@ def _read(tx: Tx, heads: Sequence[SignedCheckpoint]) -> _LogSnapshot:
     try:
         head = checkpoint.parse(state.head.encode())
     except FormatError:
-        head = None
+        head = None  # reported by _check_state
+    # Keys count by the size and origin that the head itself claims: the state beside it may be what was edited.
     signed = head.checkpoint if head else None
     names = {"size": signed.size, "origin": signed.origin} if signed else {}
     counted = [log.relevance(tx, each) for each in heads]
@@ -76,8 +77,11 @@ def _read(tx: Tx, heads: Sequence[SignedCheckpoint]) -> _LogSnapshot:
 
 
 def glance(database: Database, heads: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
-    """The cheap look: state, frontier, head and signature against each other, and continuity with the largest heads."""
-    del progress
+    """Compare state, frontier, head and signature with each other, and the log with the largest kept heads.
+
+    Reads a few rows only: a leaf that was edited together with its tile is found by `walk`.
+    """
+    del progress  # the signature is that of `walk`
 
     def look(tx: Tx) -> tuple[_LogSnapshot, list[SignedCheckpoint], list[Verdict]]:
         telling = _telling(tx, heads)
@@ -93,7 +97,7 @@ def glance(database: Database, heads: Sequence[SignedCheckpoint], progress: Prog
 
 
 def _telling(tx: Tx, heads: Sequence[SignedCheckpoint]) -> list[SignedCheckpoint]:
-    """Of each log the largest head that says something of this tree: not one of a past that a restore gave up."""
+    """Return the largest kept head of each origin that must be a head of this tree; not those a restore abandoned."""
     largest: dict[str, SignedCheckpoint] = {}
     for head in sorted(heads, key=lambda head: head.checkpoint.size, reverse=True):
         if head.checkpoint.origin not in largest and log.relevance(tx, head) is not None:
@@ -102,7 +106,7 @@ def _telling(tx: Tx, heads: Sequence[SignedCheckpoint]) -> list[SignedCheckpoint
 
 
 def walk(database: Database, heads: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
-    """The full audit."""
+    """Recompute the whole tree from its leaves and compare it with everything that is stored or kept."""
     flaws = Flaws()
     walked = Walk(database, flaws, [head.checkpoint.size for head in heads], most=_most(database))
     now = walked.run(partial(_read, heads=heads), progress)
@@ -119,7 +123,7 @@ def walk(database: Database, heads: Sequence[SignedCheckpoint], progress: Progre
 
 
 def _check_state(now: _LogSnapshot, flaws: Flaws) -> None:
-    """The signed head against frontier, size, origin and the keyring."""
+    """Compare the signed head with frontier, size, origin and the keyring."""
     state = now.state
     head = now.head
     for index in now.stuck:
@@ -145,7 +149,7 @@ _COUNT = sql("SELECT count(*) FROM log_leaves")
 
 
 def _most(database: Database) -> int:
-    """How many leaves to walk at the most: as many as are there, where the size itself is in doubt."""
+    """Return how many leaves to walk at most: counted, where the recorded size itself is in doubt."""
     flaws = Flaws()
     _check_state(database.read(partial(_read, heads=[])).result(), flaws)
     return int(database.read(lambda tx: tx.all(_COUNT)[0][0]).result()) if flaws.found else MAX_SIZE
@@ -154,7 +158,7 @@ def _most(database: Database) -> int:
 def _check_kept(
     heads: Sequence[SignedCheckpoint], now: _LogSnapshot, replay: Replay, flaws: Flaws, *, whole: bool
 ) -> None:
-    """Every kept head against the root recomputed at its size; a log that is not whole proves no fork."""
+    """Compare every kept head with the root recomputed at its size."""
     size = min(now.state.size, replay.size)
     for head, counts in zip(heads, now.counted, strict=True):
         signed = head.checkpoint
@@ -163,5 +167,6 @@ def _check_kept(
         if counts is Verdict.ROLLED_BACK or signed.size > size:
             what = f"a head of size {signed.size} was kept, this log has {size}"
             flaws.add(None, what, Verdict.ROLLED_BACK)
+        # Only a tree that agrees with its own frontier proves a fork; a damaged one has been reported as such.
         elif whole and replay.roots[signed.size] != signed.root:
             flaws.add(None, f"the head of size {signed.size} that was kept is not one of this log", Verdict.FORKED)

@@ -1,11 +1,11 @@
-"""DBOMs as evidence: get, export, and say what can be proven of one.
+"""DBOMs as evidence: get one, export it, and verify what can be proven of it.
 
 Rules:
-- A verdict follows from the signature, the row and the log together; the first thing that is wrong decides.
+- A verdict follows from the signature, the row and the log together; the first check that fails decides.
 - VALID: a judge of the keyring signed exactly these fields, the row holds the same DBOM and the result it hashes, and
   the row's leaf stands in the log under a head of a log key.
 - A legacy signature is never valid: UNSIGNED where it was imported (its `legacy_import` leaf says so), and a downgrade,
-  TAMPERED, where it has no such leaf or stands for a battle that was signed.
+  TAMPERED, where it has no such leaf or belongs to an evaluation that was signed.
 - A good signature without a row here is UNLOGGED; a key that does not count at the leaf's index is REVOKED_KEY.
 - A foreign DBOM is parsed strictly: exactly seven fields, each of its type, or refused.
 """
@@ -35,11 +35,11 @@ DbomSource = bytes | str | Path | Mapping[str, Any]
 
 
 def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Bom:
-    """The newest DBOM of a battle, or the one of that row, as its exact text."""
+    """Return the newest DBOM of an evaluation, or the one of that row, as its exact text."""
     evaluation = evaluations.get(tx, evaluation_id, id=id, ns=ns)
     if evaluation.dbom is None:
         raise NotFoundError(
-            f"battle {evaluation_id!r} was imported without a DBOM", evaluation_id=evaluation_id, id=evaluation.id
+            f"evaluation {evaluation_id!r} was imported without a DBOM", evaluation_id=evaluation_id, id=evaluation.id
         )
     return Bom(evaluation.id, evaluation.evaluation_id, evaluation.dbom)
 
@@ -50,7 +50,7 @@ _FORMATS: Final = {"dsse": dsse.encode, "sigstore": sigstore.encode}
 def envelope(
     tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN, format: Literal["dsse", "sigstore"] = "dsse"
 ) -> str:
-    """The DSSE envelope of a signed DBOM (an in-toto attestation), or a Sigstore bundle of it; needs no private key."""
+    """Return a signed DBOM as a DSSE envelope (an in-toto attestation) or a Sigstore bundle; needs no private key."""
     if format not in _FORMATS:
         raise InvalidInputError(f"no format {format!r}; there are {', '.join(_FORMATS)}", format=format)
     signed = attest.to_envelope(dbom.parse(get(tx, evaluation_id, id=id, ns=ns).text.encode()))
@@ -58,7 +58,7 @@ def envelope(
 
 
 def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
-    """Write DBOM files that a crash left out; in full: every one that is missing or differs from its row."""
+    """Write DBOM files that are missing after a crash; with `full` every one that is missing or differs."""
     folder = evaluations.dbom_folder(context)
     if folder is None:
         return Repaired(0)
@@ -66,7 +66,7 @@ def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
 
 
 def verify(document: DbomSource, *, ns: str = MAIN) -> Work[DbomChecked]:
-    """What this store can say of a DBOM: one verdict, and why."""
+    """Verify a DBOM against this store; returns one verdict and the reason, also for a text that is no DBOM."""
     data: bytes = yield from ask(Call(partial(read, document)))
     try:
         parsed = dbom.parse(data)
@@ -76,10 +76,11 @@ def verify(document: DbomSource, *, ns: str = MAIN) -> Work[DbomChecked]:
 
 
 def read(document: DbomSource) -> bytes:
-    """The bytes of a DBOM, however it was given."""
+    """Return the bytes of a DBOM given as text, bytes, fields or the path of its file."""
     if isinstance(document, Mapping):
         return canonical.dumps(dict(document))
     if isinstance(document, str):
+        # Lone surrogates pass here and fail to parse as a DBOM, which is a verdict; encoding would be an error.
         return document.encode("utf-8", "surrogatepass")
     if isinstance(document, bytes):
         return document
@@ -101,7 +102,7 @@ _ROWS = sql("SELECT id FROM battles WHERE ns = :ns AND battle_id = :battle_id AN
 
 
 def check(tx: Tx, parsed: Dbom, *, ns: str = MAIN) -> DbomChecked:
-    """The verdict on a parsed DBOM."""
+    """Return the verdict on a parsed DBOM."""
     evaluation_id = parsed.fields.evaluation_id
     rows = [evaluations.get(tx, evaluation_id, id=id, ns=ns) for (id,) in tx.all(_ROWS, ns=ns, battle_id=evaluation_id)]
     row = next((each for each in rows if _parsed(each) == parsed), None)
@@ -124,7 +125,7 @@ def check(tx: Tx, parsed: Dbom, *, ns: str = MAIN) -> DbomChecked:
 
 
 def _wrong(tx: Tx, parsed: Dbom, key: Key) -> str:
-    """Why the signature proves nothing, empty if it holds."""
+    """Say why the signature proves nothing; empty if it holds."""
     if flaw := keys.flaws(tx).get(key.keyid):
         return f"signed by a key that does not belong here: {flaw}"
     try:
@@ -142,7 +143,7 @@ def _parsed(row: Evaluation) -> Dbom | None:
 
 
 def _recorded(tx: Tx, parsed: Dbom, row: Evaluation, key: Key, keyid: str) -> DbomChecked:
-    """A well signed DBOM that stands in a row: does the row hold, and is it in the log?"""
+    """Return the verdict on a correctly signed DBOM that a row holds: row, then log, then the key's validity."""
     if wrong := differs(row, parsed):
         return _say(Verdict.TAMPERED, wrong, parsed, row, keyid)
     verdict, why, index = logged(tx, row, "dbom")
@@ -167,7 +168,8 @@ def _legacy(tx: Tx, parsed: Dbom, row: Evaluation | None) -> DbomChecked:
 
 
 def differs(row: Evaluation, parsed: Dbom) -> str:
-    """How a row contradicts its DBOM, empty if it does not; the stored text is hashed, never serialised again."""
+    """Say how a row contradicts its DBOM; empty if it does not."""
+    # The stored text is hashed as it is: serialised again it could differ in a byte.
     if canonical.sha256_hex((row.raw_result or "").encode()) != parsed.fields.h_delta:
         return "the stored result is not the one the DBOM hashes"
     if row.dbom_hash != parsed.fields.h_delta:
@@ -181,9 +183,9 @@ _SALT = sql("SELECT leaf_salt FROM battles WHERE id = :id")
 
 
 def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None]:
-    """Whether a row's leaf stands in the log as a leaf of that kind, under a head of a log key."""
+    """Check that a row's leaf of that kind is in the log under a head of a log key; verdict, reason and index."""
     try:
-        proof = log.prove(tx, row.leaf_id, ver=row.leaf_ver)
+        proof = log.prove(tx, row.leaf_id, row.leaf_ver)
     except NotFoundError as error:
         if not error.fields.get("pending"):
             return Verdict.TAMPERED, "the row names a leaf that the log does not have", None
@@ -191,7 +193,7 @@ def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None
     leaf: Any = canonical.loads(proof.extra)
     salt = tx.one(_SALT, id=row.id)
     assert salt is not None, "the row was just read"
-    content = {column: getattr(row, column) for column in EVALUATIONS.columns}
+    content = evaluations.columns_of(row)
     if leaf["t"] != kind or leaf["h"] != EVALUATIONS.commit(bytes(salt[0] or b""), content):
         return Verdict.TAMPERED, "the row is not the one its leaf commits to", proof.index
     head = proof.head.checkpoint

@@ -1,4 +1,4 @@
-"""What can be erased: each domain says how its records of a subject are found and removed; `upkeep.erase` does it.
+"""Registry of what can be erased: each domain registers how its records are found and removed for `upkeep.erase`.
 
     erasable.register(Erasable("battles", find=…, at=…, remove=…))
 
@@ -48,7 +48,7 @@ def register(domain: Erasable) -> Erasable:
 
 
 def of(table: str) -> Erasable:
-    """How records of that table are erased."""
+    """Return how records of that table are erased; InvalidInputError for a table that is not registered."""
     domain = ERASABLE.get(table)
     if domain is None:
         raise InvalidInputError(f"records of {table!r} cannot be erased", table=table, known=sorted(ERASABLE))
@@ -56,7 +56,7 @@ def of(table: str) -> Erasable:
 
 
 def domains() -> Iterator[Erasable]:
-    """Every registered table, by name."""
+    """Return every registered table, by name."""
     return iter(sorted(ERASABLE.values(), key=lambda each: each.table))
 
 
@@ -72,11 +72,11 @@ ROWS: Final[dict[str, UnloggedRows]] = {}
 
 
 def register_rows(rows: UnloggedRows) -> UnloggedRows:
-    """Let rows that no leaf covers go with their subject."""
+    """Register rows without leaves that are removed with their subject."""
     ROWS[rows.table] = rows
     return rows
 
 
 def remove_rows(tx: Tx, handle: str) -> int:
-    """Remove all that is a subject's and has no leaf; how many rows."""
+    """Remove the rows of a subject that have no leaf; return how many."""
     return sum(ROWS[table].remove(tx, handle) for table in sorted(ROWS))

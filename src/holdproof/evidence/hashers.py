@@ -1,7 +1,7 @@
-"""Hashing pages on every core: helper processes, because threads of one interpreter cannot share this work.
+"""Hash pages on every core: helper processes, because threads of one interpreter cannot share this work.
 
 Rules:
-- A helper answers what `digests.digest` answers here; one that cannot be started, or dies, only costs time.
+- A helper computes what `digests.digest` computes here; one that cannot be started, or dies, only costs time.
 - Pages come back in the order they went out; each helper has one page at a time, so no pipe can block both its ends.
 """
 
@@ -26,7 +26,7 @@ class _Worker(Protocol):
 
 
 class Hashers:
-    """A row of workers; as a context manager, so that no helper outlives its use."""
+    """A pool of hashing workers; a context manager, so that no helper process outlives its use."""
 
     def __init__(self, helpers: int | None = None) -> None:
         count = min(_MOST_HELPERS, _cores()) if helpers is None else helpers
@@ -36,12 +36,12 @@ class Hashers:
 
     @property
     def free(self) -> bool:
-        """Whether a page can be taken now."""
+        """Whether `put` may be called now."""
         return bool(self._free)
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is due."""
+        """Whether `take` has a result to wait for."""
         return bool(self._busy)
 
     def put(self, leaves: bytes) -> None:
@@ -68,7 +68,7 @@ class Hashers:
 
 
 class _Here:
-    """The work done here, where there is but one core."""
+    """A worker in this process, for a machine with one core."""
 
     def ask(self, leaves: bytes) -> None:
         self._leaves = leaves
@@ -87,7 +87,7 @@ class _Helper:
     def ask(self, leaves: bytes) -> None:
         self._leaves = leaves
         assert self._process.stdin is not None
-        with suppress(OSError, ValueError):  # it died: the answer is made here
+        with suppress(OSError, ValueError):  # it died: `answer` computes the page here instead
             digests.send(self._process.stdin, leaves)
 
     def answer(self) -> Digests:
@@ -120,7 +120,7 @@ def _start() -> _Helper | None:
 
 
 def _cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS

@@ -1,16 +1,16 @@
-"""Whether every key of the keyring came in, and went out, by a statement of somebody who may say so; pure.
+"""Check that every key of the keyring was admitted, and revoked, by a statement of a key that may do so; pure.
 
-The operations refuse anything else. This is for rows that somebody wrote past them, log key in hand: once there is a
-root key, such a key counts for nothing.
+The operations refuse anything else. This finds rows that somebody with the log key wrote past them: once there is a
+root key, such a key does not count.
 
 Rules:
 - The first log key needs no statement: it signs the head above its own leaf.
 - A key that introduced itself counts only if it did so before there was a root key.
-- A successor counts if its predecessor, of the same role, counted where the successor's leaf stands.
-- What root admitted counts if that root key did, there.
-- What root re-admits counts however it came in: so a successor outlives the revocation of who named it.
-- A key that is revoked from its own leaf on, or before, counts nowhere; how it came in does not matter then.
-- `revoked_from` is what root's statements say, no more and no less.
+- A successor counts if its predecessor, of the same role, counted at the index of the successor's leaf.
+- A key that root admitted counts if that root key counted at that index.
+- A key that root re-admits counts however it was admitted: so a successor survives its predecessor's revocation.
+- A key that is revoked from its own leaf on, or before, counts nowhere; how it was admitted does not matter then.
+- `revoked_from` is exactly what root's statements say.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,14 +26,14 @@ from holdproof.evidence.statements import KeyStatement
 from holdproof.model.keys import Key
 
 LeafIndexes = Mapping[tuple[str, int], int]
-"""Where the leaf of a handle and version stands; one that is only being written has no place yet, and comes last."""
+"""The index of each leaf by handle and version; a leaf that is only being written has none yet, and sorts last."""
 
 _FIRST: Final = "first"
 _LAST: Final = 1 << 62
 
 
 def flaws(ring: Sequence[Key], origins: Collection[str], places: LeafIndexes) -> dict[str, str]:
-    """The keys that do not count, by id, each with the reason; empty for an honest keyring."""
+    """Return the keys that do not count, by id, each with the reason; empty for an intact keyring."""
     log = _Log(origins, places)
     reasons: dict[str, str] = {}
     good: list[Key] = []
@@ -55,7 +55,7 @@ def flaws(ring: Sequence[Key], origins: Collection[str], places: LeafIndexes) ->
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """Which names the log has had, and where in it the leaves of keys stand."""
+    """The origins the log has had, and the indexes of the keys' leaves."""
 
     origins: Collection[str]
     places: LeafIndexes
@@ -67,7 +67,7 @@ class _Log:
         return key.revoked_from is not None and key.revoked_from <= self.place(key)
 
     def later(self, key: Key) -> list[tuple[int, KeyStatement, Envelope]]:
-        """What was said of a key after it came in, each with the place of its leaf: a version for every statement."""
+        """Return the statements after a key's admission, each with the index of its leaf: one version a statement."""
         lines = key.statement.split("\n")[1:]
         return [(self.place(key, ver), *self.parse(text, key)) for ver, text in enumerate(lines, 2)]
 
@@ -100,10 +100,11 @@ def _check_entry(key: Key, good: Sequence[Key], log: _Log) -> None:
 
 
 def _check_exit(key: Key, roots: Sequence[Key], log: _Log) -> None:
-    """Root's word against a key counts even if that root key was revoked later: it can only take trust away."""
+    """Check revocations and re-admissions of a key, and that `revoked_from` is what they say."""
     revocations = []
     for place, stated, envelope in log.later(key):
         if stated.action == "revoke" and stated.revoked_from is not None:
+            # Any root key may revoke, even one revoked later: a revocation can only take trust away.
             _verify(envelope, roots)
             revocations.append(stated.revoked_from)
         elif stated.action == "readmit" and key.role != "root":

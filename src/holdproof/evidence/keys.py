@@ -1,14 +1,14 @@
 """The keyring: which public keys count, for what, and up to where in the log.
 
 Rules:
-- A key comes in by a signed statement, logged with its row: the first of a role by itself, a successor by its
+- A key is admitted by a signed statement, logged with its row: the first of a role by itself, a successor by its
   predecessor, any key by root.
-- Once there is a root key nothing introduces itself any more: a new key needs its predecessor or root.
+- Once there is a root key no key introduces itself any more: a new key needs its predecessor or root.
 - A private key is durable before its leaf; one without a leaf is registered at its next use.
-- Revocation is by position: from leaf N on the key does not count, what stands before stays good. Only root revokes,
+- Revocation is by position: from leaf N on the key does not count, signatures before it stay valid. Only root revokes,
   and a revocation can be moved earlier, never later or taken back.
-- No revocation leaves a key behind that nobody brought in any more, such as the successor that the revoked key named
-  after that leaf: root first says whether it counts (re-admits it) or not (revokes it from its own leaf on).
+- No revocation leaves a key without a valid admission, such as the successor that the revoked key admitted after that
+  leaf: root first re-admits it, or revokes it from its own leaf on.
 - A key belongs to one role.
 - A revoked key signs nothing new.
 """
@@ -16,8 +16,10 @@ Rules:
 import builtins
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Final
 
+from holdproof import paging
 from holdproof.crypto import dsse, keys
 from holdproof.crypto.dsse import Envelope
 from holdproof.crypto.keys import PublicKey, Signer
@@ -38,6 +40,7 @@ from holdproof.evidence.key_files import ROLES
 from holdproof.evidence.startup import KEYRING, add_key
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.keys import Action, Key, Role, Signed, Successors
+from holdproof.model.page import Page
 from holdproof.store.context import Context
 
 _PREFIX_DIGITS: Final = 8
@@ -48,22 +51,35 @@ _ALL = sql(
 )
 
 
-def list(tx: Tx, *, role: Role | None = None) -> builtins.list[Key]:
-    """Every key, the oldest first; of one role if that is given."""
+def keyring(tx: Tx, *, role: Role | None = None) -> builtins.list[Key]:
+    """Return every key, the oldest first; of one role if that is given."""
     return [key for key in (Key(*row) for row in tx.all(_ALL)) if role in (None, key.role)]
 
 
+def list(tx: Tx, *, role: Role | None = None, cursor: str | None = None, limit: int = 100) -> Page[Key]:
+    """List the keys of the keyring, the newest first; of one role if that is given."""
+    newest_first = reversed(keyring(tx, role=role))
+    if cursor is not None:
+        last = paging.decode(cursor, "", "")
+        newest_first = filter(lambda key: _sort_key(key) < last, newest_first)
+    return paging.page(islice(newest_first, paging.fetch(limit)), limit, _sort_key)
+
+
+def _sort_key(key: Key) -> tuple[str, str]:
+    return key.added_at, key.keyid
+
+
 def get(tx: Tx, keyid: str) -> Key:
-    """A key by its id, or by the start of it if that is unmistakable."""
-    matches = [key for key in list(tx) if key.keyid.startswith(keyid)] if len(keyid) >= _PREFIX_DIGITS else []
+    """Return a key by its id, or by the start of it if only one key begins so; NotFoundError otherwise."""
+    matches = [key for key in keyring(tx) if key.keyid.startswith(keyid)] if len(keyid) >= _PREFIX_DIGITS else []
     if len(matches) != 1:
         raise NotFoundError(f"no key, or more than one, begins with {keyid!r}; give {_PREFIX_DIGITS} digits or more")
     return matches[0]
 
 
 def find(tx: Tx, keyid: str) -> Key | None:
-    """A key by its whole id, None where the keyring has no such key."""
-    return next((key for key in list(tx) if key.keyid == keyid), None)
+    """Return a key by its whole id; None where the keyring has no such key."""
+    return next((key for key in keyring(tx) if key.keyid == keyid), None)
 
 
 _STANDING = sql("SELECT role, revoked_from FROM keyring WHERE keyid = :keyid")
@@ -85,7 +101,7 @@ def is_registered(tx: Tx, keyid: str, role: Role) -> bool:
 
 
 def public(key: Key) -> PublicKey:
-    """The key itself, loaded strictly."""
+    """Return the public key of a row of the keyring; FormatError if it is not one."""
     return keys.load_public_pem(key.public.encode())
 
 
@@ -93,19 +109,19 @@ _ORIGINS = sql("SELECT previous FROM restores ORDER BY n")
 
 
 def origins(tx: Tx) -> builtins.list[str]:
-    """Every name this log has had, the current one last."""
+    """Return every origin this log has had, the current one last."""
     return [*(previous for (previous,) in tx.all(_ORIGINS)), tree.state(tx).origin]
 
 
 def flaws(tx: Tx) -> dict[str, str]:
-    """Keys that nobody who may do so brought in (or revoked), by id, with the reason; empty for an honest keyring."""
-    return key_audit.flaws(list(tx), origins(tx), _places(tx))
+    """Return the keys that were not admitted or revoked by a valid statement, by id, with the reason."""
+    return key_audit.flaws(keyring(tx), origins(tx), _places(tx))
 
 
 def active_keys(tx: Tx, role: Role) -> builtins.list[PublicKey]:
-    """The keys of a role whose word counts now: not revoked, and brought in by whoever may do so."""
+    """Return the keys of a role that count now: not revoked, and admitted by a valid statement."""
     flawed = flaws(tx)
-    return [public(key) for key in list(tx, role=role) if key.revoked_from is None and key.keyid not in flawed]
+    return [public(key) for key in keyring(tx, role=role) if key.revoked_from is None and key.keyid not in flawed]
 
 
 _PLACES = sql("SELECT l.id, l.ver, l.idx FROM keyring k JOIN log_leaves l ON l.id = k.leaf_id")
@@ -117,7 +133,8 @@ _COMING = sql_postgres(
 
 
 def _places(tx: Tx) -> LeafIndexes:
-    """Where the leaves of keys stand, or will stand; those on their way are read first, lest one is missed."""
+    """Return the indexes of the keys' leaves, or those they will have."""
+    # Pending leaves are read first: one that is sequenced in between is then found twice, never not at all.
     if tx.dialect == "postgres":
         coming = tx.all(_COMING)
     else:
@@ -130,7 +147,7 @@ def _places(tx: Tx) -> LeafIndexes:
 
 
 def use(context: Context, role: Role) -> Work[Signer]:
-    """The current signer of a role: made at its first use, and in the keyring when this returns."""
+    """Return the current signer of a role: generated at its first use, and in the keyring when this returns."""
     signer: Signer = yield from ask(Call(partial(context.keys.ensure, role)))
     if not (yield from ask(Read(partial(is_registered, keyid=signer.keyid, role=role)))):
         yield from introduce(context, role, signer)
@@ -138,8 +155,8 @@ def use(context: Context, role: Role) -> Work[Signer]:
 
 
 def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
-    """Bring a key into the keyring: by itself, or by root where there is one."""
-    rooted: bool = yield from ask(Read(lambda tx: bool(list(tx, role="root"))))
+    """Admit a key to the keyring: it introduces itself, or root admits it where there is a root key."""
+    rooted: bool = yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))
     action: Action = "admit" if rooted else "introduce"
     by = (yield from _root(context, signer.keyid)) if rooted else signer
     stated: KeyStatement = yield from ask(Read(partial(_say, action=action, role=role, key=signer.public)))
@@ -154,7 +171,7 @@ def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
 
 
 def rotate(context: Context, role: Role) -> Work[Key]:
-    """Replace the key of a role: the old one signs the new one in, and is kept aside; a revoked one needs root."""
+    """Replace the key of a role: the old one admits the new one and is kept aside; if it is revoked, root admits."""
     _check_role(role)
     old: Signer = yield from ask(Call(partial(context.keys.load, role)))
     current = yield from ask(Read(partial(find, keyid=old.keyid)))
@@ -173,7 +190,7 @@ def rotate(context: Context, role: Role) -> Work[Key]:
 
 
 def finish_rotations(context: Context) -> Work[builtins.list[str]]:
-    """Make successors current whose leaf is in the log: the last step of a rotation, also after a crash."""
+    """Promote successors whose leaf is in the log: the last step of a rotation, also after a crash."""
     done = []
     for role in ROLES:
         waiting: Signer | None = yield from ask(Call(partial(context.keys.prepared, role)))
@@ -192,10 +209,10 @@ def finish_rotations(context: Context) -> Work[builtins.list[str]]:
 def revoke(
     context: Context, keyid: str, *, from_index: int | None = None, successors: Successors | None = None
 ) -> Work[Key]:
-    """Do not trust a key for leaves from that index on (from here on, if none is given); needs the root key.
+    """Revoke a key for leaves from that index on (from now on, if none is given); needs the root key.
 
-    Keys that would be left without anybody's word make it a ConflictError, unless `successors` says what becomes of
-    them in the same act: "readmit" them, or "revoke" them as well, from their own leaf on.
+    Keys that would be left without a valid admission make it a ConflictError, unless `successors` says what becomes of
+    them in the same transaction: "readmit" them, or "revoke" them as well, from their own leaf on.
     """
     planned = yield from ask(Read(partial(_plan, keyid=keyid, from_index=from_index, successors=successors)))
     root = yield from _root(context, keyid)
@@ -204,19 +221,19 @@ def revoke(
 
 
 def revocation(tx: Tx, keyid: str, *, from_index: int | None = None) -> Signed:
-    """The statement that revokes a key, not signed yet: for a root key that is kept elsewhere."""
+    """Return the statement that revokes a key, not signed yet: for a root key that is kept on another machine."""
     [stated] = _plan(tx, keyid, from_index, None)
     return Signed(stated.encode().decode(), "statement", "")
 
 
 def readmission(tx: Tx, keyid: str) -> Signed:
-    """The statement that lets a key count however it came in, not signed yet: for a root key kept elsewhere."""
+    """Return the statement that re-admits a key, not signed yet: for a root key kept on another machine."""
     key = get(tx, keyid)
     return Signed(_say(tx, "readmit", key.role, public(key)).encode().decode(), "statement", "")
 
 
 def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | None) -> builtins.list[KeyStatement]:
-    """What root has to say to revoke a key: first of the keys that would be orphaned, the youngest first."""
+    """Return the statements that revoke a key: first those about keys it would orphan, the youngest first."""
     key = get(tx, keyid)
     size = _end(tx)
     if from_index is not None and not 0 <= from_index <= size:
@@ -236,8 +253,8 @@ def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | N
 
 
 def _orphans(tx: Tx, changed: Key) -> builtins.list[Key]:
-    """The keys that would not count any more if a key of the ring were like this."""
-    ring = [changed if each.keyid == changed.keyid else each for each in list(tx)]
+    """Return the keys that would no longer count if a key of the ring were changed like this."""
+    ring = [changed if each.keyid == changed.keyid else each for each in keyring(tx)]
     orphaned = key_audit.flaws(ring, origins(tx), _places(tx)).keys() - flaws(tx).keys()
     return [each for each in ring if each.keyid in orphaned]
 
@@ -246,15 +263,15 @@ def _refuse(key: Key, orphans: builtins.list[Key]) -> None:
     if orphans:
         named = [f"{each.role} {each.keyid}" for each in orphans]
         raise ConflictError(
-            f"without this key nobody would have brought in {', '.join(named)}: let root re-admit or revoke it first,"
-            " or in the same act (`--successors readmit` or `revoke`)",
+            f"this key admitted {', '.join(named)}: let root re-admit or revoke those first, or in the same command"
+            " (`--successors readmit` or `revoke`)",
             keyid=key.keyid,
             orphans=named,
         )
 
 
 def statement(context: Context, role: Role) -> Work[Signed]:
-    """The statement that admits this machine's key of a role, not signed yet: for a root key kept elsewhere."""
+    """Return the statement that admits this machine's key of a role, not signed yet: for a root key kept elsewhere."""
     _check_role(role)
     if role == "root":
         raise InvalidInputError("a root key follows another by rotation only: `holdproof keys rotate root`", role=role)
@@ -264,9 +281,9 @@ def statement(context: Context, role: Role) -> Work[Signed]:
 
 
 def import_statement(tx: Tx, text: str) -> Key:
-    """Carry out a signed statement about a key: admit, re-admit or revoke it; refuses what its signer may not say."""
+    """Apply a signed statement about a key: admit, re-admit or revoke it; refused if its signer may not do that."""
     stated, envelope = statements.parse(text.strip())
-    tree.lock(tx)  # or a key names its successor while it is being revoked
+    tree.lock(tx)  # serialises statements: a key must not admit a successor while it is being revoked
     _authorise(tx, stated, envelope)
     line = dsse.encode(envelope).decode()
     if stated.action == "revoke":
@@ -280,13 +297,14 @@ def import_statement(tx: Tx, text: str) -> Key:
 
 
 def _authorise(tx: Tx, stated: KeyStatement, envelope: Envelope) -> None:
-    """Whether the signature is one that may say this; the rules of the module, in one place."""
+    """Check that the signer may make this statement: the rules of the module, in one place."""
     if stated.origin != tree.state(tx).origin:
         raise ProofError("the statement is for another log", found=stated.origin, expected=tree.state(tx).origin)
-    roots = [key for key in list(tx, role="root") if key.revoked_from is None]
+    roots = [key for key in keyring(tx, role="root") if key.revoked_from is None]
     if stated.action == "introduce":
-        if list(tx, role="root"):
-            raise UnknownKeyError("root is in charge: a key cannot introduce itself", keyid=stated.public.keyid)
+        if keyring(tx, role="root"):
+            what = "there is a root key: a key cannot introduce itself; `holdproof keys statement`, signed by root"
+            raise UnknownKeyError(what, keyid=stated.public.keyid)
         signers = [stated.public]
     elif stated.action == "rotate":
         old = find(tx, stated.previous or "")
@@ -309,7 +327,7 @@ def _revoke(tx: Tx, stated: KeyStatement, line: str) -> Key:
         raise InvalidInputError("the statement names no index of this log, or another role", revoked_from=since)
     if key.revoked_from is not None and key.revoked_from <= since:
         raise ConflictError(f"the key is revoked from leaf {key.revoked_from} on", keyid=key.keyid)
-    if key.role == "log" and not [each for each in list(tx, role="log") if _other(each, key)]:
+    if key.role == "log" and not [each for each in keyring(tx, role="log") if _other(each, key)]:
         raise ConflictError("the only log key cannot be revoked: rotate it first", keyid=key.keyid)
     revoked = _with(key, line, revoked_from=since)
     _refuse(key, _orphans(tx, revoked))
@@ -324,7 +342,7 @@ def _readmit(tx: Tx, stated: KeyStatement, line: str) -> Key:
 
 
 def _with(key: Key, line: str, *, revoked_from: int | None) -> Key:
-    """The key's next version, with one more statement."""
+    """Return the key's next version, with one more statement."""
     text = f"{key.statement}\n{line}"
     return replace(key, revoked_from=revoked_from, statement=text, leaf_ver=key.leaf_ver + 1)
 
@@ -336,7 +354,7 @@ _RESTATE = sql(
 
 
 def _restate(tx: Tx, key: Key) -> Key:
-    """Put the next version of a key in the place of the one before, with its leaf."""
+    """Replace a key's row by its next version, with its leaf."""
     row = {column: getattr(key, column) for column in KEYRING.columns}
     mark = leaves.stamp(tx, "key", KEYRING, row, leaf_id=key.leaf_id, leaf_ver=key.leaf_ver)
     tx.execute(
@@ -359,7 +377,7 @@ _END = sql(
 
 
 def _end(tx: Tx) -> int:
-    """The index of the next leaf, those counted in that wait for the sequencer or for the commit of their group."""
+    """Return the index of the next leaf, counting those that wait for the sequencer or for their group's commit."""
     waiting = len(tx.notes.get(leaves.TOPIC, ())) if tx.dialect == "sqlite" else 0
     return int(tx.all(_END)[0][0]) + waiting
 

@@ -1,9 +1,9 @@
-"""The lockdown: while it is in force no operation writes.
+"""Lockdown: while it is in force no operation writes.
 
 Rules:
-- It stands in two places, a flag file outside the database and a row with its leaf; either one locks.
+- It is recorded in two places, a flag file outside the database and a row with its leaf; either one locks.
 - A flag that cannot be read locks as well; deleting it does not unlock, and neither does an older database file.
-- Every process notices: the flag is looked for in each transaction, the row at least once a second.
+- Every process notices: the flag is checked in each transaction, the row at least once a second.
 - The lockdown's own records pass the gate (ungated writes); reads go on.
 - Only a statement signed by root ends it (upkeep/unlock.py).
 """
@@ -32,7 +32,7 @@ _FLAG_BYTES: Final = 1 << 16
 
 
 class Gate:
-    """What refuses writes: called before every operation of one open store."""
+    """The hook that refuses writes: called before every operation of one open store."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -41,7 +41,7 @@ class Gate:
         self._passed: object = None
 
     def __call__(self, tx: Tx) -> None:
-        """Raise LockedError while a lockdown is in force; one look a transaction serves all its operations."""
+        """Raise LockedError while a lockdown is in force; checked once a transaction for all its operations."""
         if tx.notes is self._passed:
             return
         if (locked := self.flag()) is not None:
@@ -54,20 +54,20 @@ class Gate:
         self._passed = tx.notes  # a new one for each transaction
 
     def flag(self) -> Locked | None:
-        """What the flag says; None if there is none."""
+        """Return the lockdown that the flag records; None if there is no flag."""
         if self.path is None:
             return self._held
         return read_flag(self.path) if os.path.lexists(self.path) else None
 
     def put_up(self, locked: Locked) -> None:
-        """Make the flag, durably; an older one stays."""
+        """Write the flag, durably; an existing one stays."""
         if self.path is None:
             self._held = self._held or locked
         elif not os.path.lexists(self.path):
             write_flag(self.path, locked)
 
     def take_down(self) -> None:
-        """Remove the flag; harmless if there is none."""
+        """Remove the flag, if there is one."""
         self._held = None
         self._looked = -1e9
         if self.path is not None:
@@ -76,14 +76,14 @@ class Gate:
 
 
 def start(database: Database, path: Path | None) -> Gate:
-    """Put the gate before every later operation of a store."""
+    """Install the gate before every later operation of a store."""
     gate = Gate(path)
     database.hooks.gate.append(gate)
     return gate
 
 
 def gate_of(database: Database) -> Gate:
-    """The gate of an open store."""
+    """Return the gate of an open store."""
     for each in database.hooks.gate:
         if isinstance(each, Gate):
             return each
@@ -91,12 +91,12 @@ def gate_of(database: Database) -> Gate:
 
 
 def refusal(locked: Locked) -> LockedError:
-    """The error that every write gets."""
+    """Return the error that every write raises."""
     return LockedError(f"the store is locked since {locked.locked_at}: {locked.reason}", **locked.to_dict())
 
 
 def read_flag(path: Path) -> Locked | None:
-    """The lockdown a flag file tells of; one that cannot be read is a lockdown too."""
+    """Return the lockdown that a flag file records; one that cannot be read is a lockdown too."""
     try:
         with path.open("rb") as file:
             facts: dict[str, Any] = json.loads(file.read(_FLAG_BYTES))
@@ -108,7 +108,7 @@ def read_flag(path: Path) -> Locked | None:
 
 
 def write_flag(path: Path, locked: Locked) -> None:
-    """Make a flag file: whole or not at all, and durable."""
+    """Write a flag file: complete or not at all, and durable."""
     with disk.translated(path):
         folders.make(path.parent)
         disk.exchange(path, json.dumps(locked.to_dict(), indent=2).encode())
@@ -133,7 +133,7 @@ _CURRENT = sql(f"SELECT {_COLUMNS} FROM lockdowns WHERE unlocked_at IS NULL ORDE
 
 
 def current(tx: Tx) -> Locked | None:
-    """The lockdown in force, as the database has it."""
+    """Return the lockdown in force, as the database records it."""
     row = tx.one(_CURRENT)
     if row is None:
         return None
@@ -149,7 +149,7 @@ _ADD = sql(
 
 
 def record(tx: Tx, locked: Locked, *, findings: str) -> Locked:
-    """Write the lockdown into the database, with its leaf; one that is in force already stays the one."""
+    """Record the lockdown in the database, with its leaf; one that is in force already is returned instead."""
     if (standing := current(tx)) is not None:
         return standing
     if tx.one(_BY_ID, id=locked.id) is None:
@@ -172,7 +172,7 @@ _END = sql(
 
 
 def end(tx: Tx, locked: Locked, *, statement: str) -> Locked:
-    """End a lockdown, with a leaf; one the database does not know (it was restored) is recorded first."""
+    """End a lockdown, with a leaf; one that the database does not have (it was restored) is recorded first."""
     row = tx.one(_BY_ID, id=locked.id)
     if row is None:
         _insert(tx, locked, "[]")

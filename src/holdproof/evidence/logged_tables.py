@@ -1,12 +1,12 @@
-"""Which tables the log covers: each domain registers its own, `verify` walks them all.
+"""Registry of the tables under the log: each domain registers its own, `verify` walks them all.
 
-    covered.register(KEYRING, kinds=("key",), key="keyid")
+    logged_tables.register(KEYRING, kinds=("key",), key="keyid")
 
 Rules:
 - The projection holds the row's key, so that no row can pass for another.
 - A row carries `leaf_id`, `leaf_ver` and `leaf_salt`; versions of a record count 1, 2, 3 … under one handle.
-- A record leaves its table by erasure, then its newest leaf is of type `erasure`, under the record's own handle; or by
-  retention, then a pruning names its handle.
+- A record is removed from its table by erasure (its newest leaf is then of type `erasure`, under its own handle) or by
+  retention (a pruning then names its handle).
 - A table that ever had another list of columns names its older projections too.
 """
 
@@ -28,7 +28,7 @@ class LoggedRow(NamedTuple):
     leaf_id: Any
     leaf_ver: Any
     leaf_salt: Any
-    index: int | None
+    leaf_index: int | None
     """Where the leaf of this version stands; None while it waits for the sequencer."""
     leaf: str | None
     newest: int | None
@@ -77,7 +77,7 @@ def register(
     first: str | int = "",
     older: tuple[Projection, ...] = (),
 ) -> LoggedTable:
-    """Put a table under verification; `first` lies before every key (-1 for numbers)."""
+    """Register a table for verification; `first` sorts before every key (-1 for numbers)."""
     assert key in projection.columns, "the projection holds the row's key"
     assert TYPES.issuperset(kinds), "leaf types are those of leaves.TYPES"
     projections = {each.name: each for each in (*older, projection)}
@@ -105,12 +105,12 @@ def register(
 
 
 def tables() -> Iterator[LoggedTable]:
-    """Every registered table, by name."""
+    """Return every registered table, by name."""
     return iter(sorted(COVERED.values(), key=lambda each: each.table))
 
 
 def of(projection: str) -> LoggedTable | None:
-    """The table that a leaf's `p` speaks of."""
+    """Return the table that a leaf's `p` names; None for one that is not registered."""
     return COVERED.get(projection.partition("/")[0])
 
 
@@ -144,7 +144,7 @@ def _select(table: str, key: str, columns: tuple[str, ...]) -> str:
 
 
 def _rows_pending(table: str, key: str, columns: tuple[str, ...]) -> str:
-    """The same where leaves wait in `log_pending` first."""
+    """Return the same query for PostgreSQL, where leaves wait in `log_pending` first."""
     listed = ", ".join(f"t.{column}" for column in columns)
     return (
         f"SELECT t.{key}, t.leaf_id, t.leaf_ver, t.leaf_salt, l.idx, coalesce(l.leaf, p.leaf),"  # noqa: S608

@@ -1,11 +1,11 @@
-"""Restore ceremonies: after a restore the same tree goes on under a new origin.
+"""Restores in the log: after a restore the same tree continues under a new origin.
 
 Rules:
 - Origins are `holdproof/<store id>`, then `holdproof/<store id>/<n>` with n = 1, 2, 3 …: no origin ever shows two
   histories, so a head of the abandoned one cannot be mistaken for a fork of this one.
 - The first leaf under a new origin is of type `restore`; its row cites the last trusted head (the one restored to) and
   the newest head known of what was given up.
-- Heads of an earlier origin count up to the size at which the log left it; later ones belong to what was given up.
+- Heads of an earlier origin count up to the size at which the log left it; later ones belong to the abandoned history.
 """
 
 from typing import Final
@@ -31,9 +31,10 @@ _ADD = sql(
 
 
 def record(tx: Tx, store_id: str, *, abandoned: str, source: str) -> RestoreRecord:
-    """Move the log to its next origin; must be the first act on a restored database."""
+    """Move the log to its next origin; must be the first write to a restored database."""
     before = tree.state(tx)
     [(newest,)] = tx.all(_NEWEST)
+    # Above every number ever used, also in the abandoned history: an origin must never name two histories.
     n = max(newest, _number(before.origin), _number(_origin(abandoned))) + 1
     restore = RestoreRecord(
         n=n,
@@ -61,7 +62,7 @@ def history(tx: Tx) -> list[RestoreRecord]:
 
 
 def reach(tx: Tx) -> dict[str, int | None]:
-    """How far the heads of each origin count: the size at which the log left it, None for the current one."""
+    """Return up to which size the heads of each origin count: where the log left it, None for the current one."""
     sizes: dict[str, int | None] = {each.previous: each.size for each in history(tx)}
     sizes[tree.state(tx).origin] = None
     return sizes

@@ -1,4 +1,4 @@
-"""Starting the evidence of a store: its log key, its log, the leaves that a new store begins with."""
+"""Start the evidence of a store: its log key, its log, and the first leaves of a new store."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -68,9 +68,9 @@ _UNLOGGED = sql("SELECT name, sha256, applied_at FROM schema_migrations WHERE le
 
 
 def _begin(tx: Tx, log: Log, key: PublicKey, origin: str) -> None:
-    """Begin the log if it is new; a key that may not sign its heads is put away before anything is logged."""
+    """Create the log if it is new, choose its signer, and log migrations that have no leaf yet."""
     tree.begin(tx, origin)
-    tree.lock(tx)  # of two processes that begin at once, the second sees what the first has done
+    tree.lock(tx)  # two processes may open a new store at once: the second must see the first one's key
     if not log_keys_in_ring(tx):
         if tree.state(tx).size:
             raise FormatError("the log has leaves, and the keyring no key that signed them", tables=(KEYRING.table,))
@@ -88,7 +88,7 @@ _ADD_KEY = sql(
 
 
 def add_key(tx: Tx, role: str, key: PublicKey, *, statement: str) -> None:
-    """Bring a public key into the keyring, with its leaf."""
+    """Add a public key to the keyring, with its leaf."""
     row = {
         "keyid": key.keyid,
         "role": role,

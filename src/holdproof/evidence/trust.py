@@ -1,10 +1,10 @@
-"""The root key and `trust.json`: whom to trust, for what and up to where, in one portable signed file.
+"""The root key and `trust.json`: which keys to trust, for what and up to where, in one portable signed file.
 
 Rules:
-- A root key is shown as a recovery when it is made, once; kept offline, only that recovery brings it back.
-- `trust.json` is a DSSE envelope; root signs it, or while there is no root the log key, and the reader is told which.
-- A key that nobody who may do so brought in is left out, and signs no trust file.
-- A reader who knows the root key brings it along: then nothing but root's signature counts.
+- A root key is returned as a recovery text once, when it is generated; kept offline, only that text restores it.
+- `trust.json` is a DSSE envelope signed by root, or by the log key while there is no root; the reader is told which.
+- A key without a valid admission is left out, and signs no trust file.
+- A reader who has the root key passes it: then only root's signature counts.
 """
 
 import os
@@ -39,11 +39,11 @@ PAYLOAD_TYPE = "application/vnd.holdproof.trust+json"
 
 
 def init_root(context: Context, *, recovery: Path | None = None, offline: bool = False) -> Work[Root]:
-    """Make the root key; its recovery comes back and, if a file is named, is written there before the key counts."""
-    roots: list[Key] = yield from ask(Read(partial(ring.list, role="root")))
+    """Generate the root key; its recovery is returned and, if a file is named, written there before the key counts."""
+    roots: list[Key] = yield from ask(Read(partial(ring.keyring, role="root")))
     if roots:
         raise AlreadyExistsError("this store has a root key", keyid=roots[0].keyid)
-    yield from ask(Write(lambda _: None))  # a locked store refuses here, before any file is made
+    yield from ask(Write(lambda _: None))  # a locked store refuses this write, before any file is created
     if recovery is not None and recovery.exists():
         raise AlreadyExistsError(f"{recovery} exists already", path=str(recovery))
     key: Signer = yield from ask(Call(lambda: keys.generate("ed25519") if offline else context.keys.ensure("root")))
@@ -89,7 +89,7 @@ def sign_statement(payload: str, *, recovery: str) -> str:
 
 
 def trust(context: Context) -> Work[Signed]:
-    """Every key with its role and validity, signed by root, or by the log key while there is no root at hand."""
+    """Return every key with its role and validity, signed by root, or by the log key if root is not here."""
     payload, able = yield from ask(Read(lambda tx: (_document(tx), _able(tx))))
     signer: Signer
     role: Role
@@ -99,13 +99,13 @@ def trust(context: Context) -> Work[Signed]:
 
 
 def _able(tx: Tx) -> set[str]:
-    """The keys that may sign it: one that the reader does not find in it, or finds revoked, would prove nothing."""
+    """Return the keys that may sign it: a signature by a key that is not listed, or revoked, would prove nothing."""
     flawed = ring.flaws(tx)
-    return {key.keyid for key in ring.list(tx) if key.revoked_from is None and key.keyid not in flawed}
+    return {key.keyid for key in ring.keyring(tx) if key.revoked_from is None and key.keyid not in flawed}
 
 
 def _signer(context: Context, able: set[str]) -> tuple[Signer, Role]:
-    """Root where it is here, else the log key; a file that is no key of this store is passed over."""
+    """Return the root key if it is here, else the log key; a file that is no key of this store is skipped."""
     roles: tuple[Role, ...] = ("root", "log")
     for role in roles:
         with suppress(NotFoundError):
@@ -127,7 +127,7 @@ def _document(tx: Tx) -> bytes:
             "from": key.index,
             "until": key.revoked_from,
         }
-        for key in ring.list(tx)
+        for key in ring.keyring(tx)
         if key.keyid not in flawed
     ]
     origins: list[canonical.Json] = [*ring.origins(tx)]
@@ -167,9 +167,10 @@ class Trust:
 
 
 def parse(data: bytes, *, root: PublicKey | None = None) -> Trust:
-    """A trust file from untrusted bytes; ProofError unless root, or a log key it names, signed it (`signed_by`).
+    """Parse a trust file from untrusted bytes; ProofError unless root, or a log key it names, signed it.
 
-    Without `root` from elsewhere this proves only that the file was not changed since its own signer made it.
+    Without a `root` key from elsewhere this proves only that the file was not changed since its own signer made it;
+    `signed_by` says which kind of key that was.
     """
     envelope = dsse.parse(data)
     value = canonical.loads(envelope.payload)
@@ -209,14 +210,14 @@ def _keys(value: Any) -> dict[str, TrustedKey]:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Write a secret to a file that is not there yet, durably."""
+    """Write a secret to a new file, durably; AlreadyExistsError for an existing one."""
     try:
         with open(path, "x", encoding="utf-8", opener=disk.private) as file:
             try:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            except BaseException:  # half a secret helps nobody, and would stand in the way of the next try
+            except BaseException:  # an incomplete file would make the next attempt fail with "exists already"
                 path.unlink()
                 raise
     except FileExistsError as error:

@@ -1,10 +1,10 @@
-"""Walking the whole log for an audit: pages of leaves read ahead, recomputed by `Replay`, held against what is stored.
+"""Walk the whole log for an audit: read pages of leaves ahead, recompute them with `Replay`, compare with the tables.
 
 Rules:
-- Reading runs beside hashing: a page comes as one row, and is hashed on another core where there is one.
-- A page that does not come out is read again row by row, to say which leaf it is.
-- A leaf is filed under the handle and version it names: whoever finds leaves by these is not led astray.
-- What a read gives may have been made twice (a lost connection); nothing is fed to the replay inside a transaction.
+- Reading overlaps hashing: a page is read as one row, and hashed on another core where there is one.
+- A page that does not match is read again row by row, to name the leaf.
+- A leaf is stored under the handle and version it names: a lookup by these must not find another record's.
+- A read may run twice (a lost connection); nothing is fed to the replay inside a transaction.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ _WORTH_HELPERS = 100_000
 
 
 class Flaws:
-    """What was found, up to a bound."""
+    """Collects flaws up to a bound; the worst verdict counts beyond it."""
 
     def __init__(self) -> None:
         self.found: list[Flaw] = []
@@ -41,7 +41,7 @@ class Flaws:
         self._verdicts = {Verdict.VALID}
 
     def add(self, index: int | None, what: str, verdict: Verdict = Verdict.TAMPERED) -> None:
-        """One more."""
+        """Add a flaw; past the bound it is only counted."""
         self._verdicts.add(verdict)
         if len(self.found) < _MOST_FLAWS:
             self.found.append(Flaw(index, what, verdict))
@@ -49,7 +49,7 @@ class Flaws:
             self.left_off += 1
 
     def outcome(self, *, full: bool, size: int, pending: int, heads: int) -> Audited:
-        """The audit's answer."""
+        """Return the outcome of the audit."""
         return Audited(worst(self._verdicts), full, size, pending, heads, self.found, self.left_off)
 
 
@@ -113,7 +113,8 @@ class Walk:
         self.replay = Replay(sizes)
 
     def run(self, last: Callable[[Tx], T], progress: Callable[[int, int], None] | None) -> T:
-        """All of it; gives what `last` reads in the snapshot of the last page."""
+        """Walk all of it; return what `last` reads in the snapshot of the last page."""
+        # Writers go on: after the full pages, what is left may have grown to more than a page, so it starts over.
         while True:
             for size in self._pages():
                 if progress is not None:
@@ -126,7 +127,7 @@ class Walk:
                 return end[1]
 
     def _pages(self) -> Iterator[int]:
-        """Whole pages, while the next ones are being read and hashed; says each time how large the log was."""
+        """Check full pages while the next ones are read and hashed; yields the size of the log after each."""
         size = min(self._most, self._database.read(lambda tx: tree.state(tx).size).result())
         firsts = iter(range(self.replay.size, size - PAGE + 1, PAGE))
         out: deque[_Page] = deque()
@@ -145,7 +146,7 @@ class Walk:
         return None if first is None else self._database.read(partial(_read, first=first, width=PAGE))
 
     def _check(self, page: _Page, digests: Digests) -> None:
-        """One page: its leaf hashes against its tiles, and the tiles above that it fills."""
+        """Check one page: its leaf hashes against its tiles, and the tiles above that it fills."""
         hashes, roots = digests
         end = page.first + page.width
         for index in page.misfiled:
@@ -161,7 +162,7 @@ class Walk:
                 self._flaws.add(sealed.index * WIDTH << 8 * sealed.level, what)
 
     def _look_closer(self, page: _Page, stored: Sequence[bytes]) -> bytes:
-        """Something on this page is wrong: say what, and go on with what its leaves say."""
+        """Name what is wrong on this page; return the hashes of its leaves, to continue with."""
         end = page.first + page.width
         read = self._database.read(lambda tx: tx.all(_ROWS, first=page.first, end=end))
         rows: dict[int, Any] = dict(read.result())
@@ -182,7 +183,7 @@ class Walk:
         return b"".join(hashes)
 
     def _rest(self, tx: Tx) -> _Rest | None:
-        """What is left; None if that is more than a page."""
+        """Read what is left, with all that must fit it; None if that is more than a page."""
         size = min(self._most, tree.state(tx).size)
         done = self.replay.size
         if size - done >= PAGE:
@@ -191,7 +192,7 @@ class Walk:
         return _Rest(page, tx.all(_STEMS), dict(tx.all(_COUNTS)))
 
     def _finish(self, rest: _Rest) -> None:
-        """The last page, the loose stems, and how many tiles there are."""
+        """Check the last page, the stems, and the number of tiles."""
         self._check(rest.page, digest(rest.page.text.encode()) if rest.page.text else (b"", b""))
         expected = {(stem.level, stem.index): stem.hash for stem in self.replay.stems()}
         stored = {(level, index): digest for level, index, digest in rest.stems}

@@ -1,11 +1,11 @@
-"""Asking witnesses to cosign the log's newest head (C2SP tlog-witness), and how well a rewrite would be noticed.
+"""Ask witnesses to cosign the log's newest head (C2SP tlog-witness), and tell how well a rewrite would be noticed.
 
 Rules:
-- A witness is believed only under the key that was given for it; its answer is verified before it is kept.
-- It gets a consistency proof from the head it cosigned last; where it remembers another size (409), from that one.
-- A witness that has seen more of this log than there is, or another history, is the proof of a rollback or a fork:
+- A witness's answer is verified under the key that was given for it before it is stored.
+- It gets a consistency proof from the head it cosigned last; where it reports another size (409), from that one.
+- A witness that has cosigned more of this log than there is, or another history, proves a rollback or a fork:
   ProofError, never a retry.
-- The network is never waited for inside a transaction; answers are bounded in time and size, redirects refused.
+- No network call inside a transaction; answers are bounded in time and size, redirects refused.
 """
 
 import time
@@ -46,7 +46,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class CosignedHead:
-    """A head that a witness vouches for."""
+    """A head that a witness cosigned."""
 
     url: str
     witness: str
@@ -55,7 +55,7 @@ class CosignedHead:
     head: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """Return the outcome as JSON values."""
         return asdict(self)
 
 
@@ -118,7 +118,7 @@ _LAST = sql("SELECT size FROM log_cosignatures WHERE url = :url AND origin = :or
 
 
 def _request(tx: Tx, url: str, size: int | None) -> AddCheckpoint:
-    """The newest head, with the proof that leads there from the size the witness knows."""
+    """Return the request for the newest head, with the consistency proof from the size that the witness has."""
     head = log.head(tx)
     newest = head.checkpoint
     if size is None:
@@ -131,7 +131,7 @@ def _request(tx: Tx, url: str, size: int | None) -> AddCheckpoint:
 
 
 class _Reply(NamedTuple):
-    """What a witness answered."""
+    """The response of a witness."""
 
     status: int
     kind: str
@@ -156,7 +156,7 @@ def _post(url: str, request: AddCheckpoint, timeout_s: float, opens: Credentials
 
 
 def _other_size(url: str, request: AddCheckpoint, answer: _Reply) -> int:
-    """The size to start from at the next try; raises where there is none."""
+    """Return the size to prove from at the next attempt; raises where the answer is final."""
     status, kind, body = answer
     words = body[:200].decode(errors="replace").strip()
     head = request.head.checkpoint
@@ -191,7 +191,7 @@ def _record_cosignature(tx: Tx, url: str, key: VerifierKey, head: SignedCheckpoi
 
 
 def level(context: Context) -> Work[Level]:
-    """Who else could tell if the log were rewritten: LOCAL < KEPT < WITNESSED n/m."""
+    """Return who could notice if the log were rewritten: LOCAL (nobody) < KEPT (head file) < WITNESSED n/m."""
     head_file = context.head_file
     largest: dict[str, SignedCheckpoint] = yield from ask(Call(head_file.largest if head_file else dict))
     return (yield from ask(Read(partial(level_of, largest=largest))))
@@ -203,7 +203,7 @@ _COSIGNED = sql(
 
 
 def level_of(tx: Tx, largest: dict[str, SignedCheckpoint]) -> Level:
-    """The level, given the largest heads kept; a witness counts if what it cosigned is a head of this very tree."""
+    """Return the level, given the largest kept heads; a witness counts if the head it cosigned is one of this tree."""
     if not tree.exists(tx):
         return Level("LOCAL", 0)
     state = tree.state(tx)

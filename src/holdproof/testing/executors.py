@@ -1,4 +1,4 @@
-"""What both faces must do on every database: the same answers, in both colours."""
+"""The conformance suite of executors: the async and the sync one give the same results on every database."""
 
 import asyncio
 import inspect
@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import closing
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -24,14 +25,14 @@ def drain(name: str, *, patience_s: float = 30.0) -> Work[int]:
     until = yield from ask(Read(lambda tx: later(tx.now, patience_s)))
     while (yield from ask(Read(lambda tx: value(tx, name)))) is None:
         yield Wait(f"counter:{name}", until)
-    taken = 0
+    count = 0
     while (yield from ask(Write(lambda tx: take(tx, name)))) is not None:
-        taken += 1
-    return taken
+        count += 1
+    return count
 
 
 class Counters(Resource[Executor]):
-    """A noun, for either face."""
+    """A resource, for either executor."""
 
     add = Writes(add)
     value = Reads(value)
@@ -44,7 +45,7 @@ def announce(tx: Tx, name: str, amount: int) -> None:
     tx.notify(f"counter:{name}")
 
 
-class FaceSuite(ABC):
+class ExecutorSuite(ABC):
     """One claim a test, for the async and the sync face."""
 
     shared = True
@@ -62,18 +63,23 @@ class FaceSuite(ABC):
             for noun in (Counters(AsyncExecutor(db)), Counters(SyncExecutor(db))):
                 assert str(inspect.signature(noun.add)) == "(name: str, value: int = 0) -> str"
                 assert str(inspect.signature(noun.drain)).startswith("(name: str, *, patience_s: float = 30.0)")
-                assert (noun.add.__name__, noun.add.__doc__) == ("add", "A new counter.")
+                assert (noun.add.__name__, noun.add.__doc__) == ("add", "Add a counter.")
 
     def test_both_faces_give_the_same_answers(self) -> None:
         with closing(self.start()) as db:
-            plain, coloured = Counters(SyncExecutor(db)), Counters(AsyncExecutor(db))
+            plain = Counters(SyncExecutor(db))
+            asynchronous = Counters(AsyncExecutor(db))
 
             async def play() -> list[Any]:
-                return [await coloured.add("a", value=3), await coloured.value("a"), await coloured.drain("a")]
+                return [
+                    await asynchronous.add("a", value=3),
+                    await asynchronous.value("a"),
+                    await asynchronous.drain("a"),
+                ]
 
             assert asyncio.run(play()) == ["a", 3, 3]
             assert [plain.add("b", value=3), plain.value("b"), plain.drain("b")] == ["b", 3, 3]
-            for error in (self._error(lambda: plain.add("a")), self._error(lambda: asyncio.run(_await(coloured)))):
+            for error in (self._error(lambda: plain.add("a")), self._error(lambda: asyncio.run(_await(asynchronous)))):
                 assert type(error) is errors.ConstraintError
 
     @staticmethod
@@ -208,18 +214,20 @@ class FaceSuite(ABC):
             await asyncio.sleep(0)
             for task in tasks[1::3]:
                 task.cancel()
-            kept = sum(isinstance(r, str) for r in await asyncio.gather(*tasks, return_exceptions=True))
-            assert kept >= 100
+            succeeded = sum(isinstance(r, str) for r in await asyncio.gather(*tasks, return_exceptions=True))
+            assert succeeded >= 100
             assert await face.write(lambda tx: enter(tx, "c"))
-            return kept
+            return succeeded
 
         with closing(self.start()) as db:
-            kept = asyncio.run(storm(db))
-            assert db.read(entries).result() > kept
+            succeeded = asyncio.run(storm(db))
+            assert db.read(entries).result() > succeeded
 
     def test_a_loop_that_was_closed_does_not_hurt_the_writer(self) -> None:
         with closing(self.start()) as db:
-            face, entered, go = AsyncExecutor(db), threading.Event(), threading.Event()
+            face = AsyncExecutor(db)
+            entered = threading.Event()
+            go = threading.Event()
 
             def slow(tx: Tx) -> None:
                 enter(tx, "c")
@@ -257,7 +265,9 @@ class FaceSuite(ABC):
         """A loop that never sleeps leaves the writer at least a tenth of what an idle one lets it do."""
 
         async def play(db: Database, *, saturated: bool) -> int:
-            face, done, busy = AsyncExecutor(db), 0, True
+            face = AsyncExecutor(db)
+            done = 0
+            busy = True
             deadline = time.monotonic() + 1.0
 
             async def write() -> None:
@@ -284,13 +294,13 @@ class FaceSuite(ABC):
             face = SyncExecutor(db)
             names = [f"c{n:03}" for n in range(25)]
             face.write(lambda tx: [add(tx, name) for name in names])
-            rows = face.scan(COUNTERS, by=lambda row: row[0], after="", page=10)
-            seen = [next(rows)[0]]
+            rows = face.scan(COUNTERS, by=itemgetter(0), after="", page=10)
+            first_name, _ = next(rows)
             face.write(lambda tx: add(tx, "c999"))
-            assert seen + [name for name, _ in rows] == [*names, "c999"]
+            assert [first_name, *(name for name, _ in rows)] == [*names, "c999"]
 
             async def gather() -> list[str]:
-                pages = AsyncExecutor(db).scan(COUNTERS, by=lambda row: row[0], after="", page=7)
+                pages = AsyncExecutor(db).scan(COUNTERS, by=itemgetter(0), after="", page=7)
                 return [name async for name, _ in pages]
 
             assert asyncio.run(gather()) == [*names, "c999"]

@@ -84,9 +84,9 @@ class TelemetrySuite(StoreSuite):
             ]
             await store.append(events)
             assert numbers(await store.query("s2", 10_000)) == [n for n in range(2599, -1, -1) if n % 5 == 2]
-            found = await store.query("s2", 10_000, event_type="k1", trace_id="t3", instance_id="i1")
-            wanted = [n for n in range(2599, -1, -1) if (n % 5, n % 3, n % 7, n % 2) == (2, 1, 3, 1)]
-            assert numbers(found) == wanted
+            events_found = await store.query("s2", 10_000, event_type="k1", trace_id="t3", instance_id="i1")
+            expected = [n for n in range(2599, -1, -1) if (n % 5, n % 3, n % 7, n % 2) == (2, 1, 3, 1)]
+            assert numbers(events_found) == expected
             moments = {"since": to_text(_BEGIN + 10_000_000), "until": to_text(_BEGIN + 12_000_000)}
             assert numbers(await store.query(**moments)) == [12, 11, 10]  # type: ignore[arg-type]
             assert await store.query("nobody") == []

@@ -1,10 +1,10 @@
-"""The doctor: whether a store stands well, before something falls over.
+"""Health checks of a store and its surroundings: disk, folders, keys, clock, log, flows.
 
 Rules:
-- It makes no store where there is none, and it does not verify: that is what `verify` is for.
-- A look that fails is a finding itself, and hides none of the others.
-- What is not well comes with what to do about it.
-- It also sees a store that cannot be opened: everything around it, and why.
+- It creates no store where there is none, and it does not verify: that is what `verify` is for.
+- A check that fails to run is reported as an error, and prevents none of the others.
+- Every warning and error comes with what to do about it.
+- A store that cannot be opened is examined too: its surroundings, and why it does not open.
 """
 
 import os
@@ -40,7 +40,7 @@ Check = Callable[[], Iterator[HealthCheck]]
 
 
 def examine(context: Context) -> HealthReport:
-    """Check at an open store."""
+    """Examine an open store."""
     looks: dict[str, Check] = {"versions": _versions}
     if context.head_file is not None:
         looks |= {"folders": partial(_folders, context.paths), "disk": partial(_disk, context.paths)}
@@ -57,7 +57,7 @@ def examine(context: Context) -> HealthReport:
 
 
 def unopened(paths: Paths, error: HoldproofError) -> HealthReport:
-    """Check at what is around a store that cannot be opened."""
+    """Examine the surroundings of a store that cannot be opened."""
     looks: dict[str, Check] = {
         "versions": _versions,
         "folders": partial(_folders, paths),
@@ -68,9 +68,9 @@ def unopened(paths: Paths, error: HoldproofError) -> HealthReport:
 
 
 def absent(paths: Paths) -> HealthReport:
-    """Check at a place where there is no store yet."""
+    """Examine a home without a store."""
     there = HealthCheck(
-        "note", "store", f"there is none in {paths.data} yet", "the first command that needs it makes it"
+        "warning", "store", f"there is none in {paths.data} yet", "the first command that needs it makes it"
     )
     return _gather({"versions": _versions, "disk": partial(_disk, paths), "store": partial(iter, [there])})
 
@@ -94,7 +94,7 @@ def _versions() -> Iterator[HealthCheck]:
 
 
 def _folders(paths: Paths) -> Iterator[HealthCheck]:
-    """The folders are there, can be written, and are nobody else's business."""
+    """Check that the folders exist, can be written, and are closed to other users."""
     sound = True
     for name in ("data", "config", "state", "cache"):
         folder: Path = getattr(paths, name)
@@ -117,7 +117,7 @@ def _folder(folder: Path) -> Iterator[HealthCheck]:
 
 
 def _disk(paths: Paths) -> Iterator[HealthCheck]:
-    """There is room for what comes, and the disk keeps its word on locks."""
+    """Check that the disk has room, and is not one whose locks SQLite cannot rely on."""
     if (kind := _mounted(paths.data)) in _REMOTE:
         what = f"{paths.data} is on a network disk ({kind}), whose locks SQLite cannot rely on"
         yield HealthCheck("error", "disk", what, "keep the data on a local disk, or use PostgreSQL")
@@ -129,14 +129,14 @@ def _disk(paths: Paths) -> Iterator[HealthCheck]:
         yield HealthCheck("error", "disk", f"nearly full: {usage}", "make room: a full disk refuses every write")
     elif free < max(used, _GIB):
         yield HealthCheck(
-            "note", "disk", f"little room: {usage}", "a backup or a compaction needs as much again as is held"
+            "warning", "disk", f"little room: {usage}", "a backup or a compaction needs as much again as is held"
         )
     else:
         yield HealthCheck("ok", "disk", usage)
 
 
 def _mounted(place: Path) -> str:
-    """The kind of file system that a place is on; unknown where nobody says."""
+    """Return the type of file system that a path is on; empty where that cannot be read."""
     try:
         lines = _MOUNTS.read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -146,7 +146,7 @@ def _mounted(place: Path) -> str:
 
 
 def _bytes_used(folder: Path) -> int:
-    """How many bytes a folder holds; what goes while we look holds none."""
+    """Return how many bytes the files of a folder have; files removed meanwhile are skipped."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -191,7 +191,7 @@ def _checksums(tx: Tx) -> str:
 
 
 def _keys(context: Context) -> Iterator[HealthCheck]:
-    """The keys are there, and open to nobody else; those that are made at their first use may be missing."""
+    """Check that the keys can be loaded; keys that are generated at their first use may be missing."""
     there: list[str] = []
     for role in ROLES:
         try:
@@ -216,7 +216,7 @@ _NEWEST = sql("SELECT updated_at FROM log_state WHERE id = 1")
 
 
 def _clock(context: Context) -> Iterator[HealthCheck]:
-    """This clock is not behind what was written, nor beside the server's."""
+    """Check that the clock is not behind the newest record, and agrees with the server's."""
     now = system_clock()
     remedy = "set the clock (NTP): leases and deadlines go by it"
     newest, served = context.database.read(_clocks).result()
@@ -231,7 +231,7 @@ def _clock(context: Context) -> Iterator[HealthCheck]:
 
 
 def _clocks(tx: Tx) -> tuple[int, int | None]:
-    """When the log last grew, and what the server's clock says, in microseconds."""
+    """Return when the log was last extended, and the time of the server's clock, in microseconds."""
     newest = tx.one(_NEWEST)
     served = tx.one(_SERVER_CLOCK) if tx.dialect == "postgres" else None
     newest_micros = 0 if newest is None else to_micros(*newest)
@@ -240,13 +240,13 @@ def _clocks(tx: Tx) -> tuple[int, int | None]:
 
 
 def _log(context: Context) -> Iterator[HealthCheck]:
-    """Heads are kept where whoever can change the database cannot."""
+    """Check that heads are kept where somebody who can change the database cannot change them."""
     heads = context.head_file.largest() if context.head_file else {}
     level = context.database.read(partial(level_of, largest=heads)).result()
     if level.name == "WITNESSED":
         yield HealthCheck("ok", "log", level.text)
     else:
-        what = f"{level.text}: whoever rules this machine could put an older store in place unseen"
+        what = f"{level.text}: an administrator of this machine could put an older store in place unnoticed"
         yield HealthCheck("warning", "log", what, "`holdproof log witness URL`, or a webhook that keeps heads")
     if context.head_file is not None and (torn := context.head_file.unreadable()):
         what = f"{torn} lines of {context.head_file.path} are torn or damaged"
@@ -266,16 +266,16 @@ def _skills(context: Context) -> Iterator[HealthCheck]:
 
 
 def _flows(context: Context) -> Iterator[HealthCheck]:
-    """Nobody's work is left lying."""
+    """Check for flows without a worker, failed sagas, and steps in doubt."""
     orphans, dirty, unknown = context.database.read(sweeps.left).result()
     if orphans:
         yield HealthCheck(
-            "note", "flows", f"{orphans} flows have lost their worker", "recover them: store.flows.recover()"
+            "warning", "flows", f"{orphans} flows have lost their worker", "recover them: store.flows.recover()"
         )
     if dirty:
         yield HealthCheck("warning", "flows", f"{dirty} flows failed half way and are dirty", "holdproof sagas list")
     if unknown:
-        what = f"{unknown} calls were begun under a key and never finished"
+        what = f"{unknown} idempotent calls are in doubt: started and never confirmed"
         yield HealthCheck("warning", "flows", what, "store.idempotency.settle(key, result), or forget(key)")
     if not (orphans or dirty or unknown):
-        yield HealthCheck("ok", "flows", "none is left lying")
+        yield HealthCheck("ok", "flows", "none is without a worker")

@@ -1,11 +1,11 @@
 """Notifiers: how an alert leaves this machine.
 
 Rules:
-- Nothing here raises into its caller: an alert that cannot be delivered is a line in the log and in the outcome.
+- `broadcast` never raises: an alert that cannot be delivered is a line in the log and in the outcome.
 - Each attempt has a time-out, each notifier a bounded number of attempts, all of them together one deadline.
-- Network trouble, 429 and 5xx are tried again; any other answer but 2xx is final.
+- Network errors, 429 and 5xx are retried; any other answer but 2xx is final.
 - Secrets (tokens, HMAC keys, URLs that hold them) appear in no message, log line or `repr`.
-- A notifier that is configured by halves is a problem that `status` shows, not silence.
+- A notifier with a variable missing is reported by `status`, not ignored.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _TELEGRAM: Final = "https://api.telegram.org"
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What is told: which store, which lockdown, how grave, why, when."""
+    """An alert: which store, which lockdown, its verdict, why and when."""
 
     store_id: str
     lockdown: str
@@ -45,7 +45,7 @@ class Alert:
     """The path of the skill that is locked; empty where the store is."""
 
     def text(self) -> str:
-        """The alert for people."""
+        """Return the alert as text for people."""
         if self.skill:
             return (
                 f"The skill {self.skill} of Holdproof store {self.store_id} is LOCKED ({self.verdict}): {self.reason}\n"
@@ -60,11 +60,11 @@ class Alert:
 
 
 class Notifier(Protocol):
-    """Whatever carries an alert; `send` may raise, may be called again, and is not called by two threads at once."""
+    """Delivers alerts; `send` may raise, may be called again, and is not called by two threads at once."""
 
     @property
     def name(self) -> str:
-        """What outcomes call it; holds no secret."""
+        """Its name in outcomes; must hold no secret."""
         ...
 
     def send(self, alert: Alert) -> None:
@@ -89,7 +89,7 @@ class UndeliveredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Poster:
-    """Posts JSON with time-outs and bounded retries; knows nothing of what it carries."""
+    """Posts JSON with time-outs and bounded retries."""
 
     timeout_s: float = 5.0
     attempts: int = 3
@@ -109,7 +109,7 @@ class Poster:
         raise UndeliveredError(problem)
 
     def _once(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[str, bool]:
-        """What went wrong, and whether it is worth another attempt."""
+        """Try once; return the problem (empty for none), and whether another attempt is worthwhile."""
         timeout = httpx.Timeout(self.timeout_s).as_dict()
         try:
             request = httpx.Request(
@@ -192,7 +192,7 @@ _PARTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 
 def configured(env: Mapping[str, str]) -> tuple[list[Notifier], list[str]]:
-    """The notifiers that `HOLDPROOF_NOTIFY_<KIND>_<PART>` variables describe, and what is wrong with the rest."""
+    """Return the notifiers of the `HOLDPROOF_NOTIFY_<KIND>_<PART>` variables, and what is wrong with the others."""
     notifiers: list[Notifier] = [LogNotifier()]
     problems = []
     for kind, (needed, optional) in _PARTS.items():
@@ -214,7 +214,7 @@ _MAKERS: Final[dict[str, Callable[[dict[str, str]], Notifier]]] = {
 
 
 def broadcast(notifiers: Sequence[Notifier], alert: Alert, *, deadline_s: float = 30.0) -> dict[str, str]:
-    """Send to all at once and say how each ended; never raises, and never takes longer than the deadline."""
+    """Send to all in parallel; return the outcome of each. Never raises, never takes longer than the deadline."""
     outcomes: dict[str, str] = {each.name: "no answer within the deadline" for each in notifiers}
 
     def deliver(notifier: Notifier) -> None:
@@ -222,7 +222,7 @@ def broadcast(notifiers: Sequence[Notifier], alert: Alert, *, deadline_s: float 
             notifier.send(alert)
         except UndeliveredError as error:
             outcomes[notifier.name] = str(error)
-        except Exception as error:  # its text may hold anything, its kind may not
+        except Exception as error:  # only its type is shown: its text may hold a secret
             outcomes[notifier.name] = f"failed ({type(error).__name__})"
         else:
             outcomes[notifier.name] = "delivered"

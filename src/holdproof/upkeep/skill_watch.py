@@ -1,11 +1,11 @@
-"""Skills at work: loaded, verified and watched, and what happens when one is not the approved one.
+"""Load, verify and watch skills, and lock one whose file is not the approved one.
 
 Rules:
-- Nothing but the approved bytes is ever handed out: whatever fails on the way of telling people, the load is refused.
-- The first who finds something else locks the skill and tells: the row with its leaf, the operator's question, the
-  alerts. Whoever comes later is refused, and nobody is told again.
-- In a store that is locked itself nothing is recorded, and that was told already; the load is refused all the same.
-- What is said next of a skill, be it an approval or a revocation, ends the lockdown and answers the question.
+- Only approved bytes are ever returned: whatever fails while alerting people, the load is refused.
+- The first process that finds another file locks the skill and alerts: the row with its leaf, the escalation, the
+  alerts. Later loads are refused without another alert.
+- In a store that is locked itself nothing is recorded, since that was alerted already; the load is still refused.
+- The next approval or revocation of a skill ends its lockdown and resolves the escalation.
 """
 
 import logging
@@ -47,7 +47,7 @@ def approve(
 
 
 def revoke(context: Context, path: str, *, by: str, comment: str = "", ns: str = MAIN) -> Work[Approval]:
-    """Take an approval back: the skill is not loaded until it is approved again."""
+    """Revoke an approval: the skill is not loaded until it is approved again."""
     name = skill_files.absolute(path)
     before = yield from ask(Read(partial(skills.status, path=name, ns=ns)))
     approval = yield from skills.revoke(context, name, by=by, comment=comment, ns=ns)
@@ -67,7 +67,7 @@ def _answer(context: Context, ended: SkillLockdown | None, approval: Approval) -
 
 
 def load(context: Context, path: str, *, ns: str = MAIN) -> Work[LoadedSkill]:
-    """The bytes of a skill, read once and found to be the approved ones; SkillLockedError if they are not."""
+    """Return the bytes of a skill, read once and compared with the approved ones; SkillLockedError if they differ."""
     examined = yield from loads.examine(path, ns=ns)
     if examined.loaded is not None:
         return examined.loaded
@@ -91,7 +91,7 @@ def _refusal(skill: Skill, examined: Examined) -> SkillLockedError:
 
 
 def verify(context: Context, *paths: str | os.PathLike[str], lock: bool = True, ns: str = MAIN) -> Work[SkillPage]:
-    """Look at the files of these skills, or of all that are listed; with `lock` what is not approved is locked."""
+    """Verify the files of these skills, or of all; with `lock` a skill that is not as approved is locked."""
     results = []
     for path in paths or (yield from _listed(ns)):
         examined = yield from loads.examine(os.fspath(path), ns=ns)
@@ -100,7 +100,7 @@ def verify(context: Context, *paths: str | os.PathLike[str], lock: bool = True, 
 
 
 def _without_lock(examined: Examined) -> Skill:
-    """What was found where nothing is recorded of it."""
+    """Return the state of an examined skill without recording it."""
     if not examined.problem or examined.skill.state is not SkillState.APPROVED:
         return examined.skill
     return Skill(examined.skill.path, SkillState.LOCKED, examined.skill.approval, None, examined.problem)
@@ -119,7 +119,7 @@ def _listed(ns: str) -> Work[list[str]]:
 def watch(
     context: Context, *paths: str, every_s: float = 2.0, rounds: int | None = None, ns: str = MAIN
 ) -> Stream[Skill]:
-    """Verify again and again; gives every skill once, and then each that has changed, for ever or so many rounds."""
+    """Verify repeatedly; yields every skill once, then each that has changed, for ever or for so many rounds."""
     if not 0.01 <= every_s <= 86_400:
         raise InvalidInputError("a watcher looks every 0.01 to 86,400 seconds", every_s=every_s)
     shown_skills: dict[str, Skill] = {}
@@ -135,7 +135,7 @@ def watch(
 
 
 def _pause(every_s: float, ns: str) -> Work[None]:
-    """Wait for as long, or until something is said of a skill."""
+    """Wait for that long, or until a skill is approved, revoked or locked."""
     now = yield from ask(Read(lambda tx: tx.now))
     until = later(now, every_s)
     while now < until:
@@ -144,7 +144,7 @@ def _pause(every_s: float, ns: str) -> Work[None]:
 
 
 def warnings(context: Context) -> tuple[str, ...]:
-    """What `status` says: which skills are locked."""
+    """Return warnings for `status`: the skills that are locked."""
     return context.database.read(loads.in_force).result()
 
 
@@ -152,14 +152,14 @@ def warnings(context: Context) -> tuple[str, ...]:
 
 
 def _respond(context: Context, examined: Examined, *, ns: str) -> Work[Skill]:
-    """Lock a skill that is not locked yet, and tell; the skill as it stands then."""
+    """Lock a skill that is not locked yet, and alert; return its state then."""
     if not examined.problem:
         return examined.skill
     skill = examined.skill
     path = examined.skill.path
     try:
         lockdown, new = yield from ask(Write(lambda tx: loads.lock(tx, examined, ns=ns)))
-    except ConstraintError:  # another process was faster, and tells
+    except ConstraintError:  # another process locked it first, and alerts
         return (yield from ask(Read(partial(skills.status, path=path, ns=ns))))
     except HoldproofError as error:
         _log.critical("the skill %s is refused: %s (not recorded: %s)", path, examined.problem, error)
@@ -170,7 +170,7 @@ def _respond(context: Context, examined: Examined, *, ns: str) -> Work[Skill]:
 
 
 def _tell(context: Context, lockdown: SkillLockdown) -> Work[None]:
-    """The operator's question and the alerts; best effort, and logged."""
+    """Escalate and send the alerts; best effort, and logged."""
     locked = _as_locked(lockdown)
     store_id = yield from ask(Read(log_check.store_id_or_unknown))
     count = len(lockdown.changes)

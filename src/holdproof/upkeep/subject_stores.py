@@ -1,10 +1,10 @@
-"""A person in what services store: blobs and sessions that carry a label. None of it is under the log.
+"""A subject in the application stores: blobs and sessions that carry its label. None of it is under the log.
 
 Rules:
-- What will go is counted first, the erasure is recorded in the kernel, then it goes. A crash in between leaves the
-  record with work to do (`due`), which the next opening does.
+- What will be erased is counted first, the erasure is recorded in the kernel, then it is done. A crash in between
+  leaves a record with pending removals (`erasures.due`), which the next opening finishes.
 - Only the label that the record itself names is ever erased for it.
-- A store in memory has its services in memory: those that are open in this process.
+- A store in memory has its application stores in memory: those that are open in this process.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from holdproof.executors import SyncExecutor
 from holdproof.storage import erasure, labels
 from holdproof.storage.blobs import BlobStoreConfig
 from holdproof.storage.executors import SyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store.context import Context
 
 _FOLDER: Final = "membrane/"
@@ -32,7 +32,7 @@ class SubjectStore(NamedTuple):
 
 
 def target(handle: str) -> str:
-    """A label as the record of its erasure names it, both what went and what is still due."""
+    """Return a label as the record of its erasure names it."""
     return f"{_FOLDER}{handle}"
 
 
@@ -42,7 +42,7 @@ def is_target(name: str) -> bool:
 
 
 def find(context: Context, name: str) -> list[SubjectStore]:
-    """Who is called so, in each of the databases of services."""
+    """Find the label of that name in each database of the application stores."""
     stores = []
     with _opened(context) as parts:
         for executor, _ in parts:
@@ -53,7 +53,7 @@ def find(context: Context, name: str) -> list[SubjectStore]:
 
 
 def erase(context: Context, name: str) -> list[str]:
-    """Erase a label, called as the record names it, wherever it is; what could not be reached."""
+    """Erase a label, given as its record names it, in every database; return what could not be reached."""
     handle = name.removeprefix(_FOLDER)
     remains: list[str] = []
     with _opened(context) as parts:
@@ -71,16 +71,16 @@ def erase(context: Context, name: str) -> list[str]:
 
 @contextmanager
 def _opened(context: Context) -> Iterator[list[tuple[SyncExecutor, BlobStoreConfig]]]:
-    """Each database of services once, with where its blobs lie; none where nobody has stored anything."""
+    """Open each database of the application stores once, with its blob configuration; none where nothing is stored."""
     with ExitStack() as stack:
         if context.head_file is None:
             opened: list[Any] = list(context.services.values())
         else:
-            opened = [stack.enter_context(closing(LazyStores(context.settings, context.paths, SyncStorageExecutor)))]
+            opened = [stack.enter_context(closing(OpenStores(context.settings, context.paths, SyncStorageExecutor)))]
         parts: dict[str, tuple[SyncExecutor, BlobStoreConfig]] = {}
         for stores in opened:
             for noun in ("blobs", "relational"):
-                if context.head_file is not None and not stores.there(noun):
+                if context.head_file is not None and not stores.exists(noun):
                     continue
                 store = stores.open(noun)
                 database = store._face.database
@@ -90,5 +90,5 @@ def _opened(context: Context) -> Iterator[list[tuple[SyncExecutor, BlobStoreConf
 
 
 def _name(database: Any) -> str:
-    """What tells two databases apart: handles on one share its pumps."""
+    """Return what identifies a database: several handles share one backend."""
     return str(id(database.backend))

@@ -1,4 +1,4 @@
-"""Retention of threads: in small transactions, a thread each, and the space goes back to the system."""
+"""Retention of threads: one small transaction for each thread, then the space is returned to the system."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -33,7 +33,7 @@ def prune(
 ) -> Work[ThreadsPruned]:
     """Remove checkpoints beyond the newest `keep` of each line and older than so many days; of all threads or some.
 
-    With `idle_days` threads go as a whole that nobody wrote for so long.
+    With `idle_days` threads that were not written to for so long are removed as a whole.
     """
     if keep is None and older_than_days is None and idle_days is None:
         raise InvalidInputError("say how many to keep, how old, or how long idle")
@@ -75,7 +75,7 @@ def _ago(now: str, what: str, days: float | None) -> str | None:
 
 
 def _names(thread_ids: Sequence[str] | None, before: str | None, ns: str) -> Work[list[str]]:
-    """The threads that are meant: those given, or all that were last written before a moment."""
+    """Return the threads to prune: those given, or all that were last written before a moment."""
     if thread_ids is not None:
         return list(dict.fromkeys(thread_ids))
     names: list[str] = []
@@ -89,7 +89,7 @@ def _names(thread_ids: Sequence[str] | None, before: str | None, ns: str) -> Wor
 
 
 def _delete(tx: Tx, *, name: str, idle: str, who: str, dry_run: bool, ns: str) -> ThreadsRemoved:
-    """Remove a thread that is still idle."""
+    """Remove a thread that is still idle: it may have been written to since it was listed."""
     thread = thread_index.find(tx, name, ns=ns)
     if thread is None or thread.updated_at >= idle:
         return ThreadsRemoved()

@@ -130,7 +130,7 @@ _SNAPSHOTS = sql(
 def snapshots(tx: Tx, after: str | None) -> CheckedPage:
     """One page of snapshots: each row is what its commit and its note say, signed by a key that counted there."""
     rows = tx.all(_SNAPSHOTS, after=after or "", limit=_PAGE)
-    ring = {key.keyid: key for key in keys.list(tx, role="memory")}
+    ring = {key.keyid: key for key in keys.keyring(tx, role="memory")}
     flaws = []
     for row in rows:
         try:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from holdproof.db import Row
 from holdproof.errors import InvalidInputError
 from holdproof.storage.vectors import ranking, vector_validation
-from holdproof.storage.vectors.vector_rows import Kept
+from holdproof.storage.vectors.vector_rows import VectorRow
 
 
 class Best:
@@ -20,9 +20,9 @@ class Best:
 
     def of(self, pages: Iterable[Sequence[Row]]) -> list[tuple[str, float]]:
         """Keys and distances, nearest first, equals by key; what is near is compared once more in 64 bits."""
-        found: list[Kept] = []
+        found: list[VectorRow] = []
         for page in pages:
-            known = {row.id: row for row in (*found, *(Kept(key, 0, vector, "{}") for key, vector in page))}
+            known = {row.id: row for row in (*found, *(VectorRow(key, 0, vector, "{}") for key, vector in page))}
             found = [known[each.id] for each in ranking.rank([*known.values()], self.unit, self.limit)]
         return [(each.id, each.distance) for each in ranking.rank(found, self.unit, self.limit)]
 

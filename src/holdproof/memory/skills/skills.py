@@ -108,7 +108,7 @@ def locked(tx: Tx, path: str, *, against: int, ns: str = MAIN) -> SkillLockdown 
 
 def read_ring(tx: Tx) -> Ring:
     """Whose signatures count."""
-    known = {key.keyid: key for key in keys.list(tx) if key.role == "memory"}
+    known = {key.keyid: key for key in keys.keyring(tx) if key.role == "memory"}
     return Ring(known, frozenset(keys.flaws(tx)), frozenset(keys.origins(tx)))
 
 

@@ -1,15 +1,15 @@
-"""Backups: one folder that holds a whole store as it stood at one moment, made while writers run.
+"""Backups: one folder that holds a whole store as it was at one moment, made while writers run.
 
 Rules:
 - Everything acknowledged before the backup began is in it; nothing in it is later than its `created_at`.
-- Writers are never held up: SQLite is copied through its backup API from one snapshot, PostgreSQL read from one.
-- A backup is there as a whole or not at all: it grows as DEST.partial and is renamed when all of it is durable. What a
-  killed one left is removed by the next; two at once into one place is a BusyError.
+- Writers are never blocked: SQLite is copied through its backup API from one snapshot, PostgreSQL read from one.
+- A backup exists completely or not at all: it is written as DEST.partial and renamed when all of it is durable. The
+  leftovers of a killed one are removed by the next; two at once into one place is a BusyError.
 - Private keys, the keys of subjects and `config.yaml`, which may hold a password, are left out unless asked for.
   Without keys sealed content opens only together with the store it came from (or a backup of its keys), and erasing a
-  subject there erases it in here too.
-- DBOM files are written as the copied rows say, not copied: a battle judged again meanwhile makes no difference.
-- Every file stands in the manifest, and the log key signs it (manifest.py).
+  subject there makes it unreadable here too.
+- DBOM files are written from the copied rows, not copied: a later submit meanwhile makes no difference.
+- Every file is in the manifest, which the log key signs (manifest.py).
 """
 
 import builtins
@@ -19,17 +19,19 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from holdproof import folders
+from holdproof import folders, paging
 from holdproof.content import disk, encryption
 from holdproof.crypto import checkpoint
-from holdproof.db import Call, Tx, Work, ask, migrate, sql
+from holdproof.db import Call, Tx, Work, ask, call, migrate, sql
 from holdproof.db.sqlite import snapshot
 from holdproof.errors import AlreadyExistsError, BusyError, InvalidInputError
 from holdproof.evidence import dbom_files
 from holdproof.model.backup import Backup, Entry, Manifest
+from holdproof.model.page import Page
 from holdproof.model.progress import Progress
 from holdproof.model.times import to_text
 from holdproof.store.context import Context
@@ -45,19 +47,24 @@ _PAGE = 500
 def create(
     context: Context, dest: str | os.PathLike[str], *, keys: bool = False, progress: Progress | None = None
 ) -> Work[Backup]:
-    """Back the store up into a new folder while it is in use; `keys` puts the private keys in as well."""
+    """Back the store up into a new folder while it is in use; `keys` includes the private keys."""
     tell = progress or no_progress
     return (yield from ask(Call(lambda: _create(context, Path(dest), keys=keys, tell=tell))))
 
 
 def check(src: str | os.PathLike[str], *, key: str | None = None, progress: Progress | None = None) -> Work[Backup]:
-    """Check a backup through and through; `key` is the id of the key that must have signed it."""
+    """Check a backup: signature, every file, database and log; `key` is the id of the key that must have signed it."""
     return (yield from ask(Call(lambda: backup_list.inspect(Path(src), key=key, tell=progress or no_progress))))
 
 
-def list(folder: str | os.PathLike[str]) -> Work[builtins.list[Backup]]:
-    """The backups in a folder, oldest first; their files are not read."""
-    return (yield from ask(Call(lambda: backup_list.list_backups(Path(folder)))))
+def list(folder: str | os.PathLike[str], *, cursor: str | None = None, limit: int = 100) -> Work[Page[Backup]]:
+    """List the backups in a folder, the newest first; their files are not read."""
+    backups = yield from call(backup_list.list_backups, Path(folder))
+    newest_first = reversed(backups)
+    if cursor is not None:
+        last = paging.decode(cursor, "", 0, "")
+        newest_first = filter(lambda each: backup_list.sort_key(each) < last, newest_first)
+    return paging.page(islice(newest_first, paging.fetch(limit)), limit, backup_list.sort_key)
 
 
 # --- making one --------------------------------------------------------------------------------------------------
@@ -75,6 +82,7 @@ def _create(context: Context, dest: Path, *, keys: bool, tell: Progress) -> Back
         data = manifests.encode(manifest)
         disk.write(folder / manifests.MANIFEST, data)
         disk.write(folder / manifests.SIGNATURE, manifests.sign(data, manifest.store_id, signer))
+        # Everything is durable before the rename, which is what makes the backup exist.
         disk.sync_tree(folder)
         folder.rename(target)
         folders.sync(target.parent)
@@ -83,7 +91,7 @@ def _create(context: Context, dest: Path, *, keys: bool, tell: Progress) -> Back
 
 @contextmanager
 def _partial_folder(target: Path) -> Iterator[Path]:
-    """An empty folder beside the target, ours alone; gone if anything fails."""
+    """Create and lock an empty folder beside the target; removed if anything fails."""
     partial = target.with_name(f"{target.name}.partial")
     folders.make(partial)
     handle = os.open(partial, os.O_RDONLY)
@@ -131,7 +139,7 @@ def _fill(context: Context, folder: Path, *, keys: bool, tell: Progress) -> Mani
 
 
 class _DatabaseCopy(NamedTuple):
-    """A database that was copied: when, what it says of itself, how many living keys of subjects it has or had."""
+    """A copied database: when, its log and keys, and how many subjects have a key in it (or had, before removal)."""
 
     moment: int
     parts: log_check.StoreParts
@@ -194,7 +202,7 @@ _BATTLES = sql(
 
 
 def _write_dboms(tx: Tx, dboms: Path) -> None:
-    """The DBOM files that the copied rows speak of, battle by battle at its first row."""
+    """Write the DBOM files of the copied rows, each evaluation once, at its first row."""
     after = 0
     while page := tx.all(_BATTLES, after=after, limit=_PAGE):
         after = page[-1][0]
@@ -208,7 +216,7 @@ def _pages(tell: Progress, name: str) -> Callable[[int, int], None]:
 
 
 def _copy_files(context: Context, folder: Path, *, keys: bool, tell: Progress) -> Iterator[tuple[str, Entry]]:
-    """Copy the files of a store; after the database, so that whatever its rows speak of is there."""
+    """Copy the files of a store; after the database, so that every file its rows refer to exists by now."""
     paths = context.paths
     places = [(name, paths.data / name) for name in _FOLDERS]
     files = [(f"{name}/{file.relative_to(top).as_posix()}", file) for name, top in places for file in disk.files(top)]

@@ -1,11 +1,10 @@
-"""Backups as they lie on disk: checked, listed, chosen by a point in time.
+"""Backups on disk: check, list, and choose one by a point in time.
 
 Rules:
 - A check reads every byte: signature, every file, the database's own check, the log from its leaves to its head.
-- A backup whose manifest cannot be read is listed as damaged, never chosen, and in nobody's way.
+- A backup whose manifest cannot be read is listed as damaged and never chosen.
 - Points in time: rows change in place, so a state is restored from a backup that holds it, never computed from a later
-  one. `choose` takes the newest backup of a folder that is not after the log index or the moment asked for; how fine
-  the points are is how often backups are made.
+  one. `choose` returns the newest backup of a folder that is not after the requested log index or moment.
 """
 
 from pathlib import Path
@@ -27,12 +26,12 @@ DAMAGED = "damaged"
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Ignore progress: the default where no callback is given."""
     del what, done, total
 
 
 def inspect(src: Path, *, key: str | None = None, tell: Progress = no_progress) -> Backup:
-    """Check a backup where it lies; `key` is the id of the key that must have signed it."""
+    """Check a backup in place; `key` is the id of the key that must have signed it."""
     manifest, data, signature = manifests.read(src)
     manifests.check_listing(src, manifest)
     with disk.translated(src):
@@ -57,11 +56,16 @@ def _judge(parts: StoreParts, manifest: Manifest, data: bytes, signature: bytes,
 
 
 def list_backups(folder: Path) -> list[Backup]:
-    """The backups in a folder, oldest first."""
+    """Return the backups in a folder, oldest first."""
     if not folder.is_dir():
         raise NotFoundError(f"{folder}: no such folder", path=str(folder))
     candidates = [at for at in folder.iterdir() if (at / manifests.MANIFEST).is_file() and at.suffix != ".partial"]
-    return sorted(map(_summary, candidates), key=lambda each: (each.created_at, each.size, each.path))
+    return sorted(map(_summary, candidates), key=sort_key)
+
+
+def sort_key(backup: Backup) -> tuple[str, int, str]:
+    """Return what backups are ordered by: the time they were made, then the size of their log."""
+    return backup.created_at, backup.size, backup.path
 
 
 def _summary(at: Path) -> Backup:
@@ -72,7 +76,7 @@ def _summary(at: Path) -> Backup:
 
 
 def choose(folder: Path, *, index: int | None = None, time: str | None = None) -> Path:
-    """The newest backup of a folder that is not after a log index or a moment; a backup itself is its own folder."""
+    """Return the newest backup of a folder that is not after a log index or a moment; a backup may be named itself."""
     try:
         until = None if time is None else to_micros(time)
     except ValueError as error:
@@ -94,7 +98,7 @@ def choose(folder: Path, *, index: int | None = None, time: str | None = None) -
 
 
 def backup_of(path: Path, manifest: Manifest, *, signer: str, trust: str) -> Backup:
-    """A backup as every face prints it."""
+    """Return the summary of a backup from its manifest."""
     return Backup(
         path=str(path),
         store_id=manifest.store_id,

@@ -1,17 +1,17 @@
-"""Copying a store to another database: from SQLite to PostgreSQL, back, or from server to server.
+"""Move a store to another database: from SQLite to PostgreSQL, back, or from server to server.
 
-A copy *moves*: the log goes on in the target under its own name, same origin, same tree, same head, so the source is
-sealed for good and says where the store went. (A restore makes a second store of an older state, and so a new origin.)
+The log continues in the target with the same origin, tree and head, so the source is sealed for good and says where
+the store went. (A restore makes a second store of an older state, and so a new origin.)
 
 Rules:
-- Nobody else is in the source meanwhile, and nothing in it changes but the seal, which comes last. Killed at any moment
-  before it, the source is whole and usable, and the target is refused as unfinished; the next copy begins anew.
+- The source is open nowhere else meanwhile, and nothing in it changes but the seal, which comes last. Killed at any
+  moment before it, the source is intact and usable, and the target is refused as unfinished; the next copy starts over.
 - The target is empty, or holds what an earlier copy left unfinished; anything else is refused and left alone.
 - Before the seal every row of the target is compared with the source's, and the target is verified in full.
 - Killed after the seal, the next copy to the same target only finishes. Another target is refused.
 - The home stays: keys, heads, DBOM files, images and the bytes of large blobs are where they were.
-- Tables that services made themselves have a shape of their own, which no other database can be trusted to mean: a
-  store that has any is refused, by name.
+- Tables that applications created have types that may mean something else in another database: a store that has any
+  is refused, and they are named.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -60,12 +60,12 @@ _EVERY: Final = 1000
 _LEDGER: Final = "schema_migrations"
 SQLITE: Final = "sqlite"
 _DERIVED: Final = frozenset({"log_pending", "membrane_login", "vector_index", "vector_index_mark"})
-"""What a database makes of other rows, or has only while it works."""
+"""Tables that are derived from other rows, or hold something only while the database is in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """From where to where, and what goes along."""
+    """Where a store is moved from and to, and whether its telemetry goes along."""
 
     paths: Paths
     source: str | Path
@@ -74,17 +74,17 @@ class CopyPlan:
 
     @property
     def spaces(self) -> dict[str, Path]:
-        """The spaces that go, and the files in which they are where they are files; the kernel first."""
+        """Return the spaces to move, with the file of each on SQLite; the kernel first."""
         named = {KERNEL: self.paths.kernel_db, "membrane": self.paths.membrane_db}
         return named | ({"telemetry": self.paths.telemetry_db} if self.telemetry else {})
 
     def into(self, space: str) -> str | Path:
-        """The database of a space at the target."""
+        """Return the database of a space at the target."""
         return self.target if isinstance(self.target, str) else self.spaces[space]
 
 
 def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry: bool) -> CopyPlan:
-    """What is meant: each end is a URL, the word `sqlite` for the file of the home in use, or a home, whose file it is.
+    """Resolve both ends: each is a URL, the word `sqlite` for the file of the home in use, or a home.
 
     A URL has no files, so the files stay in the home of the other end, or in the one in use.
     """
@@ -101,7 +101,7 @@ def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry
 
 
 def refuse_absent(journey: CopyPlan) -> None:
-    """NotFoundError where there is no store to copy: opening it would make a new one."""
+    """Raise NotFoundError where there is no store to move: opening it would create one."""
     if transfer.arrive(journey.source, journey.spaces).ledger(KERNEL) is None:
         raise NotFoundError(f"there is no store at {redact(str(journey.source))}")
 
@@ -109,13 +109,15 @@ def refuse_absent(journey: CopyPlan) -> None:
 class TransferSummary(NamedTuple):
     """What was, or would be, moved: the store, its log, and how many rows of each space."""
 
+    # Compared with the target before the source is sealed.
+
     store_id: str
     state: LogState
     rows: dict[str, int]
 
 
 def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary:
-    """Fill the target, have it verified, seal the source, and let the target count."""
+    """Fill the target, verify it, seal the source, and mark the target as complete."""
     arriving = transfer.arrive(journey.target, journey.spaces)
     with transfer.leave(journey.source, journey.spaces) as leaving:
         sealed = _check_source(journey, leaving)
@@ -137,6 +139,7 @@ def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary
                 with suppress(HoldproofError):
                     arriving.discard(space)
             raise
+        # The commit point: from here on only the target counts, and a kill is finished by the next copy.
         tell("sealing", 0, 1)
         leaving.seal(redact(str(journey.target)))
         tell("sealing", 1, 1)
@@ -146,7 +149,7 @@ def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary
 
 
 def _check_source(journey: CopyPlan, leaving: TransferSource) -> set[str]:
-    """The spaces that are sealed already, for this target; refuses a store that cannot go."""
+    """Return the spaces that are sealed already, for this target; refuses a store that cannot be moved now."""
     to = redact(str(journey.target))
     sealed: set[str] = set()
     for space in leaving.spaces:
@@ -172,7 +175,7 @@ def _tables(leaving: TransferSource, space: str) -> dict[str, list[str]]:
 
 
 def _check_target(arriving: TransferTarget, space: str, *, sealed: set[str]) -> None:
-    """Refuse a target that is another store's; one that an earlier copy began is taken up or begun anew."""
+    """Refuse a target that holds a store; one that an earlier copy left unfinished is continued or emptied."""
     ledger = arriving.ledger(space)
     if ledger is None:
         if space in sealed:
@@ -207,7 +210,7 @@ def _fill(
     tables: dict[str, list[str]],
     tell: Progress,
 ) -> None:
-    """One space: emptied, marked, filled and compared."""
+    """Empty, mark, fill and compare one space of the target."""
     leaving, arriving = ends
     arriving.discard(space)
     transfer.begin(journey.into(space), space)
@@ -239,7 +242,7 @@ class RowSum:
         self.total = 0
 
     def over(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows, once they are counted."""
+        """Pass the rows on, adding each to the sum."""
         for number, row in enumerate(rows, 1):
             self.total = (self.total + row_hash(row)) % _MODULUS
             if number % _EVERY == 0 or number == self._expected:
@@ -248,20 +251,20 @@ class RowSum:
 
     @staticmethod
     def of(rows: Iterable[Row]) -> int:
-        """The sum over rows that are not sent on."""
+        """Return the sum over rows that are not passed on."""
         return sum(map(row_hash, rows)) % _MODULUS
 
 
 def row_hash(row: Row) -> int:
-    """A row as a number; rows are plain tuples that are the same on every database."""
+    """Return the hash of a row as a number; rows are plain tuples, equal on every database."""
     return int.from_bytes(sha256(repr(row).encode("utf-8", "surrogatepass")).digest(), "big")
 
 
 def adapt_rows(table: str, columns: list[str], rows: Iterable[Row], *, server: bool) -> Iterator[Row]:
-    """Rows as they arrive: all as they are, but for numbers that mean something in one database only.
+    """Change the values that mean something in one database only; all other rows pass unchanged.
 
-    Of vectors, `change` is the writer's count on SQLite and the transaction on a server: they are numbered anew,
-    without tombstones, under a new key, so that nobody takes a copy in memory or in the cache for these.
+    Of vectors, `change` is the writer's count on SQLite and the transaction on a server: rows are renumbered, without
+    tombstones, under a new key, so that an index cached for the source is not used for the target.
     """
     if table == "vectors":
         at = columns.index("change")
@@ -282,7 +285,7 @@ def adapt_rows(table: str, columns: list[str], rows: Iterable[Row], *, server: b
 
 
 def _inspect(journey: CopyPlan, moved: TransferSummary, tell: Progress) -> None:
-    """Refuse a target whose log is not the source's to the last byte, or that does not verify in full."""
+    """Refuse a target whose log differs from the source's in any byte, or that does not verify in full."""
     keys = KeyFolder(journey.paths.keys)
     database = transfer.filled(journey.target, KERNEL)
     try:
@@ -314,7 +317,7 @@ def _agree(tx: Tx, moved: TransferSummary) -> None:
 
 
 def outcome(journey: CopyPlan, moved: TransferSummary, verdict: str, *, dry_run: bool = True) -> Copied:
-    """The outcome, what stays where it is, and what is left to do."""
+    """Return the outcome: what was moved, what stays where it is, and what is left for the operator to do."""
     to = redact(str(journey.target))
     stays = [str(each) for each in (journey.paths.keys, journey.paths.data / "blobs", journey.paths.heads)]
     steps = [f"HOLDPROOF_DATABASE_URL={to}" if isinstance(journey.target, str) else "unset HOLDPROOF_DATABASE_URL"]

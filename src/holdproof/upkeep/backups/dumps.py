@@ -1,4 +1,4 @@
-"""The files of a backup from PostgreSQL, `kernel/<table>.copy`: COPY's text format, read without a server."""
+"""Read the tables of a backup from PostgreSQL without a server: `kernel/<table>.copy`, in COPY's text format."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _MEANS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 def rows(src: Path, manifest: Manifest, table: str) -> Iterator[dict[str, str | None]]:
-    """The rows of a table, every value as text."""
+    """Yield the rows of a table by column name, every value as text."""
     columns = manifest.tables.get(table)
     if columns is None:
         raise CorruptError(f"the backup has no table {table}", table=table)
@@ -29,7 +29,7 @@ def rows(src: Path, manifest: Manifest, table: str) -> Iterator[dict[str, str | 
 
 
 def parts(src: Path, manifest: Manifest) -> StoreParts:
-    """What the copied store says of itself."""
+    """Return the store's id, log state, log keys and leaves from the copied tables."""
     try:
         return _parts(src, manifest)
     except (KeyError, ValueError) as error:  # a column that is not there, or not of its kind

@@ -1,14 +1,14 @@
 """The manifest of a backup: canonical JSON over every file, and the log key's signature over the manifest.
 
 `manifest.json` is JCS; `manifest.sig` is a C2SP signed note of three lines (`holdproof-backup/1`, the store's id, the
-SHA-256 of manifest.json in base64) under the name `holdproof-backup/<store id>`. The log key signs, because it is at
-hand wherever a store is open; the name enters the key id and the second line is no number, so that neither this note
-can pass for a log head nor a head for it.
+SHA-256 of manifest.json in base64) under the name `holdproof-backup/<store id>`. The log key signs, because it is
+available wherever a store is open; the name enters the key id and the second line is no number, so that neither can
+this note pass for a log head nor a head for it.
 
 Rules:
-- A file that is missing, added, or has another hash or length than the manifest says condemns the backup.
-- Names are relative, without `..`, and lie in the places a backup has.
-- A signature counts only under a key the caller trusts; which ones those are is not decided here.
+- A backup with a file missing, added, or of another hash or length than the manifest says is refused.
+- Names are relative, without `..`, and in the folders that a backup has.
+- A signature counts only under a key that the caller trusts; which ones those are is not decided here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,12 +33,12 @@ _TEXTS = ("store_id", "created_at", "backend", "origin", "root", "head")
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest as it is hashed and stored."""
+    """Return the manifest as it is hashed and stored."""
     return canonical.dumps({"v": 1, "t": "holdproof-backup", **asdict(manifest)})
 
 
 def parse(data: bytes) -> Manifest:
-    """A manifest from untrusted bytes; FormatError where anything is missing, odd or too much."""
+    """Parse a manifest from untrusted bytes; FormatError where anything is missing, unexpected or too much."""
     tree = canonical.loads(data)
     if not isinstance(tree, dict) or (tree.get("v"), tree.get("t")) != (1, "holdproof-backup"):
         raise FormatError("not the manifest of a backup, or of an unknown version")
@@ -79,13 +79,13 @@ def _check_name(name: str) -> None:
 
 
 def sign(manifest: bytes, store_id: str, signer: Signer) -> bytes:
-    """The signature file."""
+    """Return the content of the signature file."""
     text = _text(manifest, store_id)
     return note.encode(Note(text, (note.sign(text, _name(store_id), signer),)))
 
 
 def verify(manifest: bytes, store_id: str, signature: bytes, keys: Iterable[PublicKey]) -> PublicKey:
-    """The key that signed; ProofError if none of these did, or for another manifest."""
+    """Return the key that signed; ProofError if none of these did, or if the note is for another manifest."""
     signed = note.parse(signature)
     if signed.text != _text(manifest, store_id):
         raise ProofError("the signature is for another manifest", store_id=store_id)
@@ -94,7 +94,7 @@ def verify(manifest: bytes, store_id: str, signature: bytes, keys: Iterable[Publ
 
 
 def read(folder: Path) -> tuple[Manifest, bytes, bytes]:
-    """Manifest, its bytes and its signature, out of a backup."""
+    """Read the manifest of a backup, its exact bytes, and its signature."""
     with disk.translated(folder):
         try:
             data = disk.read(folder / MANIFEST, _MOST)
@@ -115,7 +115,7 @@ def check_listing(folder: Path, manifest: Manifest) -> None:
 
 
 def check_file(name: str, entry: Entry, manifest: Manifest) -> None:
-    """Refuse a file that is not the one the manifest speaks of."""
+    """Refuse a file whose hash or size is not the manifest's."""
     if entry != manifest.files[name]:
         raise FormatError(f"{name} is not as the backup's manifest says: it was changed or is damaged", file=name)
 

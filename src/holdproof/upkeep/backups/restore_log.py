@@ -116,7 +116,7 @@ def _admit(tx: Tx, signer: Signer, keys: KeyFolder, origin: str) -> None:
     if ring.is_registered(tx, signer.keyid, "log"):
         return
     by: Signer = signer
-    rooted = bool(ring.list(tx, role="root"))
+    rooted = bool(ring.keyring(tx, role="root"))
     if rooted:
         try:
             by = keys.load("root")

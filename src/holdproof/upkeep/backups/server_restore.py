@@ -1,4 +1,4 @@
-"""Restoring into PostgreSQL: loaded into a schema beside the live one, verified there, exchanged in one transaction."""
+"""Restore into PostgreSQL: load into a schema beside the live one, verify it, exchange both in one transaction."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ _PATIENCE_S = 3.0
 
 
 def current(url: str, trusted: Callable[[Tx], list[LogKey]]) -> ReplacedStore:
-    """Read what can be read of the live store, its keys as far as they are vouched for; refuses one that is open."""
+    """Read what can be read of the live store, its keys as far as `trusted` proves them; BusyError if it is open."""
     refuse_open(url)
     state = ReplacedStore()
     if not snapshot.exists(url):
@@ -42,7 +42,7 @@ def current(url: str, trusted: Callable[[Tx], list[LogKey]]) -> ReplacedStore:
 
 
 def refuse_open(url: str) -> None:
-    """BusyError while anybody has the store open; connections that were just closed get a moment to go."""
+    """Raise BusyError while the store is open; connections that were just closed get a moment to disappear."""
     deadline = time.monotonic() + _PATIENCE_S
     while count := snapshot.opened(url):
         if time.monotonic() >= deadline:
@@ -52,12 +52,13 @@ def refuse_open(url: str) -> None:
 
 @contextmanager
 def loaded(url: str, source: Path, manifest: Manifest) -> Iterator[Database]:
-    """The tables of a backup in a schema of their own, opened; dropped again unless it was exchanged."""
+    """Load the tables of a backup into a schema of their own and open it; dropped unless it was exchanged."""
     steps = migrate.shipped("kernel")
     if unknown := sorted(manifest.migrations.keys() - {step.name for step in steps}):
         raise NewerStoreError(f"the backup has migration {unknown[-1]}, which this Holdproof does not know")
     snapshot.prepare(url)
     try:
+        # The tables are created as they were when the backup was made, filled, and only then migrated to this version.
         then = [step for step in steps if step.name in manifest.migrations]
         open_database(url, space=snapshot.STAGED, migrations=then, workers=1, readers=1).close()
         snapshot.load(url, manifest.tables, manifest.sequences, lambda table: _chunks(source, manifest, table))
@@ -73,7 +74,7 @@ def loaded(url: str, source: Path, manifest: Manifest) -> Iterator[Database]:
 
 
 def _chunks(source: Path, manifest: Manifest, table: str) -> Iterator[bytes]:
-    """The bytes of a table; FormatError at their end if they are not those of the manifest."""
+    """Yield the bytes of a table; FormatError at their end if hash or size is not the manifest's."""
     name = f"{dumps.FOLDER}/{table}.copy"
     digest = sha256()
     size = 0

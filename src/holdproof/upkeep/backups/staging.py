@@ -1,4 +1,4 @@
-"""What a restore copies before it trusts it, and whose signature it trusts."""
+"""Stage a restore: copy the source, verify the copy, and decide whose signature counts."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ FOLDERS: Final = ("dboms", "blobs", "images")
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """What is asked of a restore."""
+    """The arguments of a restore."""
 
     src: Path
     to_index: int | None = None
@@ -48,12 +48,12 @@ class OpenedBackup(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the ceremony cites."""
+        """Return the name by which the restore's log entry cites this backup."""
         return f"sha256:{sha256_hex(self.data)}"
 
 
 def open_backup(source: Path) -> OpenedBackup | None:
-    """The manifest of a source; None for a raw copy of a closed store."""
+    """Read the manifest of a source; None for a raw copy of a closed store."""
     return OpenedBackup(*manifests.read(source)) if (source / manifests.MANIFEST).is_file() else None
 
 
@@ -75,7 +75,7 @@ def stage(
 def judge(
     parts: StoreParts, backup: OpenedBackup | None, current: ReplacedStore, request: RestoreRequest
 ) -> StagedCopy:
-    """Refuse what is not signed by whom we trust, whose log does not hold, or what is after the point asked for."""
+    """Refuse a source without a trusted signature, with an invalid log, or newer than the requested point in time."""
     signers, trust = _trusted(parts, current, request)
     if backup is None:
         log_check.check(parts, signers)
@@ -93,18 +93,18 @@ def _verify(backup: OpenedBackup, signers: list[PublicKey], trust: str) -> None:
     try:
         manifests.verify(backup.data, backup.manifest.store_id, backup.signature, signers)
     except ProofError as error:
-        what = f"the backup is not signed by whom {trust} can vouch for: name the key (--key) if you know it is right"
+        what = f"the backup is not signed by a key that {trust} can prove: pass --key KEYID if you trust that key"
         raise ProofError(f"{what} ({error.message})", **error.fields) from error
 
 
 class _Copy(NamedTuple):
-    """A copy that is not live yet, to be looked at as a store is."""
+    """A copy that is not live yet, for checks that need only a database."""
 
     database: Database
 
 
 def check_rows(database: Database) -> None:
-    """Refuse a copy whose rows are not those of its leaves: nobody signed a raw copy but through its log."""
+    """Refuse a copy whose rows do not match their leaves: a raw copy has no signature but that of its log."""
     findings = Findings()
     SyncExecutor(database).run(row_check.check(_Copy(database), findings))
     wrong = [each for each in findings.report("rows").findings if each.verdict.locks]
@@ -116,14 +116,17 @@ def check_rows(database: Database) -> None:
 
 
 def _trusted(parts: StoreParts, current: ReplacedStore, request: RestoreRequest) -> tuple[list[PublicKey], str]:
-    """Whose signature counts: of the key named, of the store that is replaced or its home, or else the source's own."""
+    """Return the keys that count, and by what they are trusted.
+
+    In this order: the key named by the caller, the keys of the replaced store or its home, the source's own keys.
+    """
     store_id = parts.store_id
     size = parts.state.size
     own = log_check.active_keys(parts.keys, size)
     here = log_check.active_keys(current.keys, size)
     if current.store_id not in (None, store_id) and not request.other:
         raise ConflictError(
-            "the backup is of another store than the one here; say so if that is meant (--other)",
+            "the backup is of another store than the one here; pass --other to replace it all the same",
             found=store_id,
             here=current.store_id,
         )
@@ -140,7 +143,7 @@ def _trusted(parts: StoreParts, current: ReplacedStore, request: RestoreRequest)
 
 
 def copy_files(source: Path, folder: Path, manifest: Manifest, progress: Progress | None) -> None:
-    """Copy every file of a backup but a server's tables, each checked as it is copied."""
+    """Copy every file of a backup except a server's tables, each checked as it is copied."""
     manifests.check_listing(source, manifest)
     for name in FOLDERS:
         (folder / name).mkdir(mode=0o700)
@@ -152,7 +155,7 @@ def copy_files(source: Path, folder: Path, manifest: Manifest, progress: Progres
 
 
 def _copy_raw(source: Path, folder: Path) -> None:
-    """A closed store's database with its write-ahead log, and whatever folders lie beside it."""
+    """Copy a closed store's databases with their write-ahead logs, and the folders beside them."""
     if source.is_file():
         files = {KERNEL: source, f"{KERNEL}-wal": source.with_name(f"{source.name}-wal")}
     else:

@@ -1,14 +1,14 @@
-"""DBOM files against rows against signatures.
+"""Check DBOMs: files against rows, rows against signatures.
 
 Rules:
-- The row's DBOM is of its battle, hashes its result, has its score and time, and a judge key that counted at its leaf
-  signed it: so not even whoever holds the log key can change what was decided.
+- The row's DBOM is of its evaluation, hashes its result, has its score and time, and a judge key that counted at its
+  leaf signed it: so not even the holder of the log key can change what was decided.
 - A legacy signature is UNSIGNED on an imported row, whose leaf says so; anywhere else it is a downgrade: TAMPERED.
-- An imported row without a DBOM is UNSIGNED too: nobody vouches for it. A decision that was signed keeps its DBOM.
+- An imported row without a DBOM is UNSIGNED too. A signed decision without its DBOM is TAMPERED.
 - Every DBOM has its file with exactly the row's text; edited, deleted or replaced ones are found.
-- A DBOM file that no row speaks of is UNLOGGED.
-- Files follow their rows a moment later: what looks wrong is looked at again before it counts.
-- A row that does not match its leaf has been reported as such; its DBOM is judged all the same.
+- A DBOM file that no row accounts for is UNLOGGED.
+- Files are written a moment after their rows: what looks wrong is checked again before it is reported.
+- A row that does not match its leaf has been reported as such; its DBOM is checked all the same.
 """
 
 import time
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from holdproof.crypto import attest, canonical, dbom
 from holdproof.crypto.attest import LegacySigma
-from holdproof.db import Call, Row, Tx, Work, ask, sql
+from holdproof.db import Call, Tx, Work, ask, sql
 from holdproof.errors import FormatError, ProofError
 from holdproof.evidence import dbom_files, keys, logged_tables
 from holdproof.evidence.dbom_files import DueFile
@@ -34,9 +34,9 @@ from holdproof.upkeep.verification.row_check import page_size
 _PAGE: Final = 200
 _PAUSES: Final = (0.05, 0.2, 0.8)
 _SURE: Final = 20
-"""After so many wrong files nobody waits for the next one to be mended."""
-_REWRITE: Final = "keep the file aside, then let `holdproof dbom repair --full` write it anew from the database"
-_NONE: Final = "nothing can be done: it was like that when it came"
+"""After so many wrong files the check no longer waits for the next one to be written."""
+_REWRITE: Final = "keep the file aside, then run `holdproof dbom repair --full` to write it again from the database"
+_NONE: Final = "nothing can be done: it was imported like that"
 _IMPORTED: Final = '"t":"legacy_import"'
 _ROWS = sql(
     "SELECT b.id, b.ns, b.battle_id, b.raw_result, b.dbom_hash, b.dbom, l.idx, l.leaf, b.score, b.timestamp,"
@@ -61,7 +61,7 @@ class DbomRow(NamedTuple):
     raw_result: str | None
     dbom_hash: str | None
     dbom: str | None
-    index: int | None
+    leaf_index: int | None
     leaf: str | None
     score: float | None
     timestamp: str | None
@@ -71,7 +71,7 @@ class DbomRow(NamedTuple):
 
 def check(context: Context, findings: Findings) -> Work[None]:
     """Check the DBOM of every row, then every DBOM file."""
-    ring = {key.keyid: key for key in (yield from read(context, keys.list))}
+    ring = {key.keyid: key for key in (yield from read(context, keys.keyring))}
     after: int | None = 0
     while after is not None:
         rows, wrong, after = yield from read(context, partial(_judge_page, after=after or 0, ring=ring))
@@ -84,8 +84,9 @@ def check(context: Context, findings: Findings) -> Work[None]:
     yield from _unlisted_files(context, findings)
 
 
-def _judge_page(tx: Tx, after: int, ring: dict[str, Key]) -> tuple[list[Row], list[Finding], int | None]:
-    """A page of rows, what is wrong with them, and after which the next page begins; None after the last."""
+def _judge_page(tx: Tx, after: int, ring: dict[str, Key]) -> tuple[list[DbomRow], list[Finding], int | None]:
+    """Return a page of rows, its findings, and the row id to continue after; None after the last page."""
+    # The page is limited by bytes as well: results and DBOMs may be large.
     limit = page_size(tx, logged_tables.COVERED["battles"], after, _PAGE)
     rows = [DbomRow(*row) for row in tx.all(_ROWS, after=after, limit=limit)]
     judged = (judge(row, ring) for row in rows)
@@ -93,8 +94,8 @@ def _judge_page(tx: Tx, after: int, ring: dict[str, Key]) -> tuple[list[Row], li
     return rows, [finding for finding in judged if finding is not None], following
 
 
-def judge(row: Row, ring: dict[str, Key]) -> Finding | None:
-    """What is wrong with the DBOM of a row, if anything."""
+def judge(row: DbomRow, ring: dict[str, Key]) -> Finding | None:
+    """Return the finding about a row's DBOM; None if it is valid."""
     imported = _IMPORTED in (row.leaf or "")
     if row.dbom is None:
         return _lacking(row, imported)
@@ -108,25 +109,25 @@ def judge(row: Row, ring: dict[str, Key]) -> Finding | None:
     if key is None:
         what = "a signed DBOM was replaced by one with a simulated signature: a downgrade"
         return _finding(row, Verdict.TAMPERED, what)
-    if not key.trusted_at(row.index):
+    if not key.trusted_at(row.leaf_index):
         what = f"its DBOM is signed with a judge's key that does not count from leaf {key.revoked_from} on"
         return _finding(row, Verdict.REVOKED_KEY, what, "decide it again under a key that counts")
     return None
 
 
-def _lacking(row: Row, imported: bool) -> Finding | None:
-    """What a row without a DBOM is; one without a leaf has been reported as such."""
+def _lacking(row: DbomRow, imported: bool) -> Finding | None:
+    """Return the finding about a row without a DBOM; a row without a leaf has been reported as such."""
     if imported:
         return _finding(row, Verdict.UNSIGNED, "imported without a DBOM: nobody signed it", _NONE)
     return _finding(row, Verdict.TAMPERED, "the DBOM of a signed decision is gone") if row.leaf else None
 
 
-def _finding(row: Row, verdict: Verdict, what: str, remedy: str = RESTORE) -> Finding:
+def _finding(row: DbomRow, verdict: Verdict, what: str, remedy: str = RESTORE) -> Finding:
     return Finding(verdict, what, remedy, table="battles", row=str(row.id))
 
 
-def _signer(row: Row, ring: dict[str, Key]) -> Key | None:
-    """The judge's key whose signature on the row's DBOM holds; None for a legacy one; ProofError for neither."""
+def _signer(row: DbomRow, ring: dict[str, Key]) -> Key | None:
+    """Return the judge's key that signed the row's DBOM; None for a legacy signature; ProofError for neither."""
     parsed = dbom.parse((row.dbom or "").encode())
     sigma = attest.parse_sigma(parsed.sigma_judge)
     if isinstance(sigma, LegacySigma):
@@ -148,14 +149,14 @@ def _signer(row: Row, ring: dict[str, Key]) -> Key | None:
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def _files(context: Context, rows: list[Row], findings: Findings) -> Work[None]:
-    """Compare the files of every battle whose first row is on this page."""
-    if context.head_file is None:  # in memory: there are none
+def _files(context: Context, rows: list[DbomRow], findings: Findings) -> Work[None]:
+    """Compare the files of every evaluation whose first row is on this page."""
+    if context.head_file is None:  # a store in memory has no files
         return
     ids = [(row.ns, row.evaluation_id) for row in rows if row.is_first]
     wrong = yield from _compare_all(context, ids, findings)
     for pause_s in _PAUSES if findings.checked["wrong DBOM files"] < _SURE else ():
-        if not wrong:  # a file comes a moment after its row, and goes a moment after it
+        if not wrong:  # a file is written a moment after its row, and removed a moment after it
             return
         yield from ask(Call(partial(time.sleep, pause_s)))
         again = yield from _compare_all(context, list(wrong), None)
@@ -168,7 +169,7 @@ def _files(context: Context, rows: list[Row], findings: Findings) -> Work[None]:
 def _compare_all(
     context: Context, ids: list[tuple[str, str]], findings: Findings | None
 ) -> Work[dict[tuple[str, str], list[Finding]]]:
-    """What is wrong with the files of these battles, by battle."""
+    """Return the findings about the files of these evaluations, by evaluation."""
     due = yield from read(context, lambda tx: [(each, dbom_files.due(tx, *each)) for each in ids])
     wrong: dict[tuple[str, str], list[Finding]] = yield from ask(
         Call(lambda: {each: listed for each, files in due if (listed := _compare_each(context, each[0], files))})
@@ -184,7 +185,7 @@ def _compare_each(context: Context, ns: str, files: list[DueFile]) -> list[Findi
 
 
 def compare(path: Path, text: str) -> Finding | None:
-    """What is wrong with a DBOM file, given what its row says."""
+    """Return the finding about a DBOM file that should have this text; None if it has."""
 
     def finding(what: str) -> Finding:
         return Finding(Verdict.TAMPERED, what, _REWRITE, file=str(path), table="battles")
@@ -207,7 +208,7 @@ def compare(path: Path, text: str) -> Finding | None:
 
 
 def _unlisted_files(context: Context, findings: Findings) -> Work[None]:
-    """Files that no battle's row speaks of."""
+    """Report files that no row accounts for."""
     if context.head_file is None:
         return
     files = context.paths.dboms.rglob("dbom_*.json")
@@ -220,8 +221,8 @@ def _unlisted_files(context: Context, findings: Findings) -> Work[None]:
         yield from ask(Call(partial(time.sleep, pause_s)))
         odd = yield from _unknown(context, odd)
     for path in sorted(odd):
-        what = "no row speaks of this DBOM file: Holdproof did not write it, or its battle is gone"
-        findings.add(Finding(Verdict.UNLOGGED, what, "keep it aside and find out where it is from", file=str(path)))
+        what = "no row accounts for this DBOM file: Holdproof did not write it, or its evaluation was removed"
+        findings.add(Finding(Verdict.UNLOGGED, what, "keep it aside and find out where it came from", file=str(path)))
 
 
 def _next_files(files: Iterator[Path]) -> Work[list[Path]]:
@@ -230,7 +231,7 @@ def _next_files(files: Iterator[Path]) -> Work[list[Path]]:
 
 
 def _unknown(context: Context, paths: list[Path]) -> Work[list[Path]]:
-    """Those of the files that are still there and belong to no row."""
+    """Return those of the files that still exist and belong to no row."""
     dboms = context.paths.dboms
     named = yield from read(context, lambda tx: {path for path in paths if dbom_files.is_due(tx, dboms, path)})
     return [path for path in paths if path not in named and path.exists()]

@@ -1,4 +1,4 @@
-"""The log of a copy: the root of its leaves is the one its signed head says, under a key that counts."""
+"""Check the log of a copied store: the root of its leaves is that of its signed head, under a trusted key."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -16,14 +16,14 @@ _PAGE = 4096
 
 
 class LogKey(NamedTuple):
-    """A log key of a store's keyring, and from which size of the log on it does not count any more."""
+    """A log key of a store's keyring, and from which size of the log on it is revoked."""
 
     public: PublicKey
     revoked_from: int | None
 
 
 class StoreParts(NamedTuple):
-    """What a copied store says of itself: who it is, where its log stands, its log keys, its leaves in order."""
+    """A copied store's id, log state, log keys, and its leaves in order."""
 
     store_id: str
     state: LogState
@@ -35,7 +35,7 @@ _STORE_ID = sql("SELECT value FROM store_facts WHERE key = 'store_id'")
 
 
 def store_id(tx: Tx) -> str:
-    """The name of the store, as its database has it."""
+    """Return the id of the store, as its database records it; NotFoundError for another database."""
     row = tx.one(_STORE_ID)
     if row is None:
         raise NotFoundError("that database belongs to no store")
@@ -44,7 +44,7 @@ def store_id(tx: Tx) -> str:
 
 
 def store_id_or_unknown(tx: Tx) -> str:
-    """The same for those who are alerted: damage to it keeps nobody from being told."""
+    """Return the id of the store for an alert, which damage must not prevent."""
     try:
         return store_id(tx)
     except NotFoundError:
@@ -52,7 +52,7 @@ def store_id_or_unknown(tx: Tx) -> str:
 
 
 def parts(tx: Tx) -> StoreParts:
-    """The parts of a store, out of its database."""
+    """Read the parts of a store from its database; leaves are read while they are iterated."""
     name = store_id(tx)
     state = tree.state(tx)
     return StoreParts(name, state, log_keys(tx), _leaves(tx, state.size))
@@ -62,12 +62,12 @@ _LOG_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log'")
 
 
 def log_keys(tx: Tx) -> list[LogKey]:
-    """Every log key a store ever had."""
+    """Return every log key a store ever had."""
     return [LogKey(keys.load_public_pem(pem.encode()), revoked) for pem, revoked in tx.all(_LOG_KEYS)]
 
 
 def active_keys(log_keys: Iterable[LogKey], size: int) -> list[PublicKey]:
-    """The keys whose signature counts for a log of that size."""
+    """Return the keys whose signature counts for a log of that size."""
     return [key for key, revoked in log_keys if revoked is None or size <= revoked]
 
 
@@ -94,11 +94,11 @@ def check(parts: StoreParts, trusted: Iterable[PublicKey]) -> None:
 
 
 def agree(parts: StoreParts, manifest: Manifest, trusted: Iterable[PublicKey]) -> None:
-    """The same, and refuse a database that is not the one its manifest speaks of."""
+    """Do the same, and refuse a database whose log is not the one in its manifest."""
     check(parts, trusted)
     expected = (manifest.store_id, manifest.origin, manifest.size, manifest.head)
     if (parts.store_id, parts.state.origin, parts.state.size, parts.state.head) != expected:
-        raise CorruptError("the backup's database is not the one its manifest speaks of")
+        raise CorruptError("the backup's database is not the one that its manifest describes")
 
 
 def _grow(leaves: Iterable[str]) -> frontier.Frontier:

@@ -1,12 +1,12 @@
-"""Checking a bundle without store or network.
+"""Check a bundle without store or network.
 
 Rules:
-- A bundle is untrusted: bounded size, bounded members, exactly the members its kind has, nothing is written to disk.
-- A kind that is not known here is refused: only its kind says what binds the records to the subject.
-- Every record: content and salt give the leaf's commitment, the leaf stands under the head, a log key signed the head.
-  None stands in it twice, nor in two versions.
+- A bundle is untrusted: bounded size, bounded members, exactly the members of its kind, nothing is written to disk.
+- An unknown kind is refused: the kind defines what binds the records to the subject.
+- Every record: content and salt give the leaf's commitment, the leaf is under the head, a log key signed the head.
+  No record is in it twice, nor in two versions.
 - Every key comes from trust.json; with a root key from elsewhere only root's signature on it counts, without one the
-  bundle vouches for its own keys, and the answer says so (`trusted` false). It is not older than the head: one from
+  bundle is trusted by its own keys, and the report says so (`trusted` false). It is not older than the head: one from
   before a revocation would let the revoked key count.
 - Of an evaluation: the signature of its DBOM holds under a judge key that counted at that leaf, and the result is the
   one that was hashed.
@@ -46,7 +46,7 @@ _REMEDY: Final = "do not rely on this bundle; ask its sender for another and say
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record whose leaf stands under the head."""
+    """A record whose leaf is proven to be under the head."""
 
     table: str
     index: int
@@ -55,7 +55,7 @@ class Record:
 
 
 def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
-    """What a bundle proves; a malformed one is a FormatError, a false one a finding."""
+    """Check what a bundle proves; a malformed one is a FormatError, a false one a finding."""
     members = unpack(data)
     about = _about(members["bundle.json"])
     kind = about["kind"]
@@ -89,7 +89,7 @@ def _until(key: TrustedKey) -> str:
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
-    """The members of a bundle, exactly those it must have; FormatError for anything else."""
+    """Return the members of a bundle; FormatError unless they are exactly those of its kind."""
     if len(data) > MOST_BYTES:
         raise FormatError(f"a bundle has at most {MOST_BYTES} bytes", length=len(data))
     try:
@@ -102,6 +102,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
                 raise FormatError("bundle: a member is neither stored nor deflated")
             if sum(each.file_size for each in listed) > 2 * MOST_BYTES:
                 raise FormatError("bundle: its members are too large")
+            # bundle.json is read first: it says which members there must be. Nothing else is unpacked before that.
             members = {"bundle.json": _member(archive, "bundle.json")}
             expected = _wanted(_about(members["bundle.json"]))
             if set(names) != expected:
@@ -112,7 +113,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
 
 
 def refuse_large(members: Mapping[str, bytes], packed: bytes) -> None:
-    """InvalidInputError for a bundle that nobody could check: what cannot be unpacked is not handed out."""
+    """Raise InvalidInputError for a bundle that `unpack` would refuse as too large."""
     sizes = {name: len(data) for name, data in members.items()}
     name = max(sizes, key=lambda each: sizes[each])
     if sizes[name] > _MOST_MEMBER or sum(sizes.values()) > 2 * MOST_BYTES or len(packed) > MOST_BYTES:
@@ -124,7 +125,7 @@ def refuse_large(members: Mapping[str, bytes], packed: bytes) -> None:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """One member, no larger than allowed whatever its header says."""
+    """Read one member; FormatError if it is larger than allowed, whatever its header says."""
     try:
         with archive.open(name) as file:
             data = file.read(_MOST_MEMBER + 1)
@@ -173,7 +174,7 @@ def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
 
 
 def _check_handles(entries: list[Mapping[str, Any]]) -> None:
-    """What happened once must not look as if it happened twice; that a leaf has its handle is checked with it."""
+    """Refuse a record that is listed twice: what happened once must not look as if it happened twice."""
     handles: set[str] = set()
     for entry in entries:
         if str(entry["leaf_id"]) in handles:
@@ -200,7 +201,7 @@ def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust
     proof = tlog_proof.parse(members[f"{name}.tlog-proof"])
     if proof.head.encode() != members["head.note"]:
         raise ProofError(f"{name}: its proof leads to another head")
-    if proof.extra not in (b"", leaf):  # it is not under the head, but whoever reads the proof alone reads it
+    if proof.extra not in (b"", leaf):  # not covered by the proof, but a reader of the proof alone would rely on it
         raise ProofError(f"{name}: its proof carries another leaf")
     origin = head.checkpoint.origin
     log_keys = [VerifierKey(origin, ED25519, key) for key in trust.of("log")]
@@ -209,7 +210,7 @@ def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust
 
 
 def _evaluation(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
-    """What the record of an evaluation must fulfil beside its place in the log."""
+    """Check the record of an evaluation: its DBOM, the judge's signature, and that the key counted then."""
     record = next((each for each in records if (each.table, each.kind) == ("battles", "dbom")), None)
     if record is None or record.content.get("battle_id") != subject or record.content.get("ns") != MAIN:
         raise ProofError("the bundle holds no record of that evaluation", evaluation_id=subject)
@@ -242,7 +243,7 @@ def _evaluation(members: Mapping[str, bytes], subject: str, records: list[Record
 
 
 def _imported(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
-    """An imported evaluation: the log vouches that it came like that, nobody that it is true."""
+    """Check an imported evaluation: the log proves that it was imported like that, not that it is true."""
     del members, trust
     identities = {(each.table, each.kind, each.content.get("battle_id"), each.content.get("ns")) for each in records}
     if identities != {("battles", "legacy_import", subject, MAIN)}:
@@ -252,7 +253,7 @@ def _imported(members: Mapping[str, bytes], subject: str, records: list[Record],
 
 
 def _flow(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
-    """What the records of a flow must fulfil: they are its own, and its moves follow one another."""
+    """Check the records of a flow: all are its own, and its transitions follow one another."""
     del members, trust
     if sum(each.table == "decision_flows" for each in records) != 1:
         raise ProofError("the bundle holds no opening of that flow", flow_id=subject)
@@ -263,7 +264,7 @@ def _flow(members: Mapping[str, bytes], subject: str, records: list[Record], tru
 
 
 def _check_moves(moves: list[Mapping[str, Any]], flow_id: str) -> None:
-    """Refuse transitions with a gap; words of another kernel are believed where they say they come from."""
+    """Refuse transitions with a gap; statuses of another kernel, in imported flows, are accepted as they are."""
     numbers: list[Any] = [each.get("id") for each in moves]
     if not all(type(number) is int for number in numbers) or numbers != sorted(set(numbers)):
         raise ProofError("the transitions are not in their order", flow_id=flow_id)

@@ -1,4 +1,4 @@
-"""Every row against its leaf, and every leaf against its row.
+"""Check every row against its leaf, and every leaf against its row.
 
 Rules:
 - A row matches the leaf it names: handle, version, type, projection and commitment.
@@ -7,8 +7,8 @@ Rules:
 - A leaf is filed under the record and version it names, or a newer one could be hidden and an older row put back.
 - A record in the log has its row, or its newest leaf, a later one than its first, is an erasure and a row of `erasures`
   names its handle, or a pruning does. A record that a pruning names has no row: one that was put back is found.
-- Memory is bounded: rows and leaves pass in pages, of so many rows and so many bytes. Whether each record has its row
-  is seen from two sums over handles; only where they differ are the missing ones looked for by name.
+- Memory is bounded: rows and leaves are read in pages limited by rows and bytes. Whether each record has its row is
+  decided by two sums over handles; only where they differ are the missing ones searched one by one.
 """
 
 import re
@@ -38,7 +38,8 @@ _ERASURE: Final = '"t":"erasure"'
 
 
 def check(context: HasDatabase, findings: Findings) -> Work[None]:
-    """Walk every covered table, then the log, and compare."""
+    """Walk every logged table, then the log, and compare."""
+    # The size is read first: records appended meanwhile count on neither side.
     size = (yield from read(context, tree.state)).size
     sums: dict[str, int] = {}
     for table in logged_tables.tables():
@@ -56,7 +57,7 @@ def check(context: HasDatabase, findings: Findings) -> Work[None]:
 
 
 class _Page(NamedTuple):
-    """A page of rows, judged."""
+    """A page of rows, checked."""
 
     width: int
     last: Any
@@ -66,7 +67,7 @@ class _Page(NamedTuple):
 
 
 def _walk_table(context: HasDatabase, table: LoggedTable, size: int, findings: Findings) -> Work[int]:
-    """Judge every row; the sum over the handles of records that the log had when we began."""
+    """Check every row; return the sum over the handles of records that the log had at the start."""
     total = 0
     after = table.first
     for (key,) in (yield from read(context, lambda tx: tx.all(table.strays, first=table.first))):
@@ -85,7 +86,7 @@ def _walk_table(context: HasDatabase, table: LoggedTable, size: int, findings: F
 
 
 def _judge_page(tx: Tx, table: LoggedTable, after: Any, size: int) -> _Page:
-    """On the reader's thread, so that an event loop is not held up by the hashing."""
+    """Check a page of rows; on the reader's thread, so that hashing does not block an event loop."""
     limit = page_size(tx, table, after, _PAGE)
     rows = tx.all(table.rows, after=after, limit=limit)
     wrong = [finding for row in rows if (finding := judge(table, row)) is not None]
@@ -97,7 +98,7 @@ def _judge_page(tx: Tx, table: LoggedTable, after: Any, size: int) -> _Page:
 
 
 def page_size(tx: Tx, table: LoggedTable, after: Any, most: int) -> int:
-    """How many rows a page holds: as many as have so many bytes together, at least one."""
+    """Return how many rows to read as a page: at most `most`, and at least one however large it is."""
     total = 0
     for count, (size,) in enumerate(tx.all(table.sizes, after=after, limit=most)):
         total += size
@@ -107,7 +108,7 @@ def page_size(tx: Tx, table: LoggedTable, after: Any, most: int) -> int:
 
 
 def judge(table: LoggedTable, row: Row) -> Finding | None:
-    """What is wrong with a row, if anything."""
+    """Return the finding about a row; None if it matches its leaf."""
     logged = logged_tables.logged_row(row)
 
     def finding(verdict: Verdict, what: str, remedy: str = EXPLAIN) -> Finding:
@@ -123,7 +124,7 @@ def judge(table: LoggedTable, row: Row) -> Finding | None:
     if logged.newest is not None and logged.newest > logged.leaf_ver:
         what = f"version {logged.leaf_ver} of the row was put back; the log has {logged.newest}"
         return finding(Verdict.TAMPERED, what, RESTORE)
-    if logged.index is None:
+    if logged.leaf_index is None:
         return finding(Verdict.PENDING, "committed, not yet under a signed head", WAIT)
     return None
 
@@ -157,11 +158,11 @@ def _parse(text: object) -> Mapping[str, Any] | None:
 
 
 def _walk_prunings(context: HasDatabase, findings: Findings) -> Work[dict[str, int]]:
-    """The sum over the handles of records that retention removed, by table."""
+    """Return the sum over the handles of records that retention removed, by table."""
     sums: dict[str, int] = defaultdict(int)
     after: str | None = ""
     while after is not None:
-        page, after = yield from read(context, partial(prunings.pruned, after=after))  # type: ignore[arg-type]
+        page, after = yield from read(context, partial(prunings.pruned, after=after))
         for name, handles in page.items():
             sums[name] += sum(map(_number, handles))
             findings.checked["pruned"] += len(handles)
@@ -169,14 +170,14 @@ def _walk_prunings(context: HasDatabase, findings: Findings) -> Work[dict[str, i
 
 
 class _Logged(NamedTuple):
-    """By table a sum over the handles of its records in the log; and every so many leaves an index to begin at."""
+    """The sums over the handles of the records in the log by table, and indexes that divide the log into ranges."""
 
     sums: dict[str, int]
     starts: list[int]
 
 
 def _walk_log(context: HasDatabase, size: int, findings: Findings) -> Work[_Logged]:
-    """Walk the leaves that are there; a size that was forged cannot make it walk for ever."""
+    """Walk the leaves that exist; a forged size cannot make it walk for ever."""
     sums: dict[str, int] = defaultdict(int)
     counts: Counter[str] = Counter()
     start = 0
@@ -203,7 +204,7 @@ def _walk_log(context: HasDatabase, size: int, findings: Findings) -> Work[_Logg
 
 
 class _Leaves(NamedTuple):
-    """A page of leaves: how many, where the next one begins, by table a number for each record that begins here."""
+    """A page of leaves: how many, where the next page begins, and by table the number of each record's first leaf."""
 
     width: int
     end: int
@@ -230,7 +231,7 @@ def _read_leaves(tx: Tx, start: int, end: int) -> _Leaves:
 
 
 def _name_lost(context: HasDatabase, table: LoggedTable, starts: list[int], findings: Findings) -> Work[None]:
-    """Find the records of a table that have no row, and tell erased ones from deleted ones."""
+    """Report the records of a table that have no row, unless they were erased or pruned."""
     like = f'%"p":"{table.table}/%'
     for start, end in pairwise(starts):
         rows = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
@@ -241,7 +242,7 @@ def _name_lost(context: HasDatabase, table: LoggedTable, starts: list[int], find
             named = _TABLE.search(text)
             if named is None or named[1] != table.table or handle in pruned:
                 continue
-            tombstone = _ERASURE in newest and newest != text  # the first leaf of an erasure itself is none
+            tombstone = _ERASURE in newest and newest != text  # an erasure's own first leaf is no tombstone
             if tombstone and handle in erased:
                 findings.checked["erased"] += 1
                 continue
@@ -252,10 +253,10 @@ def _name_lost(context: HasDatabase, table: LoggedTable, starts: list[int], find
 
 
 def _name_returned(context: HasDatabase, table: LoggedTable, findings: Findings) -> Work[None]:
-    """Find the rows of a table that retention removed and somebody put back."""
+    """Report the rows of a table that retention removed and somebody inserted again."""
     after: str | None = ""
     while after is not None:
-        rows, after = yield from read(context, partial(_returned, table=table, after=after))  # type: ignore[arg-type]
+        rows, after = yield from read(context, partial(_returned, table=table, after=after))
         for key in rows:
             what = "the record was pruned, and its row was put back"
             findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=key))
@@ -268,4 +269,5 @@ def _returned(tx: Tx, table: LoggedTable, after: str) -> tuple[list[str], str | 
 
 
 def _number(handle: str) -> int:
+    # A hash, so that a forger cannot choose handles whose sum hides a missing one.
     return int.from_bytes(sha256(handle.encode()).digest(), "big")

@@ -1,10 +1,10 @@
-"""The live schema against the one that the migrations of this installation make.
+"""Compare the live schema with the one that the migrations of this installation create.
 
 Rules:
-- Nothing recorded is trusted: the schema is built anew from the shipped migrations, on SQLite in memory, on PostgreSQL
-  in a schema of its own inside a transaction that is rolled back, and compared object by object.
+- Nothing recorded is trusted: the schema is built from the shipped migrations, on SQLite in memory, on PostgreSQL in a
+  schema of its own inside a transaction that is rolled back, and compared object by object.
 - A changed, added or dropped table, column, constraint, index, trigger, view, rule, policy or function is found.
-- Where the server does not let us build, that is said; it is never taken for a match.
+- Where the user may not create a schema, the check is reported as not done, never as a match.
 """
 
 from functools import partial
@@ -19,11 +19,11 @@ from holdproof.store.context import Context
 from holdproof.upkeep.verification.findings import Findings, read
 
 Objects = dict[str, str]
-"""Kind and name of every object of a schema, and its definition."""
+"""The definition of every object of a schema, by kind and name."""
 
 _SCRATCH: Final = "holdproof_verify"
 _MARKS: Final = "commit_marks"
-"""A table of the connections, made beside the migrations; whatever else has that name was added."""
+"""A table that connections create beside the migrations; nothing else may have that name."""
 _OWN: Final = (f"relation {_MARKS}", f"index {_MARKS}_pkey")
 _REMEDY: Final = "keep a copy; find out who changed the schema; restore a backup that verifies"
 _SQLITE = sql(
@@ -34,7 +34,7 @@ _SQLITE = sql(
 
 
 def check(context: Context, findings: Findings) -> Work[None]:
-    """Compare, and name every object that is not as the migrations make it."""
+    """Report every object that is not as the migrations create it."""
     database = context.database
     if database.dialect == "sqlite":
         live = yield from read(context, partial(_objects, query=_SQLITE))
@@ -51,7 +51,7 @@ def check(context: Context, findings: Findings) -> Work[None]:
 
 
 def compare(live: Objects, expected: Objects) -> list[Finding]:
-    """Every object that is missing, added or different."""
+    """Return a finding for every object that is missing, added or different."""
     wrong = []
     for name in sorted(live.keys() | expected.keys()):
         if live.get(name) == expected.get(name):

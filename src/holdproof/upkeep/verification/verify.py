@@ -1,15 +1,15 @@
-"""Verify: everything a store holds against its log, the log against its heads, the heads against those kept elsewhere.
+"""Verify a store: its rows against its log, the log against its heads, the heads against those kept outside.
 
 Rules:
-- In this order: the database's own integrity check (so that no index can lie to what follows), the schema, the log and
-  its heads, every row against its leaf and back, memory block by block, DBOMs against rows, files and keys, and last
-  what services store.
+- In this order: the database's own integrity check (a forged index could mislead every later check), the schema, the
+  log and its heads, every row against its leaf and back, memory block by block, DBOMs against rows, files and keys, and
+  last the application stores.
 - The overall verdict is the worst one; every finding names file, table, row and what to do.
 - `full` recomputes the whole tree from its leaves; without it leaf and tree are compared by size, frontier and head
   only, and the report says so: a leaf edited together with its row is found by `full`.
-- Damage ends one check, never the run; a store that cannot be read there counts as tampered with.
-- TAMPERED or worse locks the store, unless told not to, or unless it is only in what services store.
-- Memory is bounded, and writers go on meanwhile.
+- Damage ends one check, never the run; a table that cannot be read counts as tampered with.
+- TAMPERED or worse locks the store, unless `lock=False`, or unless it is only in the application stores.
+- Memory is bounded, and writers are not blocked.
 """
 
 import logging
@@ -43,18 +43,21 @@ from holdproof.model.verify import Finding, Report
 from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
 from holdproof.upkeep import lockdown
-from holdproof.upkeep.verification import dbom_check, log_check, memory_check, row_check, schema_check, storage_check
+from holdproof.upkeep.verification import content_check, dbom_check, log_check, row_check, schema_check
 from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
 _ODD: Final = (AttributeError, KeyError, TypeError, ValueError)
-"""What becomes of whoever reads a value of another type than ours; SQLite keeps any type in any column."""
+"""What reading a value of an unexpected type raises; SQLite stores any type in any column."""
 _WHY: Final[dict[type, str]] = {CorruptError: "a page is damaged", QueryError: "a table or column is missing"}
 _logger = logging.getLogger("holdproof")
 
 
 def run(context: Context, *, full: bool = False, lock: bool = True, progress: Progress | None = None) -> Work[Report]:
-    """Verify the whole store; with `lock` (the default) tampering locks it."""
+    """Verify the whole store; with `lock` (the default) tampering locks it.
+
+    `full` recomputes the whole tree from its leaves. Findings are in the report, never raised.
+    """
     findings = Findings(progress)
     if not full:
         findings.skip("the tree was not recomputed from its leaves (--full does)")
@@ -67,7 +70,7 @@ def run(context: Context, *, full: bool = False, lock: bool = True, progress: Pr
 
 
 def kernel(context: Context, *, progress: Progress | None = None) -> Work[Report]:
-    """Verify a kernel that is not live yet, in full and without locking anything; services are left out."""
+    """Verify a kernel that is not live yet, in full, without locking it and without the application stores."""
     findings = Findings(progress)
     yield from _run_checks(context, findings, _checks(context, findings, True)[:-1])
     return findings.report("kernel")
@@ -80,21 +83,22 @@ def _run_checks(
         findings.tell(title)
         try:
             yield from check()
-        except (*_BROKEN, InvalidInputError, *_ODD) as error:  # nobody gives it anything: the input is what is stored
+        # InvalidInputError too: a check takes no input but what is stored.
+        except (*_BROKEN, InvalidInputError, *_ODD) as error:
             cut = _unreadable(context, title, error)
             findings.add(cut)
             _logger.warning("verify: %s", cut.what, exc_info=isinstance(error, _ODD))
 
 
 def _unreadable(context: Context, title: str, error: Exception) -> Finding:
-    """A check that damage has ended."""
+    """Return the finding for a check that damage has ended."""
     why, tables = _why(error)
     what = f"{title}: cannot be read to the end ({why})"
     return Finding(Verdict.TAMPERED, what, RESTORE, file=_where(context), table=tables)
 
 
 def _why(error: Exception) -> tuple[str, str]:
-    """What is wrong and where; of a query that failed, its tables are named and not its text."""
+    """Return the reason and the tables; a failed query is named by its tables, not by its text."""
     tables = ", ".join(error.fields.get("tables", ())) if isinstance(error, HoldproofError) else ""
     return (_WHY.get(type(error), str(error)) if tables else str(error)), tables
 
@@ -109,16 +113,16 @@ def _checks(context: Context, findings: Findings, full: bool) -> list[tuple[str,
         ("flows", partial(_flows, context, findings)),
         ("skills", partial(_skills, context, findings)),
         ("erasures", partial(_erasures, context, findings)),
-        ("memory", partial(memory_check.check, context, findings)),
+        ("memory", partial(content_check.check_memory, context, findings)),
         ("DBOMs", partial(dbom_check.check, context, findings)),
-        ("services", partial(storage_check.check, context, findings)),
+        ("services", partial(content_check.check_services, context, findings)),
     ]
 
 
 def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bool = True) -> Report:
-    """The report on a database that cannot even be opened; raises the error again if it tells of no damage.
+    """Return the report on a database that cannot be opened; raises the error again if it is no damage.
 
-    Where a store has never been, a file that is not ours is a wrong path and no tampering.
+    Where there has never been a store, a file that is no store is a wrong path and no tampering.
     """
     was_store = paths.heads.exists()
     if not isinstance(error, _BROKEN) and not (was_store and isinstance(error, ForeignFileError)):
@@ -142,7 +146,7 @@ def _database(context: Context, findings: Findings) -> Work[None]:
 
 
 def _log(context: Context, findings: Findings, full: bool) -> Work[None]:
-    """The log's own audit: heads, keys, heads kept elsewhere, and in full the tree itself."""
+    """Run the audit of the log: its heads, its keys, the kept heads, and in full the tree itself."""
     audited = yield from audits.audit(
         context, full=full, progress=lambda done, total: findings.tell("log", done, total)
     )
@@ -160,7 +164,7 @@ def _log(context: Context, findings: Findings, full: bool) -> Work[None]:
 
 
 def _identity(context: Context, findings: Findings, named: str) -> Work[None]:
-    """The store is the one its log speaks of, and not one that took the place of another."""
+    """Check that the store is the one that its log names, and did not replace another."""
     store_id = yield from read(context, log_check.store_id)
     if named != f"holdproof/{store_id}":
         what = f"the store calls itself {store_id}, its log is that of {named}"
@@ -170,7 +174,7 @@ def _identity(context: Context, findings: Findings, named: str) -> Work[None]:
 
 
 def _check_head_file(context: Context, head_file: HeadFile, findings: Findings, named: str) -> Work[None]:
-    """What the file of kept heads holds that this run could not use."""
+    """Report what is in the head file that this run could not compare."""
     heads, unreadable = yield from call(lambda: (head_file.largest(), head_file.unreadable()))
     if others := sorted({log.generation(origin)[0] for origin in heads} - {named}):
         findings.skip(f"heads of other stores were kept here too ({', '.join(others)}): theirs is another database")
@@ -182,23 +186,24 @@ def _check_head_file(context: Context, head_file: HeadFile, findings: Findings, 
 
 
 def _keys(context: Context, findings: Findings) -> Work[None]:
-    """Every key came in by its own word, its predecessor's or root's; one with a row and a leaf alone did not."""
+    """Check that every key was admitted by a valid statement; a row and a leaf alone are not enough."""
     flawed: dict[str, str] = yield from read(context, keys.flaws)
     for keyid, why in flawed.items():
         findings.add(
+            # Somebody with the log key can append any row and leaf; only a signed statement makes a key count.
             Finding(Verdict.TAMPERED, f"a key that nobody admitted: {why}", EXPLAIN, table="keyring", row=str(keyid))
         )
 
 
 def _erasures(context: Context, findings: Findings) -> Work[None]:
-    """Which files an erasure has yet to remove stands under no leaf: at least it names none of somebody else's."""
+    """Check that pending erasures name only files of the store: no leaf covers that list."""
     for erasure in (yield from read(context, erasures.with_foreign_files)):
         what = "the erasure is to remove files that are not the store's: its list of files was edited"
         findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="erasures", row=erasure))
 
 
 def _skills(context: Context, findings: Findings) -> Work[None]:
-    """An approval is signed, with a key that counts; one with a row and a leaf alone is nobody's word."""
+    """Check that every approval of a skill is signed with a key that counts."""
     after: str | None = ""
     while after is not None:
         count, flawed, after = yield from read(context, partial(skills.flaws, after=after))
@@ -212,7 +217,7 @@ def _skills(context: Context, findings: Findings) -> Work[None]:
 
 
 def _flows(context: Context, findings: Findings) -> Work[None]:
-    """A flow's status and times follow from its transitions, which are under the log."""
+    """Check that a flow's status and times follow from its transitions, which are under the log."""
     after: str | None = ""
     while after is not None:
         page = partial(flow_checks.flows, after=after)
