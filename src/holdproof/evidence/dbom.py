@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from holdproof.crypto import attest, canonical, dbom, dsse, merkle, sigstore, tlog_proof
 from holdproof.crypto.attest import LegacySigma
-from holdproof.crypto.dbom import Dbom
+from holdproof.crypto.dbom import SignedDbom
 from holdproof.db import Call, Read, Tx, Work, ask, sql
 from holdproof.errors import FormatError, InvalidInputError, NotFoundError, ProofError, UnavailableError
 from holdproof.evidence import evaluations, keys, log
@@ -99,7 +99,7 @@ def read(given: Given) -> bytes:
 _ROWS = sql("SELECT id FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom IS NOT NULL ORDER BY id DESC")
 
 
-def check(tx: Tx, found: Dbom, *, ns: str = MAIN) -> DbomChecked:
+def check(tx: Tx, found: SignedDbom, *, ns: str = MAIN) -> DbomChecked:
     """The verdict on a parsed DBOM."""
     evaluation_id = found.fields.evaluation_id
     rows = [
@@ -124,7 +124,7 @@ def check(tx: Tx, found: Dbom, *, ns: str = MAIN) -> DbomChecked:
     return _recorded(tx, found, row, key, sigma.keyid)
 
 
-def _wrong(tx: Tx, found: Dbom, key: Key) -> str:
+def _wrong(tx: Tx, found: SignedDbom, key: Key) -> str:
     """Why the signature proves nothing, empty if it holds."""
     if flaw := keys.flaws(tx).get(key.keyid):
         return f"signed by a key that does not belong here: {flaw}"
@@ -135,14 +135,14 @@ def _wrong(tx: Tx, found: Dbom, key: Key) -> str:
     return ""
 
 
-def _parsed(row: Evaluation) -> Dbom | None:
+def _parsed(row: Evaluation) -> SignedDbom | None:
     try:
         return dbom.parse((row.dbom or "").encode())
     except FormatError:
         return None
 
 
-def _recorded(tx: Tx, found: Dbom, row: Evaluation, key: Key, keyid: str) -> DbomChecked:
+def _recorded(tx: Tx, found: SignedDbom, row: Evaluation, key: Key, keyid: str) -> DbomChecked:
     """A well signed DBOM that stands in a row: does the row hold, and is it in the log?"""
     if wrong := differs(row, found):
         return _say(Verdict.TAMPERED, wrong, found, row, keyid)
@@ -152,7 +152,7 @@ def _recorded(tx: Tx, found: Dbom, row: Evaluation, key: Key, keyid: str) -> Dbo
     return _say(verdict, why, found, row, keyid, index)
 
 
-def _legacy(tx: Tx, found: Dbom, row: Evaluation | None) -> DbomChecked:
+def _legacy(tx: Tx, found: SignedDbom, row: Evaluation | None) -> DbomChecked:
     if row is None or row.legacy is None:
         return _say(Verdict.TAMPERED, "a simulated signature where no imported record has one: a downgrade", found, row)
     if wrong := differs(row, found):
@@ -163,7 +163,7 @@ def _legacy(tx: Tx, found: Dbom, row: Evaluation | None) -> DbomChecked:
     return _say(verdict, why, found, row, index=index)
 
 
-def differs(row: Evaluation, found: Dbom) -> str:
+def differs(row: Evaluation, found: SignedDbom) -> str:
     """How a row contradicts its DBOM, empty if it does not; the stored text is hashed, never serialised again."""
     if canonical.sha256_hex((row.raw_result or "").encode()) != found.fields.h_delta:
         return "the stored result is not the one the DBOM hashes"
@@ -201,7 +201,7 @@ def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None
 
 
 def _say(  # noqa: PLR0917
-    verdict: Verdict, why: str, found: Dbom, row: Evaluation | None, signer: str = "", index: int | None = None
+    verdict: Verdict, why: str, found: SignedDbom, row: Evaluation | None, signer: str = "", index: int | None = None
 ) -> DbomChecked:
     fields = found.fields
     return DbomChecked(verdict, why, fields.evaluation_id, fields.h_delta, signer, row.id if row else None, index)

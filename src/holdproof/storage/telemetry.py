@@ -17,7 +17,7 @@ from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
-from holdproof.config import Retention
+from holdproof.config import RetentionSettings
 from holdproof.db import Call, Give, Read, Stream, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, Runs, RunsWith, StreamsWith, SyncExecutor
@@ -283,7 +283,7 @@ def _cut(tx: Tx, number: int, limit: int) -> int:
     return len(kept)
 
 
-def retain(retention: Retention) -> Work[int]:
+def retain(retention: RetentionSettings) -> Work[int]:
     """Pack what has grown older harder, and remove what is past its time; how many events were removed."""
     for codec, harder, days in ((chunks.HOT, chunks.WARM, retention.hot_days), _cold(retention)):
         while (yield from ask(Write(lambda tx: _repack(tx, codec, harder, days)))):  # noqa: B023
@@ -296,7 +296,7 @@ def retain(retention: Retention) -> Work[int]:
     return removed
 
 
-def _cold(retention: Retention) -> tuple[str, str, int]:
+def _cold(retention: RetentionSettings) -> tuple[str, str, int]:
     return chunks.WARM, chunks.COLD, retention.warm_days
 
 
@@ -361,9 +361,9 @@ class Telemetry(Resource[Executor]):
     retain = RunsWith(_retain)
     close = RunsWith(_close)
 
-    def __init__(self, face: Executor, retention: Retention | None = None) -> None:
+    def __init__(self, face: Executor, retention: RetentionSettings | None = None) -> None:
         super().__init__(face)
-        self.retention = retention or Retention()
+        self.retention = retention or RetentionSettings()
 
     @property
     def face(self) -> AsyncExecutor | SyncExecutor:

@@ -24,7 +24,7 @@ from holdproof.config import Paths
 from holdproof.content import blocks, disk
 from holdproof.crypto import commit as formats
 from holdproof.crypto import didkey
-from holdproof.crypto.car import Blocks
+from holdproof.crypto.car import BlockMap
 from holdproof.crypto.cid import CID
 from holdproof.crypto.keys import PublicKey, Signer
 from holdproof.crypto.mst import EMPTY_ROOT
@@ -343,15 +343,15 @@ def _manifest(search: _Search, path: Path) -> Manifest:
     return made
 
 
-def gather(folder: Path, made: Manifest) -> Blocks:
+def gather(folder: Path, made: Manifest) -> BlockMap:
     """All blocks of an image, each hashed."""
     held: dict[bytes, bytes] = {}
     for part in made.parts:
         held.update(image_files.read_part(folder, part).raw)
-    return Blocks(held)
+    return BlockMap(held)
 
 
-def check(made: Manifest, held: Blocks, progress: Progress | None = None) -> CommitChain:
+def check(made: Manifest, held: BlockMap, progress: Progress | None = None) -> CommitChain:
     """The line of an image, whole and as its manifest says; nothing of the store is needed for it."""
     tell = None if progress is None else lambda done, total: progress("image", done, total)
     since = commits.parse(made.since) if made.since else None
@@ -436,7 +436,7 @@ def _shown(folder: Path, made: Manifest, verify: Verify) -> Image:
             check(made, held)
         return Image(made, held.get, lambda: None)
     lazy = image_files.Lazy(folder, made)
-    head = blocks.held(lazy, commits.parse(made.head))
+    head = blocks.require(lazy, commits.parse(made.head))
     if str(formats.parse(head).data) != made.root:
         raise FormatError("the manifest is not what its head says", head=made.head)
     return Image(made, lazy, lazy.close)

@@ -18,8 +18,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from holdproof.content import blocks
 from holdproof.crypto import cid as cids
 from holdproof.crypto import commit as formats
-from holdproof.crypto import didkey, mst_diff, mst_whole
-from holdproof.crypto.car import Blocks
+from holdproof.crypto import didkey, mst, mst_diff
+from holdproof.crypto.car import BlockMap
 from holdproof.crypto.cid import CID
 from holdproof.crypto.commit import Commit
 from holdproof.crypto.mst import EMPTY_BLOCK, EMPTY_ROOT, Get, Nodes
@@ -71,9 +71,9 @@ def stream(get: Get, line: list[ChainStep], before: CID = EMPTY_ROOT) -> Iterato
     """The blocks of a line whose first commit follows the tree `before`; the same block may come twice."""
     nodes = _Spying(get)
     for step in line:
-        yield step.cid, blocks.held(get, step.cid)
+        yield step.cid, blocks.require(get, step.cid)
         if step.note is not None:
-            yield step.note, blocks.held(get, step.note)
+            yield step.note, blocks.require(get, step.note)
         if step.commit.data == EMPTY_ROOT:
             yield EMPTY_ROOT, EMPTY_BLOCK
         fresh = mst_diff.fresh(Nodes(nodes, memory=256), before, step.commit.data)
@@ -83,7 +83,7 @@ def stream(get: Get, line: list[ChainStep], before: CID = EMPTY_ROOT) -> Iterato
             for cid, is_node in part:
                 if cid == EMPTY_ROOT:
                     continue
-                data = nodes.seen.get(cid) or blocks.held(get, cid)
+                data = nodes.seen.get(cid) or blocks.require(get, cid)
                 yield cid, data
                 if not is_node and LINK in data:
                     yield from _beyond(get, data)
@@ -141,7 +141,7 @@ class CommitChain(NamedTuple):
 
 def verify(
     head: CID,
-    held: Blocks,
+    held: BlockMap,
     here: Get,
     *,
     shallow: bool = False,
@@ -178,7 +178,7 @@ def verify(
 
 
 def _walk(
-    held: Blocks, here: Get, steps: list[ChainStep], before: CID, progress: Callable[[int, int], None] | None
+    held: BlockMap, here: Get, steps: list[ChainStep], before: CID, progress: Callable[[int, int], None] | None
 ) -> None:
     """Every tree is complete: its nodes in their places, a block for every key."""
     get = Nodes(lambda cid: held.get(cid) or (EMPTY_BLOCK if cid == EMPTY_ROOT else here(cid)), memory=1 << 16)
@@ -192,15 +192,15 @@ def _walk(
         before = step.commit.data
 
 
-def _values(held: Blocks, get: Nodes, before: CID, root: CID) -> Iterator[list[bytes]]:
+def _values(held: BlockMap, get: Nodes, before: CID, root: CID) -> Iterator[list[bytes]]:
     """The values that a tree has and the one before had not, through every node that is new."""
     if before == EMPTY_ROOT and root in held:  # all of it: a fraction of the work of comparing with nothing
-        yield from mst_whole.values(held.raw, root)
+        yield from mst.node_values(held.raw, root)
     else:
         yield from ([cid.raw] for cid, is_node in mst_diff.fresh(get, before, root) if not is_node)
 
 
-def _check_values(held: Blocks, here: Get, values: list[bytes]) -> None:
+def _check_values(held: BlockMap, here: Get, values: list[bytes]) -> None:
     """Records are there, with the pieces of their content."""
     get = held.raw.get
     for raw in values:
@@ -213,7 +213,7 @@ def _check_values(held: Blocks, here: Get, values: list[bytes]) -> None:
                     raise ProofError("a piece of a record is missing", cid=str(link))
 
 
-def _notes(held: Blocks, wanted: set[bytes]) -> dict[CID, tuple[CID, Note]]:
+def _notes(held: BlockMap, wanted: set[bytes]) -> dict[CID, tuple[CID, Note]]:
     """The notes among the blocks, by the commit they are on: each follows its commit."""
     found: dict[CID, tuple[CID, Note]] = {}
     for commit, after in pairwise(held.raw):
@@ -232,7 +232,7 @@ COMMIT: Final = b"\xa6cdidx"
 
 
 class BlockSource:
-    """Blocks of a store across transactions: each page of a long walk has one of its own."""
+    """BlockMap of a store across transactions: each page of a long walk has one of its own."""
 
     tx: Tx
 

@@ -189,7 +189,7 @@ def whole(record: Record, get: Get) -> Record:
     pieces = record.content
     if not isinstance(pieces, Pieces):
         return record
-    found = b"".join([blocks.held(get, link) for link in pieces.links])
+    found = b"".join([blocks.require(get, link) for link in pieces.links])
     if pieces.kind == "sealed":
         return record._replace(content=_envelope({"$sealed": found}))
     try:

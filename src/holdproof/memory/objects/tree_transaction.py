@@ -68,7 +68,7 @@ class TreeReader:
 
     def record(self, cid: CID, key: str | None = None) -> Record:
         """A record, hashed; with a key, only if it is that object's."""
-        found = records.decode(blocks.held(self.get, cid))
+        found = records.decode(blocks.require(self.get, cid))
         if key is not None and records.key_of(found.id) != key:
             raise FormatError("record: of another object than its key says", key=key, id=found.id)
         return found
@@ -89,7 +89,7 @@ class TreeReader:
         cid = self.find(META + key)
         if cid is None:
             return {}
-        id, meta = records.decode_meta(blocks.held(self.get, cid))
+        id, meta = records.decode_meta(blocks.require(self.get, cid))
         if records.key_of(id) != key:
             raise FormatError("record: volatile data of another object than its key says", key=key, id=id)
         return object_encryption.opened_meta(meta, self.open)
@@ -152,7 +152,7 @@ class TreeTransaction(TreeReader):
         """Let the whole tree be another that the store holds."""
         self.take(mst_diff.diff(self.get, self.root, target))
 
-    def take(self, changes: Iterable[mst_diff.Change]) -> None:
+    def take(self, changes: Iterable[mst_diff.TreeChange]) -> None:
         """Let keys stand for blocks that the store holds."""
         self.changes.update({change.key: change.new for change in changes})
 
@@ -215,7 +215,7 @@ class TreeTransaction(TreeReader):
         """Volatile fields that are in the open."""
         if cid in self.metas:
             return self.metas[cid]
-        meta = records.decode_meta(blocks.held(self.get, cid))[1]
+        meta = records.decode_meta(blocks.require(self.get, cid))[1]
         return {} if isinstance(meta, Sealed) else meta
 
 

@@ -41,7 +41,7 @@ class Current:
     """The ids of the log keys in the key folder."""
     seen: set[str] = field(default_factory=set)
     """The origins of heads that were kept here."""
-    sealed: encryption.Keys = field(default_factory=lambda: encryption.Keys(None, []))
+    sealed: encryption.SubjectKeys = field(default_factory=lambda: encryption.SubjectKeys(None, []))
     erasures: list[Erasure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
