@@ -137,7 +137,7 @@ def _xdg(name: str, env: Mapping[str, str]) -> Path:
 
 
 @dataclass(frozen=True)
-class Retention:
+class RetentionSettings:
     """How many days telemetry stays hot, warm and cold; None is for ever."""
 
     hot_days: int = 30
@@ -158,7 +158,7 @@ class Provider:
     dimensions: int = 384
     fallback: tuple[str, ...] | None = None
     threshold: int | None = None
-    retention: Retention = Retention()
+    retention: RetentionSettings = RetentionSettings()
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _provider(kind: str, trees: list[dict[str, Any]]) -> Provider:
     if "fallback" in merged:
         chain = merged["fallback"]
         merged["fallback"] = (chain,) if isinstance(chain, str) else tuple(chain)
-    return Provider(**{**merged, "retention": Retention(**retention)})
+    return Provider(**{**merged, "retention": RetentionSettings(**retention)})
 
 
 class _Reading:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdproof import errors
-from holdproof.config import Retention
+from holdproof.config import RetentionSettings
 from holdproof.db import Tx, open_database, sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.storage import TelemetryEvent
@@ -41,7 +41,7 @@ class AgeSuite(Place):
 
     @pytest.fixture
     def store(self, clock: FrozenClock) -> Iterator[Telemetry[SyncExecutor]]:
-        store = Telemetry(SyncExecutor(self.database("telemetry", clock=clock)), Retention(30, 365, 730))
+        store = Telemetry(SyncExecutor(self.database("telemetry", clock=clock)), RetentionSettings(30, 365, 730))
         yield store
         store.close()
 

@@ -5,7 +5,7 @@ Rules:
 - Events come newest first; of those at the same moment, the one that arrived later.
 - The newest events are rows. A thousand rows are sealed into a chunk; a batch of a thousand or more is sealed at once.
 - One transaction changes chunks at a time: else repacking could restore events that another one has pruned.
-- Retention goes by age: chunks past `hot_days` and `warm_days` are compressed harder, those past `cold_days` are
+- RetentionSettings goes by age: chunks past `hot_days` and `warm_days` are compressed harder, those past `cold_days` are
   removed. The file shrinks when events are removed.
 """
 
@@ -16,7 +16,7 @@ from functools import partial
 from heapq import nlargest
 from typing import Any, Final
 
-from holdproof.config import Retention
+from holdproof.config import RetentionSettings
 from holdproof.db import Call, Give, Read, Stream, Tx, Work, Write, ask, lock_exclusive, sql
 from holdproof.errors import InvalidInputError
 from holdproof.executors import AsyncExecutor, Executor, Reads, Resource, Runs, RunsWith, StreamsWith, SyncExecutor
@@ -293,7 +293,7 @@ def _cut(tx: Tx, number: int, limit: int) -> int:
     return len(remaining)
 
 
-def retain(retention: Retention) -> Work[int]:
+def retain(retention: RetentionSettings) -> Work[int]:
     """Compress old chunks harder, and remove those past `cold_days`; return how many events were removed."""
     for codec, harder, days in ((chunks.HOT, chunks.WARM, retention.hot_days), _cold(retention)):
         while (yield from ask(Write(lambda tx: _repack(tx, codec, harder, days)))):  # noqa: B023
@@ -306,7 +306,7 @@ def retain(retention: Retention) -> Work[int]:
     return removed
 
 
-def _cold(retention: Retention) -> tuple[str, str, int]:
+def _cold(retention: RetentionSettings) -> tuple[str, str, int]:
     return chunks.WARM, chunks.COLD, retention.warm_days
 
 
@@ -379,9 +379,9 @@ class Telemetry(Resource[Executor]):
     retain = RunsWith(_retain)
     close = RunsWith(_close, internal=True, local=True)
 
-    def __init__(self, face: Executor, retention: Retention | None = None) -> None:
+    def __init__(self, face: Executor, retention: RetentionSettings | None = None) -> None:
         super().__init__(face)
-        self.retention = retention or Retention()
+        self.retention = retention or RetentionSettings()
 
     @property
     def face(self) -> AsyncExecutor | SyncExecutor:
