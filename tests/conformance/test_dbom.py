@@ -21,6 +21,7 @@ from holdproof.evidence import keys as ring
 from holdproof.evidence.dbom import read
 from holdproof.model.evaluations import Evaluation
 from holdproof.model.verdicts import Verdict
+from tests import format_readers
 from tests.conformance.store_backends import StoreInMemory, StoreOnPostgres, StoreOnSqlite, sound
 
 _EDIT = {
@@ -54,7 +55,7 @@ def changed(text: str, **fields: Any) -> str:
 def legacy(text: str) -> str:
     """The same DBOM with a signature as an older Green Agent simulated it."""
     fields = json.loads(text)
-    return changed(text, sigma_judge=attest.legacy_sigma(fields["battle_id"], fields["h_delta"]))
+    return changed(text, sigma_judge=format_readers.legacy_sigma(fields["battle_id"], fields["h_delta"]))
 
 
 class DbomSuite(StoreOnSqlite):

@@ -22,6 +22,7 @@ from holdproof.evidence import leaves, log, tree
 from holdproof.evidence.key_files import MemoryKeys
 from holdproof.model.keys import Role
 from holdproof.model.verdicts import Verdict
+from tests import format_readers
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle, texts, things
 
@@ -320,7 +321,7 @@ class LogSuite(logs.OnSqlite):
             reference = _reference(found)
             for tile in tiles.tiles_of(len(found)):
                 assert store.log.tile(tile.path) == reference[tile.level][tile.index * 256 :][: tile.width], tile.path
-            for bundle in tiles.bundles_of(len(found)):
+            for bundle in format_readers.bundles_of(len(found)):
                 expected = found[bundle.index * 256 :][: bundle.width]
                 assert store.log.tile(bundle.path) == tiles.encode_bundle(expected)
                 assert store.log.tile(tiles.Bundle(bundle.index, 1).path) == tiles.encode_bundle(expected[:1])

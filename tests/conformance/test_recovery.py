@@ -121,7 +121,7 @@ class Recovery(OnStore):
 
         faces: list[Any] = [(store, soft, hard), (Holdproof(store.core), hard, soft)]
         for face, wrong, right in faces:
-            with pytest.raises(errors.WrongColourError) as caught:
+            with pytest.raises(errors.WrongClientError) as caught:
                 face.decision(flow_type="x", agent="trader")(wrong)
             assert "`async def` on the async face" in caught.value.remedy
             face.decision(flow_type="x", agent="trader")(right)

@@ -30,7 +30,7 @@ def _dagcbor(data: bytes) -> None:
     try:
         value = dagcbor.decode(data)
     except HoldproofError as error:
-        if dagcbor_fast.is_available():
+        if dagcbor_fast._library() is not None:
             _refused_too(data, error)
         raise
     assert dagcbor.encode(value) == data, "two encodings of one value"

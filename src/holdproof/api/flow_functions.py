@@ -12,7 +12,7 @@ from functools import partial, update_wrapper
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from holdproof.api.flow_block import OpenFlow
-from holdproof.errors import AlreadyExistsError, WrongColourError
+from holdproof.errors import AlreadyExistsError, WrongClientError
 from holdproof.executors import AsyncExecutor, SyncExecutor, with_namespace
 from holdproof.runtime import decisions, logged_rows
 from holdproof.runtime.decisions import Kind, Registered
@@ -75,6 +75,6 @@ def enlist(registry: dict[str, K], kind: K, fn: Callable[..., Any], *, soft: boo
     """Let a flow type have this function, if it has none and the function is of the right colour."""
     name = logged_rows.name("flow_type", kind.name)
     if inspect.iscoroutinefunction(fn) != soft:
-        raise WrongColourError(f"the function of flow type {name} does not fit this face", flow_type=name)
+        raise WrongClientError(f"the function of flow type {name} does not fit this face", flow_type=name)
     if registry.setdefault(name, kind) is not kind:
         raise AlreadyExistsError(f"the flow type {name} has a function already", flow_type=name)

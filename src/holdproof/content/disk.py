@@ -1,4 +1,4 @@
-"""Files, copied and removed with care: hashed on the way, durable when a call returns, errors typed."""
+"""File operations: hashed while copying, durable when a call returns, errors typed."""
 
 import errno
 import fcntl
@@ -18,13 +18,13 @@ from holdproof.model.backup import Entry
 
 _CHUNK = 1 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a system says where no room is left: on the disk, for the user, or for the file."""
+"""System errors that mean no space: on the disk, in the user's quota, or for the size of a file."""
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
 def translated(path: Path | str) -> Iterator[None]:
-    """Our errors for the system's."""
+    """Translate system errors into Holdproof's."""
     try:
         yield
     except OSError as error:
@@ -34,7 +34,7 @@ def translated(path: Path | str) -> Iterator[None]:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A regular file, to read from: whatever else is there, a pipe or a device, is an OSError and makes nobody wait."""
+    """Open a regular file for reading; OSError for a pipe or device, on which a reader could wait forever."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -46,7 +46,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read(path: Path, most: int, *, regular: bool = False) -> bytes:
-    """A whole file of bounded size; `regular` refuses whatever could make the reader wait."""
+    """Return the content of a file of bounded size; `regular` refuses pipes and devices."""
     with open_file(path) if regular else path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -55,20 +55,20 @@ def read(path: Path, most: int, *, regular: bool = False) -> bytes:
 
 
 def write(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """A new file, durable; an existing one is replaced as a whole or not at all, and nothing else is left behind."""
+    """Write a file durably; an existing one is replaced atomically, and a failure leaves no temporary file."""
     aside = path.with_name(f".{path.name}.new")
-    _placed(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), str(aside), path, data)
+    _replace(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), str(aside), path, data)
 
 
 def exchange(path: Path, data: bytes) -> None:
-    """The same where several may do so at once; for the owner only."""
-    _placed(*tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent), path, data)
+    """Write a file durably like `write`, safe for concurrent writers; readable by the owner only."""
+    _replace(*tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent), path, data)
 
 
-def _placed(handle: int, aside: str, path: Path, data: bytes) -> None:
-    """Fill a file that lies aside, and let it take its place; durable when it returns.
+def _replace(handle: int, aside: str, path: Path, data: bytes) -> None:
+    """Fill a temporary file and rename it into place; durable when it returns.
 
-    If only the name cannot be made durable the file stays: what it took the place of is gone already.
+    If only the rename cannot be synced the new file stays: the old one is already replaced.
     """
     try:
         with os.fdopen(handle, "wb") as file:
@@ -84,13 +84,13 @@ def _placed(handle: int, aside: str, path: Path, data: bytes) -> None:
 
 
 def private(name: str, flags: int) -> int:
-    """An `opener`: what it makes is for the owner only."""
+    """Open a file as an `opener` does, created with access for the owner only."""
     return os.open(name, flags, 0o600)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else, thread or process, is past this point with the same lock file."""
+    """Hold an exclusive lock file, across threads and processes."""
     folders.make(path.parent)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -101,7 +101,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def create(path: Path, data: bytes) -> None:
-    """A new file, synced; its folder is left to the caller."""
+    """Create a file and sync it; the caller syncs its folder."""
     folders.make(path.parent)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -111,7 +111,7 @@ def create(path: Path, data: bytes) -> None:
 
 
 def deliver(path: Path, pieces: Iterable[bytes]) -> int:
-    """Bytes to a file that is whole or not there, for the owner only; how many. A device or a pipe takes them as is."""
+    """Write bytes to a file atomically, for the owner only; returns how many. A device or pipe is written directly."""
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
             return sum(file.write(piece) for piece in pieces)
@@ -129,7 +129,8 @@ def deliver(path: Path, pieces: Iterable[bytes]) -> int:
 def copy(source: Path, target: Path) -> Entry:
     """Copy a file durably; hash and length are those of the bytes written."""
     folders.make(target.parent)
-    digest, size = sha256(), 0
+    digest = sha256()
+    size = 0
     with source.open("rb") as reading:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as writing:
@@ -143,8 +144,9 @@ def copy(source: Path, target: Path) -> Entry:
 
 
 def entry(path: Path) -> Entry:
-    """Hash and length of a file."""
-    digest, size = sha256(), 0
+    """Return hash and length of a file."""
+    digest = sha256()
+    size = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
@@ -153,11 +155,11 @@ def entry(path: Path) -> Entry:
 
 
 def files(folder: Path, *, hidden: bool = False) -> list[Path]:
-    """Every file below a folder, sorted; hidden ones are temporary and left out unless asked for."""
-    found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    """Return every file below a folder, sorted; hidden ones are temporary and omitted unless `hidden`."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     if hidden:
-        return sorted(found)
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+        return sorted(paths)
+    return sorted(path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def sync_tree(folder: Path) -> None:
@@ -174,7 +176,7 @@ def remove_tree(folder: Path) -> None:
 def shred(path: Path) -> None:
     """Overwrite a file and remove it; on copy-on-write disks the overwriting reaches only new blocks."""
     try:
-        if path.is_symlink():  # what it leads to is not ours
+        if path.is_symlink():  # its target belongs to somebody else
             path.unlink()
             return
         with path.open("r+b") as file:

@@ -44,7 +44,7 @@ class LegacySigma:
 
 
 def hash_intent(vector: Sequence[float]) -> str:
-    """The SHA-256, in hex, of the vector's big-endian IEEE-754 doubles."""
+    """Return the SHA-256, in hex, of the vector's big-endian IEEE-754 doubles."""
     try:
         return sha256_hex(struct.pack(f">{len(vector)}d", *vector))
     except (struct.error, OverflowError) as error:
@@ -52,9 +52,10 @@ def hash_intent(vector: Sequence[float]) -> str:
 
 
 def make_statement(fields: Fields, alg: Alg, keyid: str) -> Statement:
-    """The in-toto Statement that a judge's signature on these fields covers."""
+    """Return the in-toto Statement that a judge's signature on these fields covers."""
     check(fields)
     return Statement(
+        # The subject is the artifact that was judged, by its digest; everything else is the predicate.
         (Subject({"sha256": fields.h_delta}, fields.evaluation_id),),
         PREDICATE_TYPE,
         {
@@ -70,12 +71,12 @@ def make_statement(fields: Fields, alg: Alg, keyid: str) -> Statement:
 
 
 def signed_bytes(fields: Fields, alg: Alg, keyid: str) -> bytes:
-    """The exact bytes that are signed."""
+    """Return the exact bytes that are signed."""
     return dsse.pae(PAYLOAD_TYPE, statement.encode(make_statement(fields, alg, keyid)))
 
 
 def sign(fields: Fields, signer: Signer) -> Dbom:
-    """The DBOM of these fields, signed."""
+    """Return the DBOM of these fields, signed."""
     signature = signer.sign(signed_bytes(fields, signer.alg, signer.keyid))
     return Dbom(fields, encode_sigma(Sigma(signer.alg, signer.keyid, signature)))
 
@@ -83,6 +84,7 @@ def sign(fields: Fields, signer: Signer) -> Dbom:
 def verify(dbom: Dbom, key: PublicKey) -> None:
     """Return if the key's signature holds, else raise ProofError (FormatError if it is malformed)."""
     sigma = _real(dbom)
+    # Compared first, for an error that says which key is missing; the statement names the key as well.
     if (sigma.alg, sigma.keyid) != (key.alg, key.keyid):
         raise ProofError("the DBOM names another key", found=sigma.keyid, expected=key.keyid)
     try:
@@ -93,31 +95,27 @@ def verify(dbom: Dbom, key: PublicKey) -> None:
 
 
 def to_envelope(dbom: Dbom) -> Envelope:
-    """The DSSE envelope of a signed DBOM, made without any private key."""
+    """Return the DSSE envelope of a signed DBOM, made without any private key."""
     sigma = _real(dbom)
     payload = statement.encode(make_statement(dbom.fields, sigma.alg, sigma.keyid))
     return Envelope(PAYLOAD_TYPE, payload, (dsse.Signature(sigma.keyid, sigma.signature),))
 
 
 def encode_sigma(sigma: Sigma) -> str:
-    """The text of `sigma_judge`."""
+    """Return the text of `sigma_judge`."""
     return f"dsse:{sigma.alg}:{sigma.keyid}:{b64.encode_url(sigma.signature)}"
 
 
 def parse_sigma(text: str) -> Sigma | LegacySigma:
-    """A signature, or what only looks like one; FormatError for anything else."""
+    """Return a signature, or what only looks like one; FormatError for anything else."""
     if text.startswith(_LEGACY):
         return LegacySigma(text)
-    found = _SIGMA.fullmatch(text)
-    if found is None:
+    match = _SIGMA.fullmatch(text)
+    if match is None:
         raise FormatError("sigma_judge: neither a DSSE signature nor a legacy one", text=text[:200])
-    alg = next(known for known in ALGS if known == found[1])
-    return Sigma(alg, found[2], b64.decode_url(found[3]))
-
-
-def legacy_sigma(evaluation_id: str, h_delta: str) -> str:
-    """What an older Green Agent wrote for these fields."""
-    return f"{_LEGACY}{evaluation_id}_{h_delta[:8]}"
+    alg_name, keyid, signature = match.groups()
+    alg = next(alg for alg in ALGS if alg == alg_name)
+    return Sigma(alg, keyid, b64.decode_url(signature))
 
 
 def _real(dbom: Dbom) -> Sigma:

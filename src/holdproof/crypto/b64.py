@@ -12,7 +12,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """The bytes of a padded, canonical text in the standard alphabet."""
+    """Return the bytes of a padded, canonical text in the standard alphabet."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -28,14 +28,14 @@ def encode_url(data: bytes) -> str:
 
 
 def decode_url(text: str) -> bytes:
-    """The bytes of an unpadded, canonical text in the URL-safe alphabet."""
+    """Return the bytes of an unpadded, canonical text in the URL-safe alphabet."""
     if "+" in text or "/" in text or "=" in text:
         raise FormatError("not base64url: standard alphabet or padding", length=len(text))
     return decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4))
 
 
 def decode_either(text: str) -> bytes:
-    """The bytes of a padded text in one of the two alphabets, as DSSE demands of readers; never a mixture."""
+    """Return the bytes of a padded text in one of the two alphabets, as DSSE demands of readers; never a mixture."""
     if ("-" in text or "_" in text) and "+" not in text and "/" not in text:
         text = text.replace("-", "+").replace("_", "/")
     return decode(text)

@@ -13,7 +13,7 @@ _VALUES = {letter: value for value, letter in enumerate(_ALPHABET)}
 
 
 def encode(data: bytes) -> str:
-    """The text of the bytes; each leading zero byte is a leading `1`."""
+    """Return the text of the bytes; each leading zero byte is a leading `1`."""
     if len(data) > MAX_BYTES:
         raise InvalidInputError("base58: more bytes than an identifier has", length=len(data), limit=MAX_BYTES)
     number = int.from_bytes(data, "big")
@@ -26,7 +26,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """The bytes of a text."""
+    """Return the bytes of a text."""
     if len(text) > MAX_TEXT:
         raise FormatError("base58: longer than an identifier is", length=len(text), limit=MAX_TEXT)
     number = 0

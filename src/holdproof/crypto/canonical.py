@@ -23,7 +23,7 @@ MAX_INT = 2**53 - 1
 
 
 def dumps(value: Json) -> bytes:
-    """The JCS bytes of a value; InvalidInputError where JCS has none."""
+    """Return the JCS bytes of a value; InvalidInputError where JCS has none."""
     try:
         text = _text(value)
         return text.encode() if text is not None else rfc8785.dumps(value)
@@ -34,7 +34,7 @@ def dumps(value: Json) -> bytes:
 
 
 def loads(data: bytes) -> Json:
-    """A JSON value from untrusted bytes; FormatError where they are malformed or ambiguous."""
+    """Return a JSON value from untrusted bytes; FormatError where they are malformed or ambiguous."""
     try:
         value: Json = json.loads(
             data.decode("utf-8", "strict"),
@@ -50,27 +50,27 @@ def loads(data: bytes) -> Json:
 
 
 def quote(text: str) -> str:
-    """A string as JCS writes it, quotes included; encoding it to UTF-8 refuses lone surrogates."""
+    """Return a string as JCS writes it, quotes included; encoding it to UTF-8 refuses lone surrogates."""
     return _quote(text)
 
 
 def sha256(data: bytes) -> bytes:
-    """The SHA-256 digest, 32 bytes."""
+    """Return the SHA-256 digest, 32 bytes."""
     return _sha256(data).digest()
 
 
 def sha256_hex(data: bytes) -> str:
-    """The SHA-256 digest as 64 lowercase hex digits."""
+    """Return the SHA-256 digest as 64 lowercase hex digits."""
     return _sha256(data).hexdigest()
 
 
 def is_sha256_hex(text: object) -> bool:
-    """Whether a value is 64 lowercase hex digits."""
+    """Return whether a value is 64 lowercase hex digits."""
     return isinstance(text, str) and len(text) == 64 and not set(text) - set("0123456789abcdef")
 
 
 def _text(value: Json) -> str | None:
-    """The JCS text of a value made of plain types under ASCII keys; None where only `rfc8785` may decide.
+    """Return the JCS text of a value made of plain types under ASCII keys; None where only `rfc8785` may decide.
 
     Log leaves and statements have this shape and stand in the hot path: this is four times as fast as the
     general way. Python writes a fraction of ordinary size as JCS does; other floats are left to `rfc8785`. A property
@@ -106,10 +106,10 @@ def _object(value: dict[str, Json]) -> str | None:
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("duplicate key in an object")
-    return found
+    return members
 
 
 def _refuse_constant(text: str) -> float:

@@ -14,8 +14,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from io import BytesIO
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from holdproof.crypto import cid as cids
 from holdproof.crypto import dagcbor, varint
@@ -23,13 +22,6 @@ from holdproof.crypto.cid import CID
 from holdproof.errors import FormatError
 
 Block: TypeAlias = tuple[CID, bytes]
-
-
-class Source(Protocol):
-    """A binary file, open for reading."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes, none only at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +50,7 @@ class Blocks(Mapping[CID, bytes]):
         return self.raw[cid.raw]
 
     def get(self, cid: CID, default: Any = None) -> Any:
-        """The block, or what is given for none; without the detour of an exception."""
+        """Return the block, or what is given for none; without the detour of an exception."""
         return self.raw.get(cid.raw, default)
 
     def __contains__(self, cid: object) -> bool:
@@ -79,61 +71,6 @@ class Archive:
     blocks: Blocks
 
 
-class Reader:
-    """Reads a CAR front to back: the roots at once, then each block as it is asked for."""
-
-    def __init__(self, source: bytes | Source, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._source: Source = BytesIO(source) if isinstance(source, bytes) else source
-        self._limits = limits
-        self._position = 0
-        header = self._section(limits.header)
-        if header is None:
-            raise FormatError("CAR: empty")
-        self.roots = _parse_header(header)
-
-    def __iter__(self) -> Iterator[Block]:
-        """The verified blocks that are left, in their order."""
-        while (section := self._section(self._limits.section)) is not None:
-            yield split(section)
-
-    def _section(self, limit: int) -> bytes | None:
-        """The next section without its length; None at the end of the file."""
-        length = self._length()
-        if length is None:
-            return None
-        if length > limit:
-            raise FormatError("CAR: a section over the limit", at=self._position, size=length, limit=limit)
-        return self._read(length)
-
-    def _length(self) -> int | None:
-        first = self._source.read(1)
-        if not first:
-            return None
-        self._count(1)
-        while first[-1] > 0x7F and len(first) < varint.MAX_BYTES:
-            first += self._read(1)
-        length, _ = varint.decode(first)
-        if length == 0:
-            raise FormatError("CAR: a section of no length", at=self._position)
-        return length
-
-    def _read(self, size: int) -> bytes:
-        """Exactly so many bytes."""
-        self._count(size)
-        data = self._source.read(size)
-        while len(data) < size:
-            more = self._source.read(size - len(data))
-            if not more:
-                raise FormatError("CAR: cut short within a section", at=self._position)
-            data += more
-        return data
-
-    def _count(self, size: int) -> None:
-        self._position += size
-        if self._position > self._limits.total:
-            raise FormatError("CAR: larger than the limit", limit=self._limits.total)
-
-
 def split(section: bytes) -> Block:
     """CID and verified block of a section."""
     cid, end = cids.parse_at(section, 0)
@@ -143,44 +80,46 @@ def split(section: bytes) -> Block:
 
 
 def load(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Archive:
-    """A whole CAR in memory, verified; the fastest way for what fits."""
+    """Return a whole CAR in memory, verified; the fastest way for what fits."""
     if len(data) > limits.total:
         raise FormatError("CAR: larger than the limit", limit=limits.total)
     if not data:
         raise FormatError("CAR: empty")
     header, at = _slice(data, 0, limits.header)
     roots = _parse_header(header)
-    found: dict[bytes, bytes] = {}
-    size, limit = len(data), limits.section
+    blocks: dict[bytes, bytes] = {}
+    size = len(data)
+    limit = limits.section
     while at < size:
         # Nearly all sections have a length of two bytes and the CID of a dag-cbor block: nothing is called for them.
         head, raw = _SECTION(data, at) if at + _SECTION_LENGTH <= size else (0, b"")
-        start, end = at + _SECTION_LENGTH, at + 2 + (head & 0x7F | head >> 1 & 0x3F80)
+        start = at + _SECTION_LENGTH
+        end = at + 2 + (head & 0x7F | head >> 1 & 0x3F80)
         if head & 0x8080 == 0x80 and head > 0xFF and start <= end <= size and end - at - 2 <= limit:
             block = data[start:end]
             if _CBOR + sha256(block).digest() == raw:
-                found[raw] = block
+                blocks[raw] = block
                 at = end
                 continue
         start, end = _bounds(data, at, limit)
-        (raw,), found[raw] = split(data[start:end])
+        (raw,), blocks[raw] = split(data[start:end])
         at = end
-    return Archive(roots, Blocks(found))
+    return Archive(roots, Blocks(blocks))
 
 
 def write(roots: Iterable[CID], blocks: Iterable[Block]) -> Iterator[bytes]:
-    """The pieces of a CAR, header first; each block once. The blocks are taken at their word, not hashed again."""
+    """Yield the pieces of a CAR, header first, each block once. Blocks are not hashed again."""
     header = dagcbor.encode({"roots": list(roots), "version": 1})
     yield varint.encode(len(header)) + header
-    seen: set[CID] = set()
+    written: set[CID] = set()
     for cid, data in blocks:
-        if cid not in seen:
-            seen.add(cid)
+        if cid not in written:
+            written.add(cid)
             yield varint.encode(len(cid.raw) + len(data)) + cid.raw + data
 
 
 def dump(roots: Iterable[CID], blocks: Iterable[Block]) -> bytes:
-    """A whole CAR in memory."""
+    """Return a whole CAR in memory."""
     return b"".join(write(roots, blocks))
 
 
@@ -190,7 +129,7 @@ def _slice(data: bytes, at: int, limit: int) -> tuple[bytes, int]:
 
 
 def _bounds(data: bytes, at: int, limit: int) -> tuple[int, int]:
-    """Where the section at an offset begins and ends."""
+    """Return where the section at an offset begins and ends."""
     length, start = varint.decode(data, at)
     end = start + length
     if length == 0 or length > limit:
@@ -208,7 +147,7 @@ def _parse_header(data: bytes) -> tuple[CID, ...]:
     roots = header.get("roots")
     if header.keys() != {"roots", "version"} or not isinstance(roots, list):
         raise FormatError("CAR: a header without roots, or with more than that")
-    found = tuple(root for root in roots if isinstance(root, CID))
-    if len(found) != len(roots):
+    links = tuple(root for root in roots if isinstance(root, CID))
+    if len(links) != len(roots):
         raise FormatError("CAR: a root that is not a link")
-    return found
+    return links

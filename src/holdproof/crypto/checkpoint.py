@@ -26,7 +26,7 @@ class Checkpoint:
     extensions: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """The note text: what is signed."""
+        """Return the note text: what is signed."""
         if len(self.root) != 32:
             raise InvalidInputError("a root has 32 bytes", length=len(self.root))
         for line in (self.origin, *self.extensions):
@@ -44,12 +44,12 @@ class SignedCheckpoint:
     note: Note
 
     def encode(self) -> bytes:
-        """The signed note as it is stored and sent."""
+        """Return the signed note as it is stored and sent."""
         return note.encode(self.note)
 
 
 def parse_text(text: str) -> Checkpoint:
-    """A checkpoint from a note text."""
+    """Return a checkpoint from a note text."""
     rows = text.split("\n")
     if len(rows) < 4 or rows.pop() or not all(map(is_line, rows)):
         raise FormatError("checkpoint: not three or more lines, none empty", count=len(rows))
@@ -63,7 +63,7 @@ def parse_text(text: str) -> Checkpoint:
 
 
 def parse(data: bytes) -> SignedCheckpoint:
-    """A signed checkpoint from untrusted bytes; no signature is verified yet."""
+    """Return a signed checkpoint from untrusted bytes; no signature is verified yet."""
     parsed = note.parse(data)
     return SignedCheckpoint(parse_text(parsed.text), parsed)
 
@@ -83,16 +83,17 @@ def verify(
     witnesses: Iterable[VerifierKey] = (),
     quorum: int = 0,
 ) -> tuple[Verified, ...]:
-    """The witnesses whose cosignature holds; ProofError without a log key's signature or the quorum."""
+    """Return the witnesses whose cosignature holds; ProofError without a log key's signature or the quorum."""
     if signed.checkpoint.origin != origin:
         raise ProofError("a checkpoint of another log", found=signed.checkpoint.origin, expected=origin)
     if signed.checkpoint.text() != signed.note.text:
         raise ProofError("the checkpoint is not the one that was signed", origin=origin)
-    log, others = set(log_keys), set(witnesses)
-    found = note.verify(signed.note, log | others)
-    if not any(one.key in log for one in found):
+    log = set(log_keys)
+    others = set(witnesses)
+    signers = note.verify(signed.note, log | others)
+    if not any(one.key in log for one in signers):
         raise ProofError("the log has not signed this checkpoint", origin=origin)
-    seen = tuple(one for one in found if one.key in others and one.key not in log)
-    if len({one.key.public for one in seen}) < quorum:
-        raise ProofError("too few witnesses", origin=origin, count=len(seen), quorum=quorum)
-    return seen
+    cosigners = tuple(one for one in signers if one.key in others and one.key not in log)
+    if len({one.key.public for one in cosigners}) < quorum:
+        raise ProofError("too few witnesses", origin=origin, count=len(cosigners), quorum=quorum)
+    return cosigners

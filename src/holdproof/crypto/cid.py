@@ -82,32 +82,32 @@ _NEW: Callable[[tuple[bytes]], CID] = partial(tuple.__new__, CID)
 
 
 def of(data: bytes) -> CID:
-    """The CID of a dag-cbor block."""
+    """Return the CID of a dag-cbor block."""
     return CID(CBOR_PREFIX + sha256(data).digest())
 
 
 def of_raw(data: bytes) -> CID:
-    """The CID of a block of plain bytes."""
+    """Return the CID of a block of plain bytes."""
     return CID(RAW_PREFIX + sha256(data).digest())
 
 
 def trusted(raws: Iterable[bytes]) -> Iterator[CID]:
-    """The CIDs of byte strings already known to be CIDs, without a look at them: for whole nodes at once."""
+    """Yield the CIDs of byte strings already known to be CIDs, without a look at them: for whole nodes at once."""
     return map(_NEW, zip(raws))
 
 
 def parse(raw: bytes) -> CID:
-    """The CID of exactly these bytes."""
+    """Return the CID of exactly these bytes."""
     if len(raw) == PLAIN_LENGTH and raw.startswith((CBOR_PREFIX, RAW_PREFIX)):
         return CID(bytes(raw))
-    found, end = parse_at(raw, 0)
+    cid, end = parse_at(raw, 0)
     if end != len(raw):
         raise FormatError("CID: bytes after its end", length=len(raw), end=end)
-    return found
+    return cid
 
 
 def parse_at(data: bytes, at: int) -> tuple[CID, int]:
-    """The CID that starts at an offset, and the offset after it."""
+    """Return the CID that starts at an offset, and the offset after it."""
     if data.startswith((CBOR_PREFIX, RAW_PREFIX), at) and len(data) >= at + PLAIN_LENGTH:
         return CID(data[at : at + PLAIN_LENGTH]), at + PLAIN_LENGTH
     if data[at : at + 2] == _V0_PREFIX:
@@ -124,7 +124,7 @@ def parse_at(data: bytes, at: int) -> tuple[CID, int]:
 
 
 def given(text: object) -> CID:
-    """The CID that a caller names; InvalidInputError where it is none."""
+    """Return the CID that a caller names; InvalidInputError where it is none."""
     try:
         return parse_text(text)  # type: ignore[arg-type]
     except (FormatError, AttributeError, TypeError) as error:
@@ -132,7 +132,7 @@ def given(text: object) -> CID:
 
 
 def parse_text(text: str) -> CID:
-    """The CID of a text in base32 lower case or base58btc."""
+    """Return the CID of a text in base32 lower case or base58btc."""
     if text.startswith("Qm") and len(text) == 46:
         return parse(base58.decode(text))
     if text.startswith("z"):
@@ -177,7 +177,7 @@ def _multihash(data: bytes, at: int) -> tuple[int, bytes, int]:
 
 
 def _halvings() -> list[tuple[int, int]]:
-    """Which bits to move up, and how far, to give each group of five a byte: 64 groups in two, those in two, to one."""
+    """Return the (mask, shift) steps that spread 64 groups of five bits over 64 bytes, halving each time."""
     steps = []
     size = 64
     while size > 1:

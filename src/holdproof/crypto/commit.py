@@ -36,7 +36,7 @@ class Commit:
 
 
 def signed_bytes(commit: Commit) -> bytes:
-    """What is signed: the commit without its signature."""
+    """Return what is signed: the commit without its signature."""
     if not _DID.fullmatch(commit.did):
         raise InvalidInputError("a commit names a DID", did=commit.did[:100])
     if not _is_block(commit.data) or not (commit.prev is None or _is_block(commit.prev)):
@@ -49,7 +49,7 @@ def signed_bytes(commit: Commit) -> bytes:
 
 
 def sign(commit: Commit, signer: Signer) -> Commit:
-    """The commit with its signature."""
+    """Return the commit with its signature."""
     if signer.alg != _ALG:
         raise BadKeyError("commits are signed with P-256", alg=signer.alg, keyid=signer.keyid)
     raw = signatures.to_raw(signer.sign(signed_bytes(commit)))
@@ -71,7 +71,7 @@ def verify(commit: Commit, key: PublicKey) -> None:
 
 
 def encode(commit: Commit) -> bytes:
-    """The block of a signed commit."""
+    """Return the block of a signed commit."""
     signed_bytes(commit)
     if len(commit.sig) != 64:
         raise InvalidInputError("the commit is not signed", length=len(commit.sig))
@@ -79,7 +79,7 @@ def encode(commit: Commit) -> bytes:
 
 
 def parse(data: bytes) -> Commit:
-    """A commit from untrusted bytes; its signature is not verified yet."""
+    """Return a commit from untrusted bytes; its signature is not verified yet."""
     value = dagcbor.decode(data)
     if not isinstance(value, dict) or value.keys() != _FIELDS:
         raise FormatError("commit: not exactly the six fields of version 3")

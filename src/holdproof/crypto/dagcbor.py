@@ -24,7 +24,10 @@ MAX_DEPTH = 128
 MAX_SIZE = 2**20
 
 _UINT, _NINT, _BYTES, _TEXT, _LIST, _MAP, _LINK, _SIMPLE = range(8)
-_FALSE, _TRUE, _NULL, _FLOAT64 = 0xF4, 0xF5, 0xF6, 0xFB
+_FALSE = 0xF4
+_TRUE = 0xF5
+_NULL = 0xF6
+_FLOAT64 = 0xFB
 _TAG_42 = b"\xd8\x2a"
 _PLAIN_LINKS = (b"\x58\x25\x00" + cids.CBOR_PREFIX, b"\x58\x25\x00" + cids.RAW_PREFIX)
 _FLOAT = struct.Struct(">Bd")
@@ -33,7 +36,7 @@ _SMALL = [[bytes([major << 5 | number]) for number in range(24)] for major in ra
 
 
 def encode(value: Value, *, max_size: int = MAX_SIZE) -> bytes:
-    """The block of a value; InvalidInputError where it has none."""
+    """Return the block of a value; InvalidInputError where it has none."""
     parts: list[bytes] = []
     try:
         _write(value, parts, 0)
@@ -46,7 +49,7 @@ def encode(value: Value, *, max_size: int = MAX_SIZE) -> bytes:
 
 
 def decode(data: bytes, *, max_size: int = MAX_SIZE) -> Value:
-    """The value of a block from untrusted bytes; FormatError where it is not the one encoding of it."""
+    """Return the value of a block from untrusted bytes; FormatError where it is not the one encoding of it."""
     if len(data) > max_size:
         raise FormatError("DAG-CBOR: larger than a block may be", size=len(data), limit=max_size)
     try:
@@ -61,7 +64,7 @@ def decode(data: bytes, *, max_size: int = MAX_SIZE) -> Value:
 
 
 def head(major: int, number: int) -> bytes:
-    """The shortest head of a major type: for formats that put blocks together by hand."""
+    """Return the shortest head of a major type: for formats that put blocks together by hand."""
     if number < 24:
         return _SMALL[major][number]
     if number < 2**8:
@@ -74,7 +77,7 @@ def head(major: int, number: int) -> bytes:
 
 
 def link(cid: CID) -> bytes:
-    """A CID as tag 42."""
+    """Return a CID as tag 42."""
     return _TAG_42 + head(_BYTES, len(cid.raw) + 1) + b"\x00" + cid.raw
 
 
@@ -143,7 +146,8 @@ def _check_depth(depth: int) -> None:
 def _read(data: bytes, at: int, depth: int) -> tuple[Value, int]:  # noqa: PLR0911 - one return for each major type
     first = data[at]
     at += 1
-    major, number = first >> 5, first & 0x1F
+    major = first >> 5
+    number = first & 0x1F
     if major == _SIMPLE:
         return _read_simple(data, at, first)
     if number > 23:
@@ -181,7 +185,7 @@ def _read(data: bytes, at: int, depth: int) -> tuple[Value, int]:  # noqa: PLR09
 
 def _read_map(data: bytes, at: int, count: int, depth: int) -> tuple[Value, int]:
     _check_room(data, at, 2 * count, depth)
-    found: dict[str, Value] = {}
+    entries: dict[str, Value] = {}
     last = b""
     for _ in range(count):
         start = at
@@ -200,14 +204,15 @@ def _read_map(data: bytes, at: int, count: int, depth: int) -> tuple[Value, int]
         number = data[end] - 0x60
         if 0 <= number < 24:  # a short text, by far the most common: read without another call
             at = end + 1 + number
-            found[key] = data[end + 1 : at].decode()
+            entries[key] = data[end + 1 : at].decode()
         elif number < 24 - 0x60:  # a small integer
-            found[key], at = number + 0x60, end + 1
+            entries[key] = number + 0x60
+            at = end + 1
         else:
-            found[key], at = _read(data, end, depth)
+            entries[key], at = _read(data, end, depth)
     if at > len(data):
         raise FormatError("DAG-CBOR: cut short", at=at)
-    return found, at
+    return entries, at
 
 
 def _read_simple(data: bytes, at: int, first: int) -> tuple[Value, int]:
@@ -240,7 +245,7 @@ def _read_link(data: bytes, at: int, tag: int) -> tuple[CID, int]:
 
 
 def _argument(data: bytes, at: int, width: int) -> tuple[int, int]:
-    """The number behind a head of more than one byte."""
+    """Return the number behind a head of more than one byte."""
     if width == 24 and (number := data[at]) > 23:
         return number, at + 1
     if width not in _WIDTHS:

@@ -21,13 +21,8 @@ _NO_CONTAINER = bytes(byte for byte in range(256) if not 0x80 <= byte < 0xC0)
 _ERRORS = (ValueError, TypeError, OverflowError, RecursionError)
 
 
-def is_available() -> bool:
-    """Whether `libipld` is installed and works; without it the norm does everything."""
-    return _library() is not None
-
-
 def encode(value: Value, *, max_size: int = MAX_SIZE) -> bytes:
-    """The block of a value, as `dagcbor.encode` gives it."""
+    """Return the block of a value, as `dagcbor.encode` gives it."""
     library = _library()
     if library is not None and _is_safe(value, 0):
         try:
@@ -40,7 +35,7 @@ def encode(value: Value, *, max_size: int = MAX_SIZE) -> bytes:
 
 
 def decode(data: bytes, *, max_size: int = MAX_SIZE) -> Value:
-    """The value of a block, as `dagcbor.decode` gives it."""
+    """Return the value of a block, as `dagcbor.decode` gives it."""
     library = _library()
     if library is not None and not _has_link(data) and len(data) <= max_size:
         try:
@@ -55,19 +50,19 @@ def decode(data: bytes, *, max_size: int = MAX_SIZE) -> Value:
 @cache
 def _library() -> tuple[Callable[[Value], bytes], Callable[[bytes], Value]] | None:
     try:
-        found: Any = import_module("libipld")
+        library: Any = import_module("libipld")
     except ImportError:  # absent, or built for another Python
         return None
-    return found.encode_dag_cbor, found.decode_dag_cbor
+    return library.encode_dag_cbor, library.decode_dag_cbor
 
 
 def _has_link(data: bytes) -> bool:
-    """Whether the byte pair of a link occurs anywhere; looking for one byte first is five times as fast."""
+    """Return whether the byte pair of a link occurs anywhere; looking for one byte first is five times as fast."""
     return 0xD8 in data and b"\xd8\x2a" in data
 
 
 def _is_safe(value: Value, depth: int) -> bool:  # noqa: PLR0911 - plain loops: half the time of generators
-    """Whether `libipld` writes this value as the norm does; links among bytes are seen afterwards."""
+    """Return whether `libipld` writes this value as the norm does; links among bytes are seen afterwards."""
     kind = type(value)
     if kind in _SCALARS or kind is bytes:
         return True
@@ -87,5 +82,5 @@ def _is_safe(value: Value, depth: int) -> bool:  # noqa: PLR0911 - plain loops: 
 
 
 def _is_shallow(data: bytes, value: Value) -> bool:
-    """Whether a value that was read is nested no deeper than allowed: mostly there are too few heads for it."""
+    """Return whether a value that was read is nested no deeper than allowed: mostly there are too few heads for it."""
     return len(data.translate(None, _NO_CONTAINER)) <= MAX_DEPTH or _is_safe(value, 0)

@@ -45,7 +45,8 @@ class Dbom:
 def check(fields: Fields) -> None:
     """Raise InvalidInputError where fields cannot be signed."""
     # The record says battle_id, as its published format does; we call it evaluation_id.
-    for name, text in (("dbom_version", fields.dbom_version), ("battle_id", fields.evaluation_id)):
+    texts: dict[str, object] = {"dbom_version": fields.dbom_version, "battle_id": fields.evaluation_id}
+    for name, text in texts.items():
         if not isinstance(text, str) or not text:
             raise InvalidInputError(f"{name} is an empty text", field=name)
     if not canonical.is_sha256_hex(fields.h_delta):
@@ -59,8 +60,18 @@ def check(fields: Fields) -> None:
 
 
 def encode(dbom: Dbom) -> bytes:
-    """The DBOM file as the seed writes it: `json.dumps(dbom, indent=2)`."""
-    value = {name: getattr(dbom if name == "sigma_judge" else dbom.fields, name) for name in _NAMES}
+    """Return the DBOM file as the seed writes it: `json.dumps(dbom, indent=2)`."""
+    fields = dbom.fields
+    # In the order of the seed's file, which calls an evaluation a battle.
+    value: dict[str, object] = {
+        "dbom_version": fields.dbom_version,
+        "battle_id": fields.evaluation_id,
+        "h_delta": fields.h_delta,
+        "v_intent": fields.v_intent,
+        "score_cis": fields.score_cis,
+        "sigma_judge": dbom.sigma_judge,
+        "timestamp": fields.timestamp,
+    }
     vector = dbom.fields.v_intent
     if not vector or {*map(type, vector)} != {float} or not all(map(isfinite, vector)):
         return _dumps(value, dbom).encode()
@@ -79,11 +90,12 @@ def _dumps(value: dict[str, object], dbom: Dbom) -> str:
 
 
 def parse(data: bytes) -> Dbom:
-    """A DBOM from untrusted bytes; its signature is not verified yet."""
+    """Return a DBOM from untrusted bytes; its signature is not verified yet."""
     value = canonical.loads(data)
     if not isinstance(value, dict) or set(value) != set(_NAMES):
         raise FormatError("DBOM: not exactly its seven fields")
-    vector, score = value.pop("v_intent"), value.pop("score_cis")
+    vector = value.pop("v_intent")
+    score = value.pop("score_cis")
     if not isinstance(vector, list) or not _are_numbers(vector):
         raise FormatError("DBOM: v_intent is not a list of finite numbers", field="v_intent")
     if not isinstance(score, int | float) or not _are_numbers([score]):
@@ -94,11 +106,13 @@ def parse(data: bytes) -> Dbom:
             raise FormatError(f"DBOM: {name} is not a text", field=name)
         texts[name] = text
     sigma = texts.pop("sigma_judge")
-    return Dbom(Fields(v_intent=tuple(map(float, vector)), score_cis=float(score), **texts), sigma)
+    evaluation_id = texts.pop("battle_id")
+    numbers = tuple(map(float, vector))
+    return Dbom(Fields(evaluation_id, v_intent=numbers, score_cis=float(score), **texts), sigma)
 
 
 def is_utc(text: object) -> bool:
-    """Whether a text is an RFC 3339 time in UTC that exists."""
+    """Return whether a text is an RFC 3339 time in UTC that exists."""
     if not isinstance(text, str) or not _UTC.fullmatch(text):
         return False
     try:
@@ -109,7 +123,7 @@ def is_utc(text: object) -> bool:
 
 
 def _are_numbers(values: Sequence[object]) -> bool:
-    """Whether all are finite numbers; vectors stand in the hot path, so no Python call per element."""
+    """Return whether all are finite numbers; vectors stand in the hot path, so no Python call per element."""
     if not all(issubclass(kind, int | float) and kind is not bool for kind in set(map(type, values))):
         return False
     try:

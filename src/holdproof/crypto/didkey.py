@@ -17,7 +17,7 @@ _SECP256K1 = 0xE7
 
 
 def encode(key: PublicKey) -> str:
-    """The `did:key` of a key; BadKeyError for RSA, which has none here."""
+    """Return the `did:key` of a key; BadKeyError for RSA, which has none here."""
     codec = _CODECS.get(key.alg)
     if codec is None:
         raise BadKeyError("this kind of key has no did:key here", alg=key.alg, keyid=key.keyid)
@@ -25,7 +25,7 @@ def encode(key: PublicKey) -> str:
 
 
 def parse(text: str) -> PublicKey:
-    """The key of a `did:key`."""
+    """Return the key of a `did:key`."""
     if not text.startswith(PREFIX):
         raise FormatError("not a did:key in base58btc", text=text[:100])
     data = base58.decode(text[len(PREFIX) :])

@@ -34,7 +34,7 @@ class Envelope:
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """The pre-authentication encoding: the bytes that are signed."""
+    """Return the pre-authentication encoding: the bytes that are signed."""
     try:
         kind = payload_type.encode()
     except UnicodeEncodeError as error:
@@ -43,7 +43,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def sign(payload_type: str, payload: bytes, *signers: Signer) -> Envelope:
-    """An envelope signed by every signer, in their order."""
+    """Return an envelope signed by every signer, in their order."""
     if not signers:
         raise InvalidInputError("an envelope needs at least one signer")
     message = pae(payload_type, payload)
@@ -52,7 +52,7 @@ def sign(payload_type: str, payload: bytes, *signers: Signer) -> Envelope:
 
 
 def encode(envelope: Envelope) -> bytes:
-    """The envelope as JSON, the same bytes every time."""
+    """Return the envelope as JSON, the same bytes every time."""
     return canonical.dumps(
         {
             "payload": b64.encode(envelope.payload),
@@ -63,7 +63,7 @@ def encode(envelope: Envelope) -> bytes:
 
 
 def parse(data: bytes) -> Envelope:
-    """An envelope from untrusted JSON; nothing in it is verified yet."""
+    """Return an envelope from untrusted JSON; nothing in it is verified yet."""
     value = canonical.loads(data)
     if not isinstance(value, dict):
         raise FormatError("DSSE envelope: not an object")
@@ -77,7 +77,7 @@ def parse(data: bytes) -> Envelope:
 def verify(
     envelope: Envelope, keys: Iterable[PublicKey], *, payload_type: str, threshold: int = 1
 ) -> tuple[PublicKey, ...]:
-    """The distinct trusted keys whose signature holds; ProofError if fewer than `threshold` do."""
+    """Return the distinct trusted keys whose signature holds; ProofError if fewer than `threshold` do."""
     if threshold < 1:
         raise InvalidInputError("a threshold below 1 proves nothing", threshold=threshold)
     if envelope.payload_type != payload_type:
@@ -114,9 +114,9 @@ def _signature(item: object) -> Signature:
 
 
 def _text(value: Mapping[str, object], name: str) -> str:
-    found = value.get(name)
-    if not isinstance(found, str):
+    text = value.get(name)
+    if not isinstance(text, str):
         raise FormatError(f"DSSE envelope: {name} must be a string", field=name)
-    if any("\ud800" <= char <= "\udfff" for char in found):
+    if any("\ud800" <= char <= "\udfff" for char in text):
         raise FormatError(f"DSSE envelope: {name} holds a lone surrogate", field=name)
-    return found
+    return text

@@ -34,7 +34,7 @@ class Frontier:
     peaks: tuple[bytes, ...] = ()
 
     def root(self) -> bytes:
-        """The root of the tree."""
+        """Return the root of the tree."""
         if not self.peaks:
             return EMPTY_ROOT
         digest = self.peaks[-1]
@@ -43,7 +43,7 @@ class Frontier:
         return digest
 
     def to_bytes(self) -> bytes:
-        """Eight bytes of size, then the peaks."""
+        """Return eight bytes of size, then the peaks."""
         return self.size.to_bytes(8, "big") + b"".join(self.peaks)
 
 
@@ -58,11 +58,12 @@ EMPTY = Frontier()
 
 
 def from_bytes(data: bytes) -> Frontier:
-    """The frontier that `to_bytes` wrote."""
+    """Return the frontier that `to_bytes` wrote."""
     size = int.from_bytes(data[:8], "big")
     if len(data) != 8 + 32 * size.bit_count() or size > MAX_SIZE:
         raise FormatError("frontier: its length does not fit its size", length=len(data), size=size)
-    return Frontier(size, tuple(data[at : at + 32] for at in range(8, len(data), 32)))
+    # A list comprehension, not a generator: this runs once a commit.
+    return Frontier(size, tuple([data[at : at + 32] for at in range(8, len(data), 32)]))
 
 
 def append(frontier: Frontier, leaves: Sequence[bytes]) -> Growth:
@@ -71,18 +72,21 @@ def append(frontier: Frontier, leaves: Sequence[bytes]) -> Growth:
         raise InvalidInputError("a leaf hash has 32 bytes")
     if frontier.size + len(leaves) > MAX_SIZE:
         raise InvalidInputError("the tree would outgrow 2^63-1 leaves", size=frontier.size)
-    peaks, row = list(frontier.peaks), list(leaves)
+    peaks = list(frontier.peaks)
+    row = list(leaves)
     edge: list[bytes] = []  # the new peaks, the smallest first
     stems: list[Stem] = []
-    level, complete = 0, frontier.size  # `complete`: how many nodes of this level were there before
+    level = 0
+    complete = frontier.size  # `complete`: how many nodes of this level were there before
     while row:
         if complete & 1:
             row.insert(0, peaks.pop())
         if len(row) & 1:
             edge.append(row[-1])
         pairs = iter(row)
-        row = [sha256(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=False)]
-        level, complete = level + 1, complete >> 1
+        row = [sha256(b"\x01" + a + b).digest() for a, b in zip(pairs, pairs, strict=False)]
+        level = level + 1
+        complete = complete >> 1
         if row and level % 8 == 0:
             stems.extend(Stem(level // 8, complete + at, digest) for at, digest in enumerate(row))
     edge.reverse()

@@ -26,7 +26,8 @@ ALGS: tuple[Alg, ...] = get_args(Alg)
 _PublicHandle: TypeAlias = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
 _PrivateHandle: TypeAlias = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 
-_MIN_RSA, _MAX_RSA = 2048, 8192
+_MIN_RSA = 2048
+_MAX_RSA = 8192
 _SHA256 = hashes.SHA256()
 _ECDSA = ec.ECDSA(_SHA256)
 _ECDSA_RFC6979 = ec.ECDSA(_SHA256, deterministic_signing=True)
@@ -88,7 +89,7 @@ class Signer(Protocol):
         """The public key its signatures verify under."""
 
     def sign(self, message: bytes) -> bytes:
-        """The signature over the message itself (not its hash); DER for ECDSA; may be called twice."""
+        """Return the signature over the message itself (not its hash); DER for ECDSA; may be called twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class PrivateKey:
         return self.public.keyid
 
     def sign(self, message: bytes) -> bytes:
-        """The signature over the message; DER for ECDSA."""
+        """Return the signature over the message; DER for ECDSA."""
         handle = self._handle
         if isinstance(handle, ed25519.Ed25519PrivateKey):
             return handle.sign(message)
@@ -138,7 +139,7 @@ class PrivateKey:
 
 
 def generate(alg: Alg = "ecdsa-p256-sha256", *, rsa_bits: int = 3072) -> PrivateKey:
-    """A new key from the system's randomness."""
+    """Return a new key from the system's randomness."""
     if alg == "ecdsa-p256-sha256":
         return _private(ec.generate_private_key(ec.SECP256R1()))
     if alg == "ed25519":
@@ -151,14 +152,14 @@ def generate(alg: Alg = "ecdsa-p256-sha256", *, rsa_bits: int = 3072) -> Private
 
 
 def from_seed(seed: bytes) -> PrivateKey:
-    """The Ed25519 key of 32 secret bytes."""
+    """Return the Ed25519 key of 32 secret bytes."""
     if len(seed) != 32:
         raise BadKeyError("an Ed25519 seed has 32 bytes", length=len(seed))
     return _private(ed25519.Ed25519PrivateKey.from_private_bytes(seed))
 
 
 def load_private(pem: bytes, passphrase: bytes | None = None) -> PrivateKey:
-    """A private key from PKCS#8 PEM; the passphrase must be given exactly if the file is encrypted."""
+    """Return a private key from PKCS#8 PEM; the passphrase must be given exactly if the file is encrypted."""
     label, der = _unarmour(pem, ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY"))
     if (label == "ENCRYPTED PRIVATE KEY") != (passphrase is not None):
         raise BadKeyError(
@@ -179,12 +180,12 @@ def load_private(pem: bytes, passphrase: bytes | None = None) -> PrivateKey:
 
 
 def load_public_pem(pem: bytes) -> PublicKey:
-    """A public key from SubjectPublicKeyInfo PEM."""
+    """Return a public key from SubjectPublicKeyInfo PEM."""
     return load_public_der(_unarmour(pem, ("PUBLIC KEY",))[1])
 
 
 def load_public_der(der: bytes) -> PublicKey:
-    """A public key from DER SubjectPublicKeyInfo, in its one canonical encoding."""
+    """Return a public key from DER SubjectPublicKeyInfo, in its one canonical encoding."""
     try:
         handle = serialization.load_der_public_key(der)
     except _UNREADABLE as error:
@@ -198,7 +199,7 @@ def load_public_der(der: bytes) -> PublicKey:
 
 
 def load_public_raw(alg: Alg, raw: bytes) -> PublicKey:
-    """A public key from its raw form: 32 bytes (Ed25519) or the compressed point (P-256)."""
+    """Return a public key from its raw form: 32 bytes (Ed25519) or the compressed point (P-256)."""
     if alg == "ed25519":
         check_ed25519(raw)
         return _public(ed25519.Ed25519PublicKey.from_public_bytes(raw))
@@ -244,17 +245,19 @@ def _check_rsa(handle: rsa.RSAPublicKey) -> None:
 
 def _unarmour(pem: bytes, labels: tuple[str, ...]) -> tuple[str, bytes]:
     """Label and DER of exactly one PEM block with one of the labels, nothing before or after it."""
-    found = _PEM.fullmatch(pem.replace(b"\r\n", b"\n"))
-    if found is None or found[1] != found[3] or (label := found[1].decode("ascii")) not in labels:
+    match = _PEM.fullmatch(pem.replace(b"\r\n", b"\n"))
+    begin, body, end = match.groups() if match else (b"", b"", b"")
+    label = begin.decode("ascii")
+    if begin != end or label not in labels:
         raise BadKeyError(f"not one PEM block of {' or '.join(labels)}", length=len(pem))
     try:
-        return label, b64.decode(found[2].replace(b"\n", b"").decode("ascii"))
+        return label, b64.decode(body.replace(b"\n", b"").decode("ascii"))
     except FormatError as error:
         raise BadKeyError("PEM block: not base64", label=label) from error
 
 
 def _is_one_sequence(der: bytes) -> bool:
-    """Whether the outer DER SEQUENCE ends exactly where the bytes do."""
+    """Return whether the outer DER SEQUENCE ends exactly where the bytes do."""
     if len(der) < 2 or der[0] != 0x30:
         return False
     if der[1] < 0x80:

@@ -16,13 +16,13 @@ _LINE = re.compile(r"[^\x00-\x1f\ud800-\udfff]+")
 
 
 def decode_text(data: bytes, what: str) -> str:
-    """UTF-8 with no ASCII control character but newline."""
+    """Return UTF-8 with no ASCII control character but newline."""
     try:
         text = data.decode("utf-8", "strict")
     except UnicodeDecodeError as error:
         raise FormatError(f"{what}: not UTF-8", what=what, offset=error.start) from error
-    if found := _CONTROL.search(text):
-        raise FormatError(f"{what}: control character", what=what, offset=found.start())
+    if control := _CONTROL.search(text):
+        raise FormatError(f"{what}: control character", what=what, offset=control.start())
     return text
 
 
@@ -32,21 +32,21 @@ def is_line(text: str) -> bool:
 
 
 def decode_number(text: str, what: str) -> int:
-    """An ASCII decimal without sign or leading zero, at most 2^63-1."""
+    """Return an ASCII decimal without sign or leading zero, at most 2^63-1."""
     if not _DECIMAL.fullmatch(text) or (number := int(text)) > MAX_SIZE:
         raise FormatError(f"{what}: not a decimal number", what=what, text=text[:40])
     return number
 
 
 def encode_number(number: int, what: str) -> str:
-    """The decimal text of a number that a reader will accept."""
+    """Return the decimal text of a number that a reader will accept."""
     if not 0 <= number <= MAX_SIZE:
         raise InvalidInputError(f"{what} is out of range", what=what, value=number)
     return str(number)
 
 
 def decode_hash(text: str, what: str) -> bytes:
-    """One SHA-256 hash in base64."""
+    """Return one SHA-256 hash in base64."""
     digest = b64.decode(text)
     if len(digest) != 32:
         raise FormatError(f"{what}: a hash has 32 bytes", what=what, length=len(digest))
@@ -54,14 +54,14 @@ def decode_hash(text: str, what: str) -> bytes:
 
 
 def decode_proof(rows: list[str], what: str) -> tuple[bytes, ...]:
-    """At most 63 hashes, one to a line."""
+    """Return at most 63 hashes, one to a line."""
     if len(rows) > MAX_PROOF:
         raise FormatError(f"{what}: more than {MAX_PROOF} hashes", what=what, count=len(rows))
     return tuple(decode_hash(row, what) for row in rows)
 
 
 def encode_proof(proof: Iterable[bytes], what: str) -> str:
-    """Hashes in base64, one to a line, each line ended."""
+    """Return hashes in base64, one to a line, each line ended."""
     hashes = tuple(proof)
     if len(hashes) > MAX_PROOF or any(len(digest) != 32 for digest in hashes):
         raise InvalidInputError(f"{what}: a proof is at most {MAX_PROOF} hashes of 32 bytes", what=what)

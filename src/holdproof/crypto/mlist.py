@@ -55,22 +55,22 @@ class _Block(NamedTuple):
 
 
 def build(elements: Iterable[Value]) -> List:
-    """The list of these elements."""
+    """Return the list of these elements."""
     return _Builder().extend(elements)
 
 
 def append(get: Get, root: CID, elements: Iterable[Value]) -> List:
-    """The list with more elements at its end; the blocks are only the new ones."""
+    """Return the list with more elements at its end; the blocks are only the new ones."""
     return _Builder.resume(get, root).extend(elements)
 
 
 def length(get: Get, root: CID) -> int:
-    """How many elements a list has."""
+    """Return how many elements a list has."""
     return _fetch(get, root).size
 
 
 def element(get: Get, root: CID, index: int) -> Value:
-    """One element, through one block of each height; negative indices are refused."""
+    """Return one element, through one block of each height; negative indices are refused."""
     block = _fetch(get, root)
     if not 0 <= index < block.size:
         raise InvalidInputError("the list has no such index", index=index, length=block.size)
@@ -84,7 +84,7 @@ def element(get: Get, root: CID, index: int) -> Value:
 
 
 def walk(get: Get, root: CID, start: int = 0, end: int | None = None) -> Iterator[Value]:
-    """The elements of a range, in order; blocks outside it are not even fetched."""
+    """Yield the elements of a range, in order; blocks outside it are not even fetched."""
     block = _fetch(get, root)
     if start < 0 or (end is not None and end < 0):
         raise InvalidInputError("a range of a list has no negative bounds", start=start, end=end)
@@ -92,7 +92,7 @@ def walk(get: Get, root: CID, start: int = 0, end: int | None = None) -> Iterato
 
 
 def verify(get: Get, root: CID) -> int:
-    """The length of a list that was read in full and has the one shape its elements give it."""
+    """Return the length of a list that was read in full and has the one shape its elements give it."""
     builder = _Builder()
     count = 0
     for item in walk(get, root):
@@ -115,7 +115,7 @@ class _Builder:
 
     @classmethod
     def resume(cls, get: Get, root: CID) -> "_Builder":
-        """The state in which the list was left."""
+        """Return the state in which the list was left."""
         builder = cls()
         block = _fetch(get, root)
         builder.rows = [[] for _ in range(block.height)]
@@ -136,7 +136,8 @@ class _Builder:
         data = _encode(item)
         if self.leaf and (len(self.leaf) == LEAF_ITEMS or self.size + len(data) > LEAF_BYTES):
             self._push(0, self._close_leaf())
-            self.leaf, self.size = [], 0
+            self.leaf = []
+            self.size = 0
         self.leaf.append(data)
         self.size += len(data)
 
@@ -176,7 +177,7 @@ class _Builder:
 
 
 def _encode(item: Value) -> bytes:
-    """An element as it stands in a leaf: two levels down, so that its nesting is measured from there."""
+    """Return an element as it stands in a leaf: two levels down, so that its nesting is measured from there."""
     return dagcbor_fast.encode([[item]], max_size=MAX_ELEMENT + 2)[2:]
 
 
@@ -195,7 +196,7 @@ def _walk(get: Get, block: _Block, start: int, end: int) -> Iterator[Value]:
 
 
 def _fetch(get: Get, cid: CID, height: int | None = None, count: int | None = None) -> _Block:
-    """A verified block, of the height and number its parent announced."""
+    """Return a verified block, of the height and number its parent announced."""
     data = get(cid)
     if data is None:
         raise ProofError("list: a block is missing", cid=str(cid))
@@ -210,7 +211,9 @@ def _parse(data: bytes) -> _Block:
     value = dagcbor_fast.decode(data)
     if not isinstance(value, dict) or value.keys() != {"c", "h", "n"}:
         raise FormatError("list: a block without exactly c, h and n")
-    content, height, count = value["c"], value["h"], value["n"]
+    content = value["c"]
+    height = value["h"]
+    count = value["n"]
     if not isinstance(content, list) or type(height) is not int or type(count) is not int:
         raise FormatError("list: a field of the wrong kind")
     if not 0 <= height <= MAX_HEIGHT:

@@ -43,16 +43,16 @@ class Nodes:
         self._nodes: dict[CID, Node] = {}
 
     def __call__(self, cid: CID) -> bytes | None:
-        """The block itself."""
+        """Return the block itself."""
         return self._get(cid)
 
     def node(self, cid: CID) -> Node:
-        """A verified node."""
-        found = self._nodes.get(cid)
-        if found is None:
-            found = _fetch(self._get, cid)
-            self.remember(cid, found)
-        return found
+        """Return a verified node."""
+        node = self._nodes.get(cid)
+        if node is None:
+            node = _fetch(self._get, cid)
+            self.remember(cid, node)
+        return node
 
     def remember(self, cid: CID, node: Node) -> None:
         """Keep a node in mind, the oldest one leaving."""
@@ -69,14 +69,14 @@ class Span(NamedTuple):
     high: str | None = None
 
     def child(self, node: Node, at: int) -> "Span":
-        """Where the node's subtree number `at` belongs."""
+        """Return where the node's subtree number `at` belongs."""
         keys = node.keys
         low = keys[at - 1] if at else self.low
         return Span(self.layer - 1, low, keys[at] if at < len(keys) else self.high)
 
 
 def fetch_root(get: Get, root: CID) -> tuple[Node, Span]:
-    """The verified top node and its place."""
+    """Return the verified top node and its place."""
     node = _fetch(get, root)
     if node.layer is None and node != EMPTY:
         raise FormatError("tree: a top node without a key", cid=str(root))
@@ -84,9 +84,11 @@ def fetch_root(get: Get, root: CID) -> tuple[Node, Span]:
 
 
 def fetch(get: Get, cid: CID, span: Span) -> Node:
-    """A verified node below the top, where it is supposed to stand."""
+    """Return a verified node below the top, where it is supposed to stand."""
     node = _fetch(get, cid)
-    keys, low, high = node.keys, span.low, span.high
+    keys = node.keys
+    low = span.low
+    high = span.high
     if span.layer < 0 or (not keys and node.children[0] is None):
         raise FormatError("tree: a node below the lowest layer, or with nothing in it", cid=str(cid))
     if keys:
@@ -98,7 +100,7 @@ def fetch(get: Get, cid: CID, span: Span) -> Node:
 
 
 def find(get: Get, root: CID, key: str) -> CID | None:
-    """The value of a key, or None where the tree does not hold it."""
+    """Return the value of a key, or None where the tree does not hold it."""
     check_key(key)
     node, span = fetch_root(get, root)
     while True:
@@ -113,18 +115,18 @@ def find(get: Get, root: CID, key: str) -> CID | None:
 
 
 def walk(get: Get, root: CID, *, start: str = "", end: str | None = None) -> Iterator[Item]:
-    """Keys and values in order, from `start` on and before `end`; other subtrees are not even fetched."""
+    """Yield keys and values in order, from `start` on and before `end`; other subtrees are not even fetched."""
     node, span = fetch_root(get, root)
     yield from _walk(get, node, span, start, end)
 
 
 def walk_prefix(get: Get, root: CID, prefix: str) -> Iterator[Item]:
-    """Keys that begin with a prefix, and their values, in order."""
+    """Yield keys that begin with a prefix, and their values, in order."""
     return walk(get, root, start=prefix, end=prefix + "\x7f")
 
 
 def nodes(get: Get, root: CID) -> Iterator[tuple[CID, Node]]:
-    """Every node, a parent before its subtrees, left to right: the order of an export."""
+    """Yield every node, a parent before its subtrees, left to right: the order of an export."""
     node, span = fetch_root(get, root)
     waiting = [(root, node, span)]
     while waiting:
@@ -138,7 +140,7 @@ def nodes(get: Get, root: CID) -> Iterator[tuple[CID, Node]]:
 
 
 def build(items: Iterable[Item]) -> Tree:
-    """The tree of items in ascending order of their keys, in one pass."""
+    """Return the tree of items in ascending order of their keys, in one pass."""
     blocks: dict[CID, bytes] = {}
     rows: list[_Row] = []
     last = ""

@@ -28,7 +28,7 @@ _Subtree: TypeAlias = tuple[CID, Span]
 
 
 def diff(get: Get, old: CID, new: CID) -> Iterator[Change]:
-    """The changes that lead from one tree to another."""
+    """Yield the changes that lead from one tree to another."""
     for step in steps(get, old, new):
         if isinstance(step, Change):
             yield step
@@ -42,7 +42,7 @@ class Fresh(NamedTuple):
 
 
 def fresh(get: Get, old: CID, new: CID) -> Iterator[Fresh]:
-    """The blocks that lead from one tree to another."""
+    """Yield the blocks that lead from one tree to another."""
     if old == mst.EMPTY_ROOT != new:
         yield from _all(get, new)
         return
@@ -54,7 +54,7 @@ def fresh(get: Get, old: CID, new: CID) -> Iterator[Fresh]:
 
 
 def _all(get: Get, root: CID) -> Iterator[Fresh]:
-    """Every block of a tree, as `steps` would give them: nothing is compared with nothing."""
+    """Yield every block of a tree, as `steps` would give them: nothing is compared with nothing."""
     node, span = mst.fetch_root(get, root)
     yield Fresh(root, True)
     waiting = _opened(node, span)
@@ -66,40 +66,54 @@ def _all(get: Get, root: CID) -> Iterator[Fresh]:
 
 
 def _opened(node: Node, span: Span) -> list[tuple[CID, Span | None]]:
-    """Subtrees, with their places, and values of a node; the first one last."""
-    found: list[tuple[CID, Span | None]] = []
+    """Return subtrees, with their places, and values of a node; the first one last."""
+    entries: list[tuple[CID, Span | None]] = []
     for at in range(len(node.keys), -1, -1):
         if at < len(node.keys):
-            found.append((node.values[at], None))
+            entries.append((node.values[at], None))
         child = node.children[at]
         if child is not None:
-            found.append((child, span.child(node, at)))
-    return found
+            entries.append((child, span.child(node, at)))
+    return entries
 
 
 def steps(get: Get, old: CID, new: CID) -> Iterator[Change | CID]:
-    """The changes that lead from one tree to another, and the nodes of the new one that are met on the way."""
+    """Yield the changes that lead from one tree to another, and the nodes of the new one that are met on the way."""
     if old == new:
         return
     yield new
-    left, right = _Cursor(get, old), _Cursor(get, new)
-    while left.waiting or right.waiting:
-        below, above = left.subtree(), right.subtree()
-        if below and above and below[0] == above[0] and below[1].layer == above[1].layer:
-            left.waiting.pop()
-            right.waiting.pop()
-        elif below and (not above or below[1].layer >= above[1].layer):
-            left.descend(below)
-            if above and above[1].layer == below[1].layer:
-                yield above[0]
-                right.descend(above)
-        elif above:
-            yield above[0]
-            right.descend(above)
+    old_cursor = _Cursor(get, old)
+    new_cursor = _Cursor(get, new)
+    while old_cursor.waiting or new_cursor.waiting:
+        old_subtree = old_cursor.subtree()
+        new_subtree = new_cursor.subtree()
+        if (
+            old_subtree
+            and new_subtree
+            and old_subtree[0] == new_subtree[0]
+            and old_subtree[1].layer == new_subtree[1].layer
+        ):
+            old_cursor.waiting.pop()
+            new_cursor.waiting.pop()
+        # Otherwise the higher one is opened first, so that both sides reach the same layer.
+        elif old_subtree and (not new_subtree or old_subtree[1].layer >= new_subtree[1].layer):
+            old_cursor.descend(old_subtree)
+            if new_subtree and new_subtree[1].layer == old_subtree[1].layer:
+                yield new_subtree[0]
+                new_cursor.descend(new_subtree)
+        elif new_subtree:
+            yield new_subtree[0]
+            new_cursor.descend(new_subtree)
         else:
-            change = _compare(left, right)
+            change = _compare(old_cursor, new_cursor)
             if change:
                 yield change
+
+
+def _same(old: _Subtree, new: _Subtree) -> bool:
+    old_cid, old_span = old
+    new_cid, new_span = new
+    return old_cid == new_cid and old_span.layer == new_span.layer
 
 
 class _Cursor:
@@ -111,7 +125,7 @@ class _Cursor:
         self._push(*mst.fetch_root(get, root))
 
     def subtree(self) -> _Subtree | None:
-        """What comes next, if it is a subtree."""
+        """Return what comes next, if it is a subtree."""
         if self.waiting:
             first, second = self.waiting[-1]
             if isinstance(first, CID) and isinstance(second, Span):
@@ -119,14 +133,14 @@ class _Cursor:
         return None
 
     def key(self) -> str | None:
-        """The key that comes next; None at the end. Only asked where no subtree comes next."""
+        """Return the key that comes next; None at the end. Only asked where no subtree comes next."""
         first = self.waiting[-1][0] if self.waiting else None
         return first if isinstance(first, str) else None
 
     def value(self) -> CID | None:
         """Take the value that comes next."""
-        found = self.waiting.pop()[1]
-        return found if isinstance(found, CID) else None
+        second = self.waiting.pop()[1]
+        return second if isinstance(second, CID) else None
 
     def descend(self, subtree: _Subtree) -> None:
         """Replace the subtree that comes next by what is in it."""
@@ -143,12 +157,14 @@ class _Cursor:
                 self.waiting.append((child, span.child(node, at)))
 
 
-def _compare(left: _Cursor, right: _Cursor) -> Change | None:
+def _compare(old_cursor: _Cursor, new_cursor: _Cursor) -> Change | None:
     """Take the lesser of two keys, or both where they are equal."""
-    old_key, new_key = left.key(), right.key()
+    old_key = old_cursor.key()
+    new_key = new_cursor.key()
     if new_key is None or (old_key is not None and old_key < new_key):
-        return Change(old_key or "", left.value(), None)
+        return Change(old_key or "", old_cursor.value(), None)
     if old_key is None or new_key < old_key:
-        return Change(new_key, None, right.value())
-    old, new = left.value(), right.value()
+        return Change(new_key, None, new_cursor.value())
+    old = old_cursor.value()
+    new = new_cursor.value()
     return Change(new_key, old, new) if old != new else None

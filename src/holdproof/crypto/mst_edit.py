@@ -23,24 +23,27 @@ class _Draft:
     __slots__ = ("children", "keys", "source", "values")
 
     def __init__(self, keys: list[str], values: list[CID], children: "list[_Child]", source: CID | None = None) -> None:
-        self.keys, self.values, self.children, self.source = keys, values, children, source
+        self.keys = keys
+        self.values = values
+        self.children = children
+        self.source = source
 
 
 _Child: TypeAlias = _Draft | CID | None
 
 
 def put(get: Get, root: CID, key: str, value: CID) -> Tree:
-    """The tree in which a key has this value."""
+    """Return the tree in which a key has this value."""
     return apply(get, root, {key: value})
 
 
 def delete(get: Get, root: CID, key: str) -> Tree:
-    """The tree without a key."""
+    """Return the tree without a key."""
     return apply(get, root, {key: None})
 
 
 def apply(get: Get, root: CID, changes: Mapping[str, CID | None]) -> Tree:
-    """The tree after many changes, None being a deletion; nodes in between are never written."""
+    """Return the tree after many changes, None being a deletion; nodes in between are never written."""
     if root == mst.EMPTY_ROOT and all(changes.values()):
         return mst.build(sorted((key, value) for key, value in changes.items() if value is not None))
     editor = _Editor(get, root)
@@ -68,11 +71,12 @@ class _Editor:
         height = layer_of(key)
         top = self.top
         if top is None:
-            self.top, self.layer = _Draft([key], [value], [None, None]), height
+            self.top = _Draft([key], [value], [None, None])
+            self.layer = height
         elif height > self.layer:
-            left, right = self._split(top, self.layer, key)
+            lower, upper = self._split(top, self.layer, key)
             steps = height - 1 - self.layer
-            self.top = _Draft([key], [value], [_lift(left, steps), _lift(right, steps)])
+            self.top = _Draft([key], [value], [_lift(lower, steps), _lift(upper, steps)])
             self.layer = height
         else:
             self._put(self._open(top, self.layer), self.layer, key, value, height)
@@ -121,24 +125,25 @@ class _Editor:
         return node if node.keys or node.children[0] is not None else None
 
     def _split(self, child: _Child, layer: int, key: str) -> tuple[_Draft | None, _Draft | None]:
-        """A subtree cut in two where a key would stand."""
+        """Return a subtree cut in two where a key would stand."""
         if child is None:
             return None, None
         node = self._open(child, layer)
         at = bisect_left(node.keys, key)
-        left, right = self._split(node.children[at], layer - 1, key)
+        lower, upper = self._split(node.children[at], layer - 1, key)
         return (
-            _Draft(node.keys[:at], node.values[:at], [*node.children[:at], left]) if at or left else None,
-            _Draft(node.keys[at:], node.values[at:], [right, *node.children[at + 1 :]])
-            if at < len(node.keys) or right
+            _Draft(node.keys[:at], node.values[:at], [*node.children[:at], lower]) if at or lower else None,
+            _Draft(node.keys[at:], node.values[at:], [upper, *node.children[at + 1 :]])
+            if at < len(node.keys) or upper
             else None,
         )
 
-    def _join(self, left: _Child, right: _Child, layer: int) -> _Child:
-        """Two neighbouring subtrees as one."""
-        if left is None or right is None:
-            return right if left is None else left
-        first, second = self._open(left, layer), self._open(right, layer)
+    def _join(self, lower: _Child, upper: _Child, layer: int) -> _Child:
+        """Return two neighbouring subtrees as one."""
+        if lower is None or upper is None:
+            return upper if lower is None else lower
+        first = self._open(lower, layer)
+        second = self._open(upper, layer)
         middle = self._join(first.children[-1], second.children[0], layer - 1)
         return _Draft(
             first.keys + second.keys,
@@ -178,7 +183,7 @@ def _thaw(node: Node, source: CID) -> _Draft:
 
 
 def _lift(child: _Draft | None, steps: int) -> _Draft | None:
-    """A subtree handed up so many layers by nodes without keys."""
+    """Return a subtree handed up so many layers by nodes without keys."""
     if child is not None:
         for _ in range(steps):
             child = _Draft([], [], [child])

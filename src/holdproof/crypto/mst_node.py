@@ -30,9 +30,11 @@ _KEYS = re.compile(_PATH + rb"(?:\n" + _PATH + rb")*")
 _START = b"\xa2\x61e"
 _NO_ENTRY = b"\xa2\x61e\x80"
 _ENTRY = b"\xa4\x61k"
-_NO_CHILD, _CHILD = b"\x61t\xf6\x61v\xd8\x2a\x58\x25\x00", b"\x61t\xd8\x2a\x58\x25\x00"
+_NO_CHILD = b"\x61t\xf6\x61v\xd8\x2a\x58\x25\x00"
+_CHILD = b"\x61t\xd8\x2a\x58\x25\x00"
 _VALUE = b"\x61v\xd8\x2a\x58\x25\x00"
-_NO_LEFT, _LEFT = b"\x61l\xf6", b"\x61l\xd8\x2a\x58\x25\x00"
+_NO_LEFT = b"\x61l\xf6"
+_LEFT = b"\x61l\xd8\x2a\x58\x25\x00"
 _SUBTREE = rb"(?:\xf6|\xd8\x2a\x58\x25\x00(\x01\x71\x12\x20.{32}))"
 _NUMBER = rb"([\x00-\x17]|\x18.|\x19..)"
 # No byte of a number is one of a key, so there is one way only to read an entry, and no way back.
@@ -60,7 +62,7 @@ EMPTY = Node((), (), (None,), None)
 
 
 def check_key(key: str) -> bytes:
-    """The bytes of a valid key; InvalidInputError for any other."""
+    """Return the bytes of a valid key; InvalidInputError for any other."""
     raw = key.encode("utf-8", "replace")
     if len(raw) > MAX_KEY or not _KEY.fullmatch(raw):
         raise InvalidInputError("a tree key is collection/record, in letters, digits and _~.:-", key=key[:100])
@@ -68,19 +70,19 @@ def check_key(key: str) -> bytes:
 
 
 def layer_of(key: str) -> int:
-    """How high above the lowest layer a key stands."""
+    """Return how high above the lowest layer a key stands."""
     return _zeros(sha256(key.encode()).digest())
 
 
-def shared_prefix(left: bytes, right: bytes) -> int:
-    """How many bytes two keys begin with in common."""
-    size = min(len(left), len(right))
-    differing = int.from_bytes(left[:size], "big") ^ int.from_bytes(right[:size], "big")
+def shared_prefix(first: bytes, second: bytes) -> int:
+    """Return how many bytes two keys begin with in common."""
+    size = min(len(first), len(second))
+    differing = int.from_bytes(first[:size], "big") ^ int.from_bytes(second[:size], "big")
     return size - (differing.bit_length() + 7) // 8
 
 
 def encode(node: Node) -> bytes:
-    """The block of a node."""
+    """Return the block of a node."""
     keys, values, children, _ = node
     parts = [b"\xa2\x61e", head(4, len(keys))]
     last = ""
@@ -96,14 +98,14 @@ def encode(node: Node) -> bytes:
 
 @lru_cache(2**14)
 def _entry_head(last: str, key: str) -> bytes:
-    """An entry up to its subtree; remembered, because an update rewrites whole nodes for one changed link."""
+    """Return an entry up to its subtree; remembered, because an update rewrites whole nodes for one changed link."""
     raw = key.encode()
     shared = shared_prefix(last.encode(), raw)
     return b"".join((_ENTRY, head(2, len(raw) - shared), raw[shared:], b"\x61p", head(0, shared)))
 
 
 def parse(data: bytes) -> Node:
-    """A node from untrusted bytes; FormatError where it is not the one encoding of a well-formed one."""
+    """Return a node from untrusted bytes; FormatError where it is not the one encoding of a well-formed one."""
     keys, values, children, layer = read(data)
     texts = tuple(b"\n".join(keys).decode("ascii").split("\n")) if keys else ()
     subtrees = tuple([None if raw is None else CID(raw) for raw in children])
@@ -115,7 +117,7 @@ Plain: TypeAlias = tuple[list[bytes], list[bytes], list[bytes | None], int | Non
 
 
 def read(data: bytes) -> Plain:
-    """The same, in bytes: for whoever reads whole trees."""
+    """Return the same, in bytes: for whoever reads whole trees."""
     if len(data) > MAX_SIZE:
         raise FormatError("tree node: too large", size=len(data))
     # Of each entry head and rest of its key, what it shares, subtree, value; with what is before, between and after.
@@ -140,9 +142,10 @@ def _without_keys(data: bytes) -> Plain:
 
 
 def _join_keys(heads: list[bytes], rests: list[bytes], shared: list[bytes]) -> list[bytes]:
-    """The keys whose ends, and how much of the last one each shares, stand in the entries."""
+    """Return the keys whose ends, and how much of the last one each shares, stand in the entries."""
     keys: list[bytes] = []
-    last, size = b"", 0
+    last = b""
+    size = 0
     try:
         for first, rest, raw in zip(heads, rests, shared, strict=True):
             number = _NUMBERS[raw]
@@ -163,7 +166,7 @@ def _zeros(digest: bytes) -> int:
 
 
 def _check_keys(keys: list[bytes]) -> int:
-    """The layer of a node's keys, if all are keys and of one layer; looked at together, which is faster."""
+    """Return the layer of a node's keys, if all are keys and of one layer; looked at together, which is faster."""
     lines = b"\n".join(keys)
     if not _KEYS.fullmatch(lines) or (len(lines) > MAX_KEY and max(map(len, keys)) > MAX_KEY):
         raise FormatError("tree node: a key that is not collection/record", keys=len(keys))

@@ -14,15 +14,15 @@ from holdproof.errors import FormatError, ProofError
 
 
 def values(blocks: Mapping[bytes, bytes], root: CID) -> Iterator[list[bytes]]:
-    """The values of every node, a parent before its subtrees, left to right; blocks and values by the bytes of CIDs."""
-    keys, found, children, layer = _read(blocks, root.raw)
+    """Yield the values of every node, a parent before its subtrees, left to right; CIDs as bytes throughout."""
+    keys, node_values, children, layer = _read(blocks, root.raw)
     if layer is None and children != [None]:
         raise FormatError("tree: a top node without a key", cid=str(root))
-    yield found
+    yield node_values
     waiting = _below(keys, children, (layer or 0) - 1, b"", _END)
     while waiting:
         raw, depth, low, high = waiting.pop()
-        keys, found, children, layer = _read(blocks, raw)
+        keys, node_values, children, layer = _read(blocks, raw)
         if depth < 0 or (not keys and children[0] is None):
             raise FormatError("tree: a node below the lowest layer, or with nothing in it", cid=_text(raw))
         if keys:
@@ -30,7 +30,7 @@ def values(blocks: Mapping[bytes, bytes], root: CID) -> Iterator[list[bytes]]:
                 raise FormatError("tree: a node in the wrong layer", cid=_text(raw), layer=depth)
             if keys[0] <= low or keys[-1] >= high:
                 raise FormatError("tree: a key outside its subtree", cid=_text(raw))
-            yield found
+            yield node_values
         if any(children):
             waiting += _below(keys, children, depth - 1, low, high)
 
@@ -42,7 +42,7 @@ _END = b"\xff"
 def _below(
     keys: list[bytes], children: list[bytes | None], depth: int, low: bytes, high: bytes
 ) -> list[tuple[bytes, int, bytes, bytes]]:
-    """The subtrees of a node and where they belong, the first one last."""
+    """Return the subtrees of a node and where they belong, the first one last."""
     bounds = [low, *keys, high]
     return [(raw, depth, bounds[at], bounds[at + 1]) for at, raw in enumerate(children) if raw is not None][::-1]
 

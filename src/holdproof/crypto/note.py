@@ -32,7 +32,7 @@ class NoteSignature:
     signature: bytes
 
     def line(self) -> str:
-        """The signature line, newline included."""
+        """Return the signature line, newline included."""
         return f"{_DASH}{self.name} {b64.encode(self.key_id + self.signature)}\n"
 
 
@@ -44,7 +44,7 @@ class Note:
     signatures: tuple[NoteSignature, ...]
 
     def add(self, *signatures: NoteSignature) -> "Note":
-        """The same note with more signatures; those it has already are not repeated."""
+        """Return the same note with more signatures; those it has already are not repeated."""
         fresh = tuple(dict.fromkeys(s for s in signatures if s not in self.signatures))
         return replace(self, signatures=self.signatures + fresh)
 
@@ -58,13 +58,13 @@ class Verified:
 
 
 def sign(text: str, name: str, signer: Signer) -> NoteSignature:
-    """A plain Ed25519 signature over a text."""
+    """Return a plain Ed25519 signature over a text."""
     key = VerifierKey(name, ED25519, signer.public)
     return NoteSignature(name, key.key_id, signer.sign(_check_text(text).encode()))
 
 
 def cosign(text: str, name: str, signer: Signer, *, seconds: int) -> NoteSignature:
-    """A cosignature/v1 over a text, at a time in POSIX seconds."""
+    """Return a cosignature/v1 over a text, at a time in POSIX seconds."""
     if not 0 <= seconds <= MAX_SIZE:
         raise InvalidInputError("the time of a cosignature is out of range", seconds=seconds)
     key = VerifierKey(name, COSIGNATURE_V1, signer.public)
@@ -73,7 +73,7 @@ def cosign(text: str, name: str, signer: Signer, *, seconds: int) -> NoteSignatu
 
 
 def encode(note: Note) -> bytes:
-    """The note as it is stored and sent."""
+    """Return the note as it is stored and sent."""
     if not 1 <= len(note.signatures) <= MAX_SIGNATURES:
         raise InvalidInputError(f"a note has 1 to {MAX_SIGNATURES} signatures", count=len(note.signatures))
     for signature in note.signatures:
@@ -84,7 +84,7 @@ def encode(note: Note) -> bytes:
 
 
 def parse(data: bytes) -> Note:
-    """A note from untrusted bytes; no signature is verified yet."""
+    """Return a note from untrusted bytes; no signature is verified yet."""
     if len(data) > MAX_BYTES:
         raise FormatError(f"signed note: more than {MAX_BYTES} bytes", length=len(data))
     text = decode_text(data, "signed note")
@@ -95,7 +95,7 @@ def parse(data: bytes) -> Note:
 
 
 def parse_lines(text: str) -> tuple[NoteSignature, ...]:
-    """The signatures of one or more whole signature lines."""
+    """Return the signatures of one or more whole signature lines."""
     if not text.endswith("\n"):
         raise FormatError("signed note: the last signature line is not ended")
     rows = text[:-1].split("\n")
@@ -105,20 +105,20 @@ def parse_lines(text: str) -> tuple[NoteSignature, ...]:
 
 
 def verify(note: Note, keys: Iterable[VerifierKey]) -> tuple[Verified, ...]:
-    """The known keys that signed, each once; ProofError if there is none, or one of theirs is bad."""
-    known: dict[tuple[str, bytes], VerifierKey] = {}
+    """Return the known keys that signed, each once; ProofError if there is none, or one of theirs is bad."""
+    by_id: dict[tuple[str, bytes], VerifierKey] = {}
     for key in keys:
-        if known.setdefault((key.name, key.key_id), key) != key:
+        if by_id.setdefault((key.name, key.key_id), key) != key:
             raise InvalidInputError("two keys with one name and key id", name=key.name)
-    found: dict[VerifierKey, Verified] = {}
+    verified: dict[VerifierKey, Verified] = {}
     for signature in note.signatures:
-        match = known.get((signature.name, signature.key_id))
+        match = by_id.get((signature.name, signature.key_id))
         if match is not None:
             seconds = match.verify(note.text, signature.signature)
-            found.setdefault(match, Verified(match, seconds))
-    if not found:
-        raise ProofError("signed note: no signature of a known key", known=[name for name, _ in known])
-    return tuple(found.values())
+            verified.setdefault(match, Verified(match, seconds))
+    if not verified:
+        raise ProofError("signed note: no signature of a known key", known=[name for name, _ in by_id])
+    return tuple(verified.values())
 
 
 def _parse_line(row: str) -> NoteSignature:
@@ -132,7 +132,7 @@ def _parse_line(row: str) -> NoteSignature:
 
 
 def _check_text(text: str) -> str:
-    """The text, if a reader would take it as it is."""
+    """Return the text, if a reader would take it as it is."""
     try:
         whole = decode_text(text.encode(), "note text").endswith("\n")
     except (FormatError, UnicodeEncodeError) as error:

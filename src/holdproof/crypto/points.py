@@ -24,6 +24,7 @@ def check_ed25519(raw: bytes) -> None:
         raise BadKeyError("Ed25519 public key: not the canonical encoding", raw=raw.hex())
     if y in LOW_ORDER_Y:
         raise BadKeyError("Ed25519 public key: a point of low order", raw=raw.hex())
-    numerator, denominator = (y * y - 1) % P, (D * y * y + 1) % P
+    numerator = (y * y - 1) % P
+    denominator = (D * y * y + 1) % P
     if pow(numerator * denominator, (P - 1) // 2, P) != 1:
         raise BadKeyError("Ed25519 public key: not a point of the curve", raw=raw.hex())

@@ -20,12 +20,12 @@ _HEAD: Final = len(MAGIC) + RANDOM
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether bytes begin like a sealed file."""
+    """Return whether bytes begin like a sealed file."""
     return data.startswith(MAGIC)
 
 
 def seal(data: bytes, passphrase: str, random: bytes) -> bytes:
-    """The file under a passphrase; `random` must never be used twice."""
+    """Return the file under a passphrase; `random` must never be used twice."""
     if not passphrase or len(random) != RANDOM:
         raise InvalidInputError("a seal needs a passphrase, and randomness of its own")
     head = MAGIC + random
@@ -33,7 +33,7 @@ def seal(data: bytes, passphrase: str, random: bytes) -> bytes:
 
 
 def unseal(data: bytes, passphrase: str) -> bytes:
-    """What was sealed; ProofError for another passphrase or other bytes."""
+    """Return what was sealed; ProofError for another passphrase or other bytes."""
     if not is_sealed(data) or len(data) < _HEAD + 16:
         raise FormatError("not a sealed file, or cut short", size=len(data))
     head = data[:_HEAD]

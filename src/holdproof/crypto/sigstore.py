@@ -15,7 +15,7 @@ MEDIA_TYPE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 
 def encode(envelope: Envelope) -> bytes:
-    """The bundle as JSON, the same bytes every time; made without any private key."""
+    """Return the bundle as JSON, the same bytes every time; made without any private key."""
     if len(envelope.signatures) != 1:
         raise InvalidInputError("a Sigstore bundle holds exactly one signature", count=len(envelope.signatures))
     [signature] = envelope.signatures

@@ -33,7 +33,7 @@ class Statement:
 
 
 def encode(statement: Statement) -> bytes:
-    """The statement as JCS bytes."""
+    """Return the statement as JCS bytes."""
     return canonical.dumps(
         {
             "_type": TYPE,
@@ -45,11 +45,13 @@ def encode(statement: Statement) -> bytes:
 
 
 def parse(data: bytes) -> Statement:
-    """A statement from untrusted JSON."""
+    """Return a statement from untrusted JSON."""
     value = canonical.loads(data)
     if not isinstance(value, dict) or value.get("_type") != TYPE:
         raise FormatError("not an in-toto Statement v1")
-    subject, kind, predicate = value.get("subject"), value.get("predicateType"), value.get("predicate", {})
+    subject = value.get("subject")
+    kind = value.get("predicateType")
+    predicate = value.get("predicate", {})
     if not isinstance(subject, list) or not subject:
         raise FormatError("in-toto Statement: no subject", field="subject")
     if not isinstance(kind, str) or ":" not in kind:
@@ -60,11 +62,11 @@ def parse(data: bytes) -> Statement:
 
 
 def parse_whole(data: bytes) -> Statement:
-    """A statement that is asked to be signed: nothing but a statement, for a field nobody reads is signed as well."""
-    found = parse(data)
-    if encode(found) != data:
+    """Return a statement to be signed; FormatError unless it is canonical, since unknown fields would be signed too."""
+    statement = parse(data)
+    if encode(statement) != data:
         raise FormatError("in-toto Statement: it holds more than a statement, or is not canonical")
-    return found
+    return statement
 
 
 def _subject_json(subject: Subject) -> dict[str, Json]:
@@ -75,7 +77,8 @@ def _subject_json(subject: Subject) -> dict[str, Json]:
 def _subject(item: object) -> Subject:
     if not isinstance(item, dict):
         raise FormatError("in-toto Statement: a subject is not an object", field="subject")
-    name, digest = item.get("name", ""), item.get("digest")
+    name = item.get("name", "")
+    digest = item.get("digest")
     if not isinstance(name, str):
         raise FormatError("in-toto Statement: a name is not a string", field="name")
     if not isinstance(digest, dict) or not digest:

@@ -18,7 +18,7 @@ _TO_DIGITS = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")
 
 
 def encode(micros: int, clock: int = 0) -> str:
-    """The TID of a moment, in microseconds since 1970, and a clock identifier."""
+    """Return the TID of a moment, in microseconds since 1970, and a clock identifier."""
     if not 0 <= micros <= MAX_MICROS or not 0 <= clock <= MAX_CLOCK:
         raise InvalidInputError("a TID has 53 bits of microseconds and 10 of clock", micros=micros, clock=clock)
     number = micros << 10 | clock
@@ -34,5 +34,5 @@ def parse(text: str) -> tuple[int, int]:
 
 
 def after(last: str | None, micros: int, clock: int = 0) -> str:
-    """The TID of a moment, later than the last one in any case."""
+    """Return the TID of a moment, later than the last one in any case."""
     return encode(micros if last is None else max(micros, parse(last)[0] + 1), clock)

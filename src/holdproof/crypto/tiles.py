@@ -7,7 +7,7 @@
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -52,18 +52,20 @@ Fetch: TypeAlias = Callable[[Tile], bytes]
 
 
 def parse_path(path: str) -> Tile | Bundle:
-    """The tile or bundle that a path names."""
-    found = _PATH.fullmatch(path)
-    if found is None:
+    """Return the tile or bundle that a path names."""
+    match = _PATH.fullmatch(path)
+    if match is None:
         raise FormatError("not the path of a tile", path=path[:100])
-    index = int(found[2].replace("x", "").replace("/", ""))
-    width = int(found[3]) if found[3] else WIDTH
-    if found[3] and width >= WIDTH:
+    kind, number, partial = match.groups()
+    index = int(number.replace("x", "").replace("/", ""))
+    width = int(partial) if partial else WIDTH
+    if partial and width >= WIDTH:
         raise FormatError("a partial tile has 1 to 255 entries", path=path)
-    named = Bundle(index, width) if found[1] == "entries" else Tile(int(found[1]), index, width)
-    if (isinstance(named, Tile) and named.level > 63) or named.path != path:
+    result = Bundle(index, width) if kind == "entries" else Tile(int(kind), index, width)
+    # Spelled again: leading zeros that the pattern lets through must not make a second path for one tile.
+    if (isinstance(result, Tile) and result.level > 63) or result.path != path:
         raise FormatError("not the path of a tile", path=path)
-    return named
+    return result
 
 
 def encode_bundle(entries: Sequence[bytes]) -> bytes:
@@ -75,43 +77,25 @@ def encode_bundle(entries: Sequence[bytes]) -> bytes:
     return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
 
 
-def decode_bundle(data: bytes, width: int = WIDTH) -> tuple[bytes, ...]:
-    """The entries of a bundle that must hold exactly `width` of them."""
-    entries, at = [], 0
-    while at < len(data):
-        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-        if at + 2 > len(data) or end > len(data):
-            raise FormatError("entry bundle: cut short", offset=at, length=len(data))
-        entries.append(data[at + 2 : end])
-        at = end
-    if len(entries) != width:
-        raise FormatError("entry bundle: another number of entries", count=len(entries), width=width)
-    return tuple(entries)
-
-
 def tiles_of(size: int) -> Iterator[Tile]:
-    """Every tile of the tree of `size` leaves, level by level."""
+    """Yield every tile of the tree of `size` leaves, level by level."""
     return new_tiles(0, size)
 
 
-def bundles_of(size: int) -> Iterator[Bundle]:
-    """Every entry bundle of the tree of `size` leaves."""
-    return (Bundle(tile.index, tile.width) for tile in tiles_of(size) if tile.level == 0)
-
-
 def new_tiles(old: int, new: int) -> Iterator[Tile]:
-    """The tiles of the tree of `new` leaves that the tree of `old` leaves did not have as they are now."""
+    """Yield the tiles of the tree of `new` leaves that the tree of `old` leaves did not have as they are now."""
     if not 0 <= old <= new:
         raise InvalidInputError("a tree only grows", old=old, new=new)
     for level in range(8):
-        before, after = old >> 8 * level, new >> 8 * level
+        before = old >> 8 * level
+        after = new >> 8 * level
         if after > before:
             for index in range(before // WIDTH, -(-after // WIDTH)):
                 yield Tile(level, index, min(WIDTH, after - index * WIDTH))
 
 
 def tile_of(level: int, index: int, size: int) -> Tile:
-    """The tile that holds (the descendants of) a complete node, as the tree of `size` leaves has it."""
+    """Return the tile that holds (the descendants of) a complete node, as the tree of `size` leaves has it."""
     tile_level, inner = divmod(level, 8)
     number = (index << inner) // WIDTH
     width = min(WIDTH, (size >> 8 * tile_level) - number * WIDTH)
@@ -122,13 +106,13 @@ def tile_of(level: int, index: int, size: int) -> Tile:
 
 def lookup(size: int, fetch: Fetch) -> merkle.Lookup:
     """Look up complete nodes in the tiles of the tree of `size` leaves, each tile fetched once."""
-    kept: dict[Tile, bytes] = {}
+    cache: dict[Tile, bytes] = {}
 
     def find(level: int, index: int) -> bytes:
         tile = tile_of(level, index, size)
-        hashes = kept.get(tile)
+        hashes = cache.get(tile)
         if hashes is None:
-            hashes = kept[tile] = _checked(tile, fetch(tile))
+            hashes = cache[tile] = _checked(tile, fetch(tile))
         inner = level % 8
         start = ((index << inner) % WIDTH) * HASH
         row = [hashes[at : at + HASH] for at in range(start, start + (HASH << inner), HASH)]
@@ -137,37 +121,23 @@ def lookup(size: int, fetch: Fetch) -> merkle.Lookup:
     return find
 
 
-def tiles_for_inclusion(index: int, size: int) -> tuple[Tile, ...]:
-    """The tiles an inclusion proof needs, to be fetched at once."""
-    return _tiles_for(merkle.inclusion_nodes(index, size), size)
-
-
-def tiles_for_consistency(old: int, new: int) -> tuple[Tile, ...]:
-    """The tiles a consistency proof needs, to be fetched at once."""
-    return _tiles_for(merkle.consistency_nodes(old, new), new)
-
-
 def prove_inclusion(index: int, size: int, fetch: Fetch) -> tuple[bytes, ...]:
-    """An inclusion proof out of tiles."""
+    """Return an inclusion proof out of tiles."""
     return merkle.prove_inclusion(index, size, lookup(size, fetch))
 
 
 def prove_consistency(old: int, new: int, fetch: Fetch) -> tuple[bytes, ...]:
-    """A consistency proof out of the tiles of the newer tree."""
+    """Return a consistency proof out of the tiles of the newer tree."""
     return merkle.prove_consistency(old, new, lookup(new, fetch))
 
 
 def root_at(size: int, fetch: Fetch) -> bytes:
-    """The root out of tiles."""
+    """Return the root out of tiles."""
     return merkle.root_at(size, lookup(size, fetch))
 
 
-def _tiles_for(nodes: Iterable[merkle.Node], size: int) -> tuple[Tile, ...]:
-    return tuple(dict.fromkeys(tile_of(level, index, size) for level, index in nodes))
-
-
 def _checked(tile: Tile, data: bytes) -> bytes:
-    """The tile's own hashes; a full tile may stand in for a partial one that was deleted since."""
+    """Return the tile's own hashes; a full tile may stand in for a partial one that was deleted since."""
     if len(data) not in (tile.width * HASH, FULL):
         raise FormatError("tile: another length than its width", path=tile.path, length=len(data))
     return data[: tile.width * HASH]

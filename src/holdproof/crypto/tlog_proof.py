@@ -30,7 +30,7 @@ class TlogProof:
 
 
 def encode(proof: TlogProof) -> bytes:
-    """The text of a `.tlog-proof` file."""
+    """Return the text of a `.tlog-proof` file."""
     extra = f"extra {b64.encode(proof.extra)}\n" if proof.extra else ""
     index = f"index {encode_number(proof.index, 'index')}\n"
     hashes = encode_proof(proof.proof, "inclusion proof")
@@ -38,19 +38,21 @@ def encode(proof: TlogProof) -> bytes:
 
 
 def parse(data: bytes) -> TlogProof:
-    """A proof from untrusted bytes; nothing is verified yet."""
+    """Return a proof from untrusted bytes; nothing is verified yet."""
     top, blank, head = data.partition(b"\n\n")
     rows = decode_text(top, "tlog-proof").split("\n")
     if not blank or rows.pop(0) != HEADER:
         raise FormatError(f"not a {HEADER}")
     extra = b""
-    if rows and rows[0].startswith("extra "):
-        extra = b64.decode(rows.pop(0).removeprefix("extra "))
+    line = rows.pop(0) if rows else ""
+    if line.startswith("extra "):
+        extra = b64.decode(line.removeprefix("extra "))
         if not extra:
             raise FormatError("tlog-proof: an empty extra line")
-    if not rows or not rows[0].startswith("index "):
+        line = rows.pop(0) if rows else ""
+    if not line.startswith("index "):
         raise FormatError("tlog-proof: no index line")
-    index = decode_number(rows.pop(0).removeprefix("index "), "tlog-proof index")
+    index = decode_number(line.removeprefix("index "), "tlog-proof index")
     return TlogProof(index, decode_proof(rows, "tlog-proof"), checkpoint.parse(head), extra)
 
 
@@ -63,8 +65,8 @@ def verify(
     witnesses: Iterable[VerifierKey] = (),
     quorum: int = 0,
 ) -> tuple[Verified, ...]:
-    """The witnesses that vouch for the head; ProofError unless the entry stands under that head."""
-    seen = checkpoint.verify(proof.head, origin=origin, log_keys=log_keys, witnesses=witnesses, quorum=quorum)
+    """Return the witnesses that vouch for the head; ProofError unless the entry stands under that head."""
+    cosigners = checkpoint.verify(proof.head, origin=origin, log_keys=log_keys, witnesses=witnesses, quorum=quorum)
     head = proof.head.checkpoint
     merkle.verify_inclusion(leaf_hash, proof.index, head.size, proof.proof, head.root)
-    return seen
+    return cosigners

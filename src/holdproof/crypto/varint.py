@@ -11,7 +11,7 @@ MAX_BYTES = 9
 
 
 def encode(number: int) -> bytes:
-    """The varint of a number from 0 to 2^63 - 1."""
+    """Return the varint of a number from 0 to 2^63 - 1."""
     if not 0 <= number <= MAX:
         raise InvalidInputError("a varint holds 0 to 2^63 - 1", number=number)
     out = bytearray()
@@ -23,7 +23,7 @@ def encode(number: int) -> bytes:
 
 
 def decode(data: bytes, at: int = 0) -> tuple[int, int]:
-    """The number that starts at an offset, and the offset after it."""
+    """Return the number that starts at an offset, and the offset after it."""
     number = shift = 0
     for byte in data[at : at + MAX_BYTES]:
         number |= (byte & 0x7F) << shift

@@ -40,7 +40,7 @@ class VerifierKey:
         object.__setattr__(self, "key_id", sha256(hashed)[:4])
 
     def encode(self) -> str:
-        """The vkey line, without newline."""
+        """Return the vkey line, without newline."""
         return f"{self.name}+{self.key_id.hex()}+{b64.encode(bytes([self.kind]) + self.public.raw)}"
 
     def verify(self, text: str, signature: bytes) -> int | None:
@@ -56,7 +56,7 @@ class VerifierKey:
 
 
 def parse(line: str) -> VerifierKey:
-    """A verifier key from its line."""
+    """Return a verifier key from its line."""
     name, plus, rest = line.partition("+")
     key_id, second, material = rest.partition("+")
     if not plus or not second or not _KEY_ID.fullmatch(key_id) or not is_name(name):
@@ -75,12 +75,12 @@ def parse(line: str) -> VerifierKey:
 
 
 def cosignature_message(text: str, seconds: int) -> bytes:
-    """What a cosignature/v1 signs: a header, the time, the note text."""
+    """Return what a cosignature/v1 signs: a header, the time, the note text."""
     return f"cosignature/v1\ntime {seconds}\n{text}".encode()
 
 
 def is_name(name: str) -> bool:
-    """Whether a text can name a key: one line, no Unicode space, no plus."""
+    """Return whether a text can name a key: one line, no Unicode space, no plus."""
     return is_line(name) and "+" not in name and not any(char.isspace() for char in name)
 
 

@@ -50,13 +50,13 @@ class Answer:
 
 
 def encode_request(request: AddCheckpoint) -> bytes:
-    """The body of `add-checkpoint`."""
+    """Return the body of `add-checkpoint`."""
     old = encode_number(request.old_size, "old size")
     return f"old {old}\n{encode_proof(request.proof, 'consistency proof')}\n".encode() + request.head.encode()
 
 
 def parse_request(data: bytes) -> AddCheckpoint:
-    """A request from untrusted bytes; nothing is verified yet."""
+    """Return a request from untrusted bytes; nothing is verified yet."""
     top, blank, head = data.partition(b"\n\n")
     first, *rows = decode_text(top, "add-checkpoint").split("\n")
     if not blank or not first.startswith("old "):
@@ -65,44 +65,44 @@ def parse_request(data: bytes) -> AddCheckpoint:
     return AddCheckpoint(old, decode_proof(rows, "add-checkpoint"), checkpoint.parse(head))
 
 
-def review(request: AddCheckpoint, known: KnownLog | None) -> Answer:
-    """What a witness must answer, given what it knows of the log that the checkpoint names."""
+def review(request: AddCheckpoint, log: KnownLog | None) -> Answer:
+    """Return what a witness must answer, given what it knows of the log that the checkpoint names."""
     head = request.head.checkpoint
-    if known is None:
+    if log is None:
         return Answer(404, f"unknown log {head.origin}\n")
     try:
-        checkpoint.verify(request.head, origin=head.origin, log_keys=known.keys)
+        checkpoint.verify(request.head, origin=head.origin, log_keys=log.keys)
     except ProofError as error:
         return Answer(403, f"{error}\n")
-    return _review_size(request, known)
+    return _review_size(request, log)
 
 
-def _review_size(request: AddCheckpoint, known: KnownLog) -> Answer:
-    """The answer to a request whose signature holds."""
+def _review_size(request: AddCheckpoint, log: KnownLog) -> Answer:
+    """Return the answer to a request whose signature holds."""
     head = request.head.checkpoint
     if request.old_size > head.size:
         return Answer(400, "the old size is above the checkpoint's\n")
-    if request.old_size != known.size:
-        return Answer(409, f"{known.size}\n", SIZE_TYPE)
-    if head.size == known.size and head.root != known.root:
+    if request.old_size != log.size:
+        return Answer(409, f"{log.size}\n", SIZE_TYPE)
+    if head.size == log.size and head.root != log.root:
         return Answer(409, "another root was cosigned at this size\n")
-    if not _is_consistent(request, known):
+    if not _is_consistent(request, log):
         return Answer(422, "the consistency proof does not hold\n")
     return Answer(200)
 
 
 def cosign(head: SignedCheckpoint, name: str, signer: Signer, *, seconds: int) -> NoteSignature:
-    """The cosignature/v1 of a witness on a head; its `line()` is the body of the answer."""
+    """Return the cosignature/v1 of a witness on a head; its `line()` is the body of the answer."""
     return note.cosign(head.note.text, name, signer, seconds=seconds)
 
 
 def parse_cosignatures(data: bytes) -> tuple[NoteSignature, ...]:
-    """The signature lines of a 200 answer; nothing is verified yet."""
+    """Return the signature lines of a 200 answer; nothing is verified yet."""
     return note.parse_lines(decode_text(data, "cosignatures"))
 
 
 def parse_size(data: bytes) -> int:
-    """The size in a 409 answer of type `text/x.tlog.size`."""
+    """Return the size in a 409 answer of type `text/x.tlog.size`."""
     text = decode_text(data, "tlog size")
     if not text.endswith("\n"):
         raise FormatError("tlog size: the line is not ended")
@@ -110,20 +110,20 @@ def parse_size(data: bytes) -> int:
 
 
 def accept(head: SignedCheckpoint, data: bytes, witnesses: Iterable[VerifierKey]) -> SignedCheckpoint:
-    """The head with an answer's cosignatures; unknown keys are ignored, ProofError if none is left."""
-    given = parse_cosignatures(data)
+    """Return the head with an answer's cosignatures; unknown keys are ignored, ProofError if none is left."""
+    cosignatures = parse_cosignatures(data)
     keys = tuple(witnesses)
-    note.verify(replace(head.note, signatures=given), keys)
+    note.verify(replace(head.note, signatures=cosignatures), keys)
     names = {(key.name, key.key_id) for key in keys}
-    return replace(head, note=head.note.add(*(s for s in given if (s.name, s.key_id) in names)))
+    return replace(head, note=head.note.add(*(s for s in cosignatures if (s.name, s.key_id) in names)))
 
 
-def _is_consistent(request: AddCheckpoint, known: KnownLog) -> bool:
+def _is_consistent(request: AddCheckpoint, log: KnownLog) -> bool:
     head = request.head.checkpoint
-    if known.size == 0:
+    if log.size == 0:
         return not request.proof
     try:
-        merkle.verify_consistency(known.size, head.size, known.root, head.root, request.proof)
+        merkle.verify_consistency(log.size, head.size, log.root, head.root, request.proof)
     except ProofError:
         return False
     return True

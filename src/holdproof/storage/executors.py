@@ -33,9 +33,9 @@ class AsyncStorageExecutor(AsyncExecutor):
         """See AsyncExecutor."""
         return self._watched(StorageOp.READ, lambda: super(AsyncStorageExecutor, self).read(fn))
 
-    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
+    def start_once(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """See AsyncExecutor."""
-        return self._watched(StorageOp.WRITE, lambda: super(AsyncStorageExecutor, self).begin(fn))
+        return self._watched(StorageOp.WRITE, lambda: super(AsyncStorageExecutor, self).start_once(fn))
 
     def _watched(self, op: StorageOp, start: Callable[[], F]) -> F:
         if self.database.closed:
@@ -70,11 +70,11 @@ class SyncStorageExecutor(SyncExecutor):
         with self._doing(StorageOp.READ):
             return super().read(fn)
 
-    def begin(self, fn: Callable[[Tx], T]) -> "Future[T]":
+    def start_once(self, fn: Callable[[Tx], T]) -> "Future[T]":
         """See SyncExecutor."""
         state = self._doings.begin(StorageOp.WRITE)
         try:
-            future = super().begin(fn)
+            future = super().start_once(fn)
         except BaseException:
             self._doings.end(state)
             raise

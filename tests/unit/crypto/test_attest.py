@@ -15,6 +15,7 @@ from holdproof.crypto.dbom import Dbom, Fields
 from holdproof.crypto.keys import ALGS
 from holdproof.crypto.statement import PAYLOAD_TYPE
 from holdproof.errors import FormatError, InvalidInputError, ProofError
+from tests import format_readers
 from tests.fixtures import fixture
 
 from .material import JUDGE, LOG, one_of_each, p256
@@ -32,7 +33,7 @@ def test_the_signed_bytes_are_those_of_the_spec() -> None:
     body = {
         "_type": "https://in-toto.io/Statement/v1",
         "predicate": {
-            "evaluation_id": "battle-1",
+            "battle_id": "battle-1",
             "dbom_version": "1.0",
             "h_delta": FIELDS.h_delta,
             "score_cis": 0.875,
@@ -184,7 +185,7 @@ def test_arbitrary_text_is_a_sigma_or_a_format_error(text: str) -> None:
 
 
 def test_a_legacy_signature_is_recognised_and_never_valid() -> None:
-    text = attest.legacy_sigma(FIELDS.evaluation_id, FIELDS.h_delta)
+    text = format_readers.legacy_sigma(FIELDS.evaluation_id, FIELDS.h_delta)
     assert text == f"SIG_GREEN_battle-1_{FIELDS.h_delta[:8]}"
     assert attest.parse_sigma(text) == LegacySigma(text)
     with pytest.raises(ProofError) as caught:
@@ -198,7 +199,7 @@ def test_every_signature_of_a_real_green_agent_is_legacy_and_follows_its_formula
     for path in sorted(fixture("green-agent/dboms").glob("*.json")):
         found = dbom.parse(path.read_bytes())
         assert attest.parse_sigma(found.sigma_judge) == LegacySigma(found.sigma_judge)
-        assert found.sigma_judge == attest.legacy_sigma(found.fields.evaluation_id, found.fields.h_delta)
+        assert found.sigma_judge == format_readers.legacy_sigma(found.fields.evaluation_id, found.fields.h_delta)
         with pytest.raises(ProofError):
             attest.verify(found, JUDGE.public)
 

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdproof.crypto import edge, frontier, merkle, tiles
-from holdproof.crypto.edge import Edge
+from holdproof.crypto import frontier, merkle, tiles
 from holdproof.crypto.frontier import Frontier, Stem
 from holdproof.errors import FormatError, InvalidInputError
+from tests.unit.crypto import edge
+from tests.unit.crypto.edge import Edge
 
 from .material import batches, hashes, refuses
 

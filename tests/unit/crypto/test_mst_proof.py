@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdproof.crypto import cid as cids
-from holdproof.crypto import mst, mst_edit, mst_proof
+from holdproof.crypto import mst, mst_edit
 from holdproof.crypto.cid import CID
 from holdproof.crypto.mst_node import Node
 from holdproof.errors import FormatError, InvalidInputError, ProofError
 from tests.fixtures import load
+from tests.unit.crypto import mst_proof
 
 from .blocks import CIDS, ITEMS, TREE_KEYS, leaf
 from .test_mst import build

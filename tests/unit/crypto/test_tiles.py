@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from holdproof.crypto import frontier, merkle, tiles
 from holdproof.crypto.tiles import Bundle, Tile
 from holdproof.errors import FormatError, InvalidInputError
+from tests import format_readers
 
 from .material import hashes, refuses
 
@@ -94,7 +95,7 @@ def test_a_tree_of_70000_leaves_has_the_tiles_of_the_c2sp_example() -> None:
     assert full == {0: 273, 1: 1}
     assert partial == [Tile(0, 273, 112), Tile(1, 1, 17), Tile(2, 0, 1)]
     assert [tile.path for tile in partial] == ["tile/0/273.p/112", "tile/1/001.p/17", "tile/2/000.p/1"]
-    assert list(tiles.bundles_of(70_000))[-1] == Bundle(273, 112)
+    assert list(format_readers.bundles_of(70_000))[-1] == Bundle(273, 112)
 
 
 def test_a_tree_of_256_leaves_has_one_full_tile_and_one_of_width_one() -> None:
@@ -118,7 +119,7 @@ def test_a_tree_does_not_shrink() -> None:
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=256))
 def test_a_bundle_survives_its_encoding(entries: list[bytes]) -> None:
-    assert tiles.decode_bundle(tiles.encode_bundle(entries), len(entries)) == tuple(entries)
+    assert format_readers.decode_bundle(tiles.encode_bundle(entries), len(entries)) == tuple(entries)
 
 
 def test_a_bundle_prefixes_each_entry_with_two_bytes() -> None:
@@ -130,7 +131,7 @@ def test_a_bundle_prefixes_each_entry_with_two_bytes() -> None:
 )
 def test_a_bundle_that_is_cut_or_miscounted_is_refused(data: bytes, width: int) -> None:
     with pytest.raises(FormatError):
-        tiles.decode_bundle(data, width)
+        format_readers.decode_bundle(data, width)
 
 
 @pytest.mark.parametrize("entries", [[], [b""] * 257, [bytes(65536)]])
@@ -141,7 +142,7 @@ def test_an_impossible_bundle_is_not_written(entries: list[bytes]) -> None:
 
 @given(st.binary(), st.integers(0, 300))
 def test_arbitrary_bytes_are_a_bundle_or_a_format_error(data: bytes, width: int) -> None:
-    refuses(lambda raw: tiles.decode_bundle(raw, width), data)
+    refuses(lambda raw: format_readers.decode_bundle(raw, width), data)
 
 
 LEAVES = hashes(256) * 274
@@ -164,7 +165,7 @@ def test_a_proof_fetches_just_the_tiles_it_announced(index: int) -> None:
         return fetch(tile)
 
     proof = tiles.prove_inclusion(index, 70_000, spy)
-    assert seen == list(tiles.tiles_for_inclusion(index, 70_000))
+    assert seen == list(format_readers.tiles_for_inclusion(index, 70_000))
     assert len(seen) == len(set(seen)) <= 5
     merkle.verify_inclusion(LEAVES[index], index, 70_000, proof, ROOT)
 
@@ -178,7 +179,7 @@ def test_consistency_out_of_tiles_holds(old: int) -> None:
         return fetch(tile)
 
     proof = tiles.prove_consistency(old, 70_000, spy)
-    assert seen == list(tiles.tiles_for_consistency(old, 70_000))
+    assert seen == list(format_readers.tiles_for_consistency(old, 70_000))
     assert tiles.root_at(70_000, fetch) == ROOT
     merkle.verify_consistency(old, 70_000, tiles.root_at(old, fetch), ROOT, proof)
 

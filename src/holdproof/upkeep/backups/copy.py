@@ -28,7 +28,7 @@ from holdproof.crypto import checkpoint
 from holdproof.db import Row, Tx, sql, transfer
 from holdproof.db.backends import is_url
 from holdproof.db.clock import system_random
-from holdproof.db.migrate import ARRIVING, MOVED
+from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED
 from holdproof.db.sql import sql_postgres
 from holdproof.db.transfer import TransferSource, TransferTarget
 from holdproof.db.tx import MIGRATED_TABLES
@@ -101,7 +101,7 @@ def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry
 
 def refuse_absent(journey: Journey) -> None:
     """NotFoundError where there is no store to copy: opening it would make a new one."""
-    if transfer.arrive(journey.source, journey.spaces).ledger(KERNEL) is None:
+    if transfer.open_target(journey.source, journey.spaces).ledger(KERNEL) is None:
         raise NotFoundError(f"there is no store at {redact(str(journey.source))}")
 
 
@@ -115,8 +115,8 @@ class Moved(NamedTuple):
 
 def move(journey: Journey, tell: Progress, *, dry_run: bool) -> Moved:
     """Fill the target, have it verified, seal the source, and let the target count."""
-    arriving = transfer.arrive(journey.target, journey.spaces)
-    with transfer.leave(journey.source, journey.spaces) as leaving:
+    arriving = transfer.open_target(journey.target, journey.spaces)
+    with transfer.open_source(journey.source, journey.spaces) as leaving:
         sealed = _check_source(journey, leaving)
         plan = {space: _tables(leaving, space) for space in leaving.spaces}
         _refuse_strange(plan.get("membrane", {}).keys() - MIGRATED_TABLES)
@@ -129,7 +129,7 @@ def move(journey: Journey, tell: Progress, *, dry_run: bool) -> Moved:
         try:
             for space in fresh:
                 _fill(journey, (leaving, arriving), space, plan[space], tell)
-            if ARRIVING.name in (arriving.ledger(KERNEL) or ()):
+            if COPY_IN_PROGRESS.name in (arriving.ledger(KERNEL) or ()):
                 _inspect(journey, moved, tell)
         except BaseException:
             for space in fresh:
@@ -140,7 +140,7 @@ def move(journey: Journey, tell: Progress, *, dry_run: bool) -> Moved:
         leaving.seal(redact(str(journey.target)))
         tell("sealing", 1, 1)
     for space in reversed(leaving.spaces):
-        arriving.settle(space)
+        arriving.remove_mark(space)
     return moved
 
 
@@ -175,7 +175,7 @@ def _check_target(arriving: TransferTarget, space: str, *, sealed: set[str]) -> 
     if ledger is None:
         if space in sealed:
             raise NotFoundError(f"the source is sealed, but the target has no {space}: was it removed?", space=space)
-    elif ARRIVING.name not in ledger and space not in sealed:
+    elif COPY_IN_PROGRESS.name not in ledger and space not in sealed:
         raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
 
 
@@ -208,7 +208,7 @@ def _fill(
     """One space: emptied, marked, filled and compared."""
     leaving, arriving = ends
     arriving.discard(space)
-    transfer.begin(journey.into(space), space)
+    transfer.create_marked(journey.into(space), space)
     have = arriving.tables(space)
     _refuse_strange({table for table in tables if set(tables[table]) != set(have.get(table, ()))})
     server = not isinstance(journey.target, Path)
@@ -220,7 +220,7 @@ def _fill(
     counters = {table: last for table, last in leaving.counters(space).items() if table in tables}
     arriving.fill(space, tables, rows, counters)
     for number, (table, arrived) in enumerate(arriving.rows(space, tables), 1):
-        if Sum.of(row for row in arrived if table != _LEDGER or ARRIVING.name not in row) != sums[table].total:
+        if Sum.of(row for row in arrived if table != _LEDGER or COPY_IN_PROGRESS.name not in row) != sums[table].total:
             raise CorruptError(f"what arrived of {table} is not what was sent", table=table, space=space)
         tell(f"comparing {space}", number, len(tables))
 
@@ -276,16 +276,16 @@ def changed(table: str, columns: list[str], rows: Iterable[Row], *, server: bool
 def _inspect(journey: Journey, moved: Moved, tell: Progress) -> None:
     """Refuse a target whose log is not the source's to the last byte, or that does not verify in full."""
     keys = KeyFolder(journey.paths.keys)
-    database = transfer.filled(journey.target, KERNEL)
+    database = transfer.open_marked(journey.target, KERNEL)
     try:
         database.read(lambda tx: _agree(tx, moved)).result()
-        settings = config.load(paths=journey.paths, given={})
+        settings = config.load(paths=journey.paths, override={})
         log = Log(keys.ensure("log"), lambda _: None, keys)
         context = Context(journey.paths, settings, database, keys, log, HeadFile(journey.paths.heads))
         report = SyncExecutor(database).run(verify.kernel(context, progress=tell))
     finally:
         database.close()
-    wrong = [each for each in report.findings if each.verdict.locks and each.row != ARRIVING.name]
+    wrong = [each for each in report.findings if each.verdict.locks and each.row != COPY_IN_PROGRESS.name]
     if wrong:
         first = wrong[0]
         raise CorruptError(

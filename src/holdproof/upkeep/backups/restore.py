@@ -78,7 +78,7 @@ def _refuse_moved(paths: Paths, target: str | Path) -> None:
     """MovedError where the store that would be replaced goes on elsewhere; one too damaged to say so does not."""
     ledger: dict[str, str] | None = None
     with suppress(HoldproofError):
-        ledger = transfer.arrive(target, {"kernel": paths.kernel_db}).ledger("kernel")
+        ledger = transfer.open_target(target, {"kernel": paths.kernel_db}).ledger("kernel")
     if ledger is not None and MOVED in ledger:
         raise MovedError(f"the store here was moved to {ledger[MOVED]}: restore it there", to=ledger[MOVED])
 

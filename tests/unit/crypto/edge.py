@@ -36,7 +36,7 @@ class Edge:
             raise FormatError("edge: its hashes do not fit its size", size=self.size)
 
     def partial_tiles(self) -> tuple[tuple[Tile, bytes], ...]:
-        """The partial tiles that tlog-tiles serves for this size."""
+        """Return the partial tiles that tlog-tiles serves for this size."""
         return tuple(
             (Tile(level, (self.size >> 8 * level) // WIDTH, len(hashes) // HASH), hashes)
             for level, hashes in enumerate(self.open)
@@ -63,7 +63,7 @@ def extend(edge: Edge, leaves: Sequence[bytes], stems: Sequence[Stem]) -> tuple[
 
 
 def _levels(size: int) -> int:
-    """How many tile levels a tree of this size has."""
+    """Return how many tile levels a tree of this size has."""
     return -(-size.bit_length() // 8)
 
 

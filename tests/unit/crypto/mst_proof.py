@@ -18,14 +18,14 @@ from holdproof.errors import ProofError
 
 
 def prove(get: Get, root: CID, key: str) -> dict[CID, bytes]:
-    """The blocks that prove what a tree says about a key."""
+    """Return the blocks that prove what a tree says about a key."""
     spy = _Spy(get)
     mst.find(spy, root, key)
     return spy.seen
 
 
 def prove_covering(get: Get, root: CID, keys: Iterable[str]) -> dict[CID, bytes]:
-    """The blocks that prove the keys together with their neighbours on both sides."""
+    """Return the blocks that prove the keys together with their neighbours on both sides."""
     spy = _Spy(get)
     for key in keys:
         _descend(spy, root, key, left=True)
@@ -34,7 +34,7 @@ def prove_covering(get: Get, root: CID, keys: Iterable[str]) -> dict[CID, bytes]
 
 
 def check(root: CID, key: str, blocks: Mapping[CID, bytes]) -> CID | None:
-    """The value that the proof shows the key to have, None if it shows that there is none; else ProofError."""
+    """Return the value that the proof shows the key to have, None if it shows that there is none; else ProofError."""
     for cid, data in blocks.items():
         cids.verify(cid, data)
     return mst.find(blocks.get, root, key)
