@@ -86,7 +86,7 @@ def _state(store: sync.Holdproof, key: str) -> Any:
 def _battle(store: sync.Holdproof, key: str) -> Any:
     """What is said of the DBOM of each judgement of a battle with that score."""
     evaluation, score = key.rsplit(" ", 1)
-    rows = [row for row in store.evaluations.list(evaluation_id=evaluation).evaluations if row.score == float(score)]
+    rows = [row for row in store.evaluations.list(evaluation_id=evaluation).items if row.score == float(score)]
     return [store.dbom.verify(store.dbom.get(evaluation, id=row.id).text).verdict.word for row in rows] or None
 
 

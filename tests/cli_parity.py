@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from typer.main import get_command
 
 from holdproof import errors, sync
 from holdproof.api import problems
@@ -50,7 +49,7 @@ SAID: Final[Mapping[tuple[str, str], Said]] = {
     ("contexts", "versions"): Said("contexts versions", part="versions"),
     ("escalations", "budget"): Said("escalations budget"),
     ("escalations", "get"): Said("escalations show"),
-    ("escalations", "list"): Said("escalations history", _AGENT),
+    ("escalations", "pending"): Said("escalations history", _AGENT),
     ("escalations", "pending"): Said("escalations list", _AGENT),
     ("escalations", "resolve"): Said("escalations resolve", {"resolution": "answer"}),
     ("feedback", "recent"): Said("feedback recent", part="feedback"),
@@ -125,7 +124,7 @@ class Speaking:
 
     def __init__(self, store: sync.Holdproof, folder: Path) -> None:
         self._store, self._folder, self._lock = store, folder, threading.Lock()
-        self._root: Any = get_command(app)
+        self._root: Any = app
 
     def ask(self, entry: MethodSpec, said: Said, given: Mapping[str, Any]) -> Any:
         """The answer of a verb, by its command."""

@@ -49,8 +49,8 @@ def submit(store: sync.Holdproof, evaluation_id: str, *, subject: str | None = N
 
 
 def everything(store: sync.Holdproof) -> list[tuple[str, str | None]]:
-    found = store.read(lambda tx: evaluations.list(tx, limit=1000))
-    return [(each.evaluation_id, each.raw_result) for each in found.evaluations]
+    rows = store.read(lambda tx: evaluations.walk(tx, limit=1000))
+    return [(each.evaluation_id, each.raw_result) for each in rows]
 
 
 def files(folder: Path) -> dict[str, str]:

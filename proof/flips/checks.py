@@ -358,10 +358,10 @@ def erasures(bench: Bench, path: Path, data: bytes) -> Told:
     target = bench.scratch / path.name
     put(target, data)
     try:
-        now = erase.kept(target)
+        now = erase.read_list(target)
     except errors.HoldproofError as error:
         return refusal(error)
-    before = erase.kept(path)
+    before = erase.read_list(path)
     if now == before:
         return Told(HARMLESS, "the same erasures")
     cut = all(each in before for each in now)

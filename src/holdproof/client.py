@@ -1,18 +1,38 @@
-"""The async face: `async with holdproof.open() as store`."""
+"""The async client: `async with holdproof.open() as store`, and what is done with a store that is closed."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from holdproof.api import Resources
 from holdproof.api.awaitable import AwaitableStore
 from holdproof.executors import AsyncExecutor
-from holdproof.model.backup import Restored
-from holdproof.model.copy import Copied
-from holdproof.model.legacy import LegacyReport
 from holdproof.model.status import Check, Status
-from holdproof.store.opening import Store, copy_store, migrate_legacy_store, open_store, restore_store
+from holdproof.remote import connect
+from holdproof.storage.executors import AsyncStorageExecutor
+from holdproof.storage.lazy_stores import LazyStores
+from holdproof.store import maintenance
+from holdproof.store.opening import Store, open_store
+
+__all__ = [
+    "Holdproof",
+    "check",
+    "connect",
+    "copy",
+    "doctor",
+    "migrate",
+    "migrate_legacy",
+    "open",
+    "restore",
+    "storage",
+    "verify",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Holdproof(AsyncExecutor, Resources[AsyncExecutor]):
@@ -21,14 +41,15 @@ class Holdproof(AsyncExecutor, Resources[AsyncExecutor]):
     def __init__(self, core: Store, ns: str | None = None) -> None:
         AsyncExecutor.__init__(self, core.database, ns)
         Resources.__init__(self, self)
-        self.core, self.context = core, core.context
+        self.core = core
+        self.context = core.context
 
     async def status(self) -> Status:
-        """Where everything lives, versions and sizes, and what is degraded."""
+        """Report where everything lives, versions and sizes, and what is degraded."""
         return await asyncio.to_thread(self.core.status)
 
     async def check(self) -> Check:
-        """The database's own integrity check, and its migrations against ours."""
+        """Run the database's own integrity check, and compare its migrations with those of this version."""
         return await asyncio.to_thread(self.core.check)
 
     async def close(self) -> None:
@@ -49,7 +70,8 @@ def open(
 ) -> AwaitableStore[Holdproof]:
     """Open the store at `home` or `url` (`postgresql://…`, `:memory:`), or where the environment says.
 
-    A store opened for one namespace (`ns`) sees no other.
+    A store opened for one namespace (`ns`) sees no other. Options are those of `open_store`: `keys`, `embedder`,
+    `dimensions`, and those of the database.
     """
 
     async def opens() -> Holdproof:
@@ -58,18 +80,25 @@ def open(
     return AwaitableStore(opens)
 
 
-async def restore(src: str | Path, home: str | Path | None = None, url: str | None = None, **options: Any) -> Restored:
-    """Put a backup in the place of a store that is closed, verified first; options are those of `restore_store`."""
-    return await asyncio.to_thread(restore_store, src, home, url, **options)
+def storage(home: str | Path | None = None, url: str | None = None) -> LazyStores:
+    """Return the application stores without the kernel: `stores.open("blobs")` is a resource. Close it."""
+    return maintenance.open_services(home, url, AsyncStorageExecutor)
 
 
-async def migrate_legacy(
-    source: str | Path | None = None, home: str | Path | None = None, url: str | None = None, **options: Any
-) -> LegacyReport:
-    """Take over data of kgents, from a folder or where it keeps things; options are those of `migrate_legacy_store`."""
-    return await asyncio.to_thread(migrate_legacy_store, home, url, source=source, **options)
+def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Return a coroutine function that runs `function` in a thread, with the same arguments."""
+
+    @wraps(function)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+    return run
 
 
-async def copy(src: str | Path, dst: str | Path, home: str | Path | None = None, **options: Any) -> Copied:
-    """Move a store that is closed to another database, verified; options are those of `copy_store`."""
-    return await asyncio.to_thread(copy_store, src, dst, home, **options)
+check = _in_thread(maintenance.check)
+copy = _in_thread(maintenance.copy)
+doctor = _in_thread(maintenance.doctor)
+migrate = _in_thread(maintenance.migrate)
+migrate_legacy = _in_thread(maintenance.migrate_legacy)
+restore = _in_thread(maintenance.restore)
+verify = _in_thread(maintenance.verify)

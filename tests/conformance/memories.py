@@ -24,7 +24,7 @@ def flaws(store: sync.Holdproof) -> list[Flaw]:
     return found
 
 
-def pages(store: sync.Holdproof, check: Callable[..., object_checks.Checked]) -> list[Flaw]:
+def pages(store: sync.Holdproof, check: Callable[..., object_checks.CheckedPage]) -> list[Flaw]:
     """What a check finds, page by page."""
     found, after = [], None
     while True:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import holdproof
 from holdproof import errors, sql
@@ -153,7 +153,7 @@ def test_a_backup_with_a_broken_manifest_is_listed_as_such_and_in_nobodys_way(
     text = (folder / "undated" / manifest.MANIFEST).read_text()
     said = json.loads(text)["created_at"]
     (folder / "undated" / manifest.MANIFEST).write_text(text.replace(said, "yesterday"))
-    listed = {Path(each.path).name: each.trust.partition(":")[0] for each in backups.listed(folder)}
+    listed = {Path(each.path).name: each.trust.partition(":")[0] for each in backups.list_backups(folder)}
     assert listed == {"good": "not checked", **dict.fromkeys(("broken", "torn", "undated"), "damaged")}
     assert backups.choose(folder, time="2999-01-01T00:00:00Z") == folder / "good"
     with pytest.raises(errors.FormatError):
@@ -237,9 +237,9 @@ def test_the_async_face_makes_and_lists_them_too(place: StoreLocation, tmp_path:
             await store.backup.create(tmp_path / "all" / "one")
             await store.backup.create(tmp_path / "all" / "two")
             await store.backup.check(tmp_path / "all" / "two")
-            return [Path(each.path).name for each in await store.backup.list(tmp_path / "all")]
+            return [Path(each.path).name for each in (await store.backup.list(tmp_path / "all")).items]
 
-    assert asyncio.run(make()) == ["one", "two"]
+    assert asyncio.run(make()) == ["two", "one"]
 
 
 def test_a_store_in_memory_has_no_backup(tmp_path: Path) -> None:

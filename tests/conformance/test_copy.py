@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from harness.filling import populate
 from harness.raw_access import attack, attack_server, behind

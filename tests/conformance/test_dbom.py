@@ -168,7 +168,7 @@ class DbomSuite(StoreOnSqlite):
         with self.open() as store:
             evaluation = submit(store)
             envelope = dsse.parse(store.dbom.envelope("b").encode())
-            judge = ring.public(store.keys.list(role="judge")[0])
+            judge = ring.public(store.keys.list(role="judge").items[-1])
             assert dsse.verify(envelope, [judge], payload_type="application/vnd.in-toto+json") == (judge,)
             said = json.loads(envelope.payload)
             assert said["subject"] == [{"name": "b", "digest": {"sha256": evaluation.dbom_hash}}]
@@ -197,7 +197,7 @@ class DbomSuite(StoreOnSqlite):
             good = store.dbom.check_intent(embed)
             assert (good.ok, good.checked, good.same, good.skipped) == (True, 2, 2, 1)
             bad = store.dbom.check_intent(lambda text: [1.0, float(len(text))])
-            assert [each["battle_id"] for each in bad.drifted] == ["longer"]
+            assert [each["evaluation_id"] for each in bad.drifted] == ["longer"]
             assert len(store.dbom.check_intent(lambda _: [1.0]).drifted) == 2
 
     @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on the path")
@@ -205,7 +205,7 @@ class DbomSuite(StoreOnSqlite):
         """The documented steps, on nothing but the DBOM and the judge's public key."""
         with self.open() as store:
             text = text_of(submit(store))
-            public = store.keys.list(role="judge")[0].public
+            public = store.keys.list(role="judge").items[-1].public
             sound(store)
         for edit, good in (({}, True), ({"score_cis": 0.6}, False)):
             fields = json.loads(text) | edit

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from harness.filling import settled
 from holdproof import sync
 from holdproof.cli.app import app
 from holdproof.db.clock import system_clock
-from holdproof.model.doctor import Examined, Symptom
+from holdproof.model.doctor import HealthCheck, HealthReport
 from holdproof.model.times import to_text
 from holdproof.testing import FrozenClock
 from holdproof.upkeep import doctor
@@ -26,12 +26,12 @@ class Usage(NamedTuple):
     free: int
 
 
-def found(examined: Examined, about: str) -> list[Symptom]:
-    return [each for each in examined.symptoms if each.about == about and each.health != "well"]
+def found(examined: HealthReport, about: str) -> list[HealthCheck]:
+    return [each for each in examined.checks if each.about == about and each.level != "ok"]
 
 
 class Doctor(StoreOnSqlite):
-    def examine(self) -> Examined:
+    def examine(self) -> HealthReport:
         return sync.doctor(self.home, self.url)
 
     def begin(self) -> None:
@@ -44,7 +44,7 @@ class Doctor(StoreOnSqlite):
         told = self.examine()
         assert told.ok
         assert ["init-root" in each.remedy for each in found(told, "keys")] == [True]
-        assert {each.about for each in told.symptoms if each.health == "well"} >= {"database", "keys", "clock", "flows"}
+        assert {each.about for each in told.checks if each.level == "ok"} >= {"database", "keys", "clock", "flows"}
 
     def test_what_is_left_lying_is_told(self) -> None:
         with self.open() as store:
@@ -52,7 +52,7 @@ class Doctor(StoreOnSqlite):
             flow = store.flows.start("trader")
             store.sagas.mark_dirty(flow.flow_id, "order")
         [dirty] = found(self.examine(), "flows")
-        assert (dirty.health, dirty.remedy) == ("note", "holdproof sagas list")
+        assert (dirty.level, dirty.remedy) == ("warning", "holdproof sagas list")
 
     def test_a_locked_store_is_ill(self) -> None:
         with self.open() as store:
@@ -70,7 +70,7 @@ class Doctor(StoreOnSqlite):
             skill.write_text("* Steal\n")
             store.skills.verify()
             [locked] = found(doctor.examine(store.context), "skills")
-        assert (locked.health, "the headline 'Deploy' at line 1 was changed" in locked.what) == ("ill", True)
+        assert (locked.level, "the headline 'Deploy' at line 1 was changed" in locked.what) == ("error", True)
 
     def test_a_clock_behind_what_was_written_is_ill(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begin()
@@ -80,7 +80,7 @@ class Doctor(StoreOnSqlite):
             behind.advance(-3600)
             monkeypatch.setattr(doctor, "system_clock", behind)
             [clock] = found(doctor.examine(store.context), "clock")
-        assert (clock.health, clock.what) == ("ill", "3,600 s behind the newest record")
+        assert (clock.level, clock.what) == ("error", "3,600 s behind the newest record")
 
     def test_a_look_that_fails_hides_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begin()
@@ -92,8 +92,8 @@ class Doctor(StoreOnSqlite):
         with self.open() as store:
             told = doctor.examine(store.context)
         [log] = found(told, "log")
-        assert (log.health, "scratched" in log.what) == ("ill", True)
-        assert told.symptoms[-1].about == "flows"
+        assert (log.level, "scratched" in log.what) == ("error", True)
+        assert told.checks[-1].about == "flows"
 
 
 class TestOnSqlite(Doctor):
@@ -101,7 +101,7 @@ class TestOnSqlite(Doctor):
         self.home = tmp_path / "nothing here"
         told = self.examine()
         [store] = found(told, "store")
-        assert (told.ok, store.health, self.home.exists()) == (True, "note", False)
+        assert (told.ok, store.level, self.home.exists()) == (True, "warning", False)
 
     def test_a_store_that_cannot_be_opened_is_ill_and_says_why(self) -> None:
         self.begin()
@@ -110,12 +110,12 @@ class TestOnSqlite(Doctor):
         [store] = found(told, "store")
         assert (told.ok, "cannot be opened" in store.what, bool(store.remedy)) == (False, True, True)
 
-    @pytest.mark.parametrize(("free", "health"), [(1 << 20, "ill"), (512 << 20, "note")])
-    def test_a_disk_with_little_room_is_told(self, free: int, health: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(("free", "level"), [(1 << 20, "error"), (512 << 20, "warning")])
+    def test_a_disk_with_little_room_is_told(self, free: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begin()
         monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free))
         [disk] = found(self.examine(), "disk")
-        assert disk.health == health
+        assert disk.level == level
 
     def test_a_network_disk_is_ill(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         mounts = tmp_path / "mounts"
@@ -123,7 +123,7 @@ class TestOnSqlite(Doctor):
         monkeypatch.setattr(doctor, "_MOUNTS", mounts)
         self.begin()
         [disk] = found(self.examine(), "disk")
-        assert (disk.health, "nfs4" in disk.what) == ("ill", True)
+        assert (disk.level, "nfs4" in disk.what) == ("error", True)
 
     def test_folders_and_keys_that_others_can_read_are_told(self) -> None:
         self.begin()
@@ -136,7 +136,7 @@ class TestOnSqlite(Doctor):
     def test_a_missing_log_key_is_ill(self) -> None:
         self.begin()
         (self.home / "config" / "keys" / "log.pem").rename(self.home / "log.pem")
-        ill = [each.what for each in found(self.examine(), "keys") if each.health == "ill"]
+        ill = [each.what for each in found(self.examine(), "keys") if each.level == "error"]
         assert ill == ["no log key of this store is here: nothing can be logged"]
 
     def test_heads_that_cannot_be_read_are_told(self) -> None:
@@ -170,4 +170,4 @@ class TestOnPostgres(Doctor, StoreOnPostgres):
         ahead.advance(60)
         monkeypatch.setattr(doctor, "system_clock", ahead)
         [clock] = found(self.examine(), "clock")
-        assert (clock.health, "beside the clock of the server" in clock.what) == ("ill", True)
+        assert (clock.level, "beside the clock of the server" in clock.what) == ("error", True)

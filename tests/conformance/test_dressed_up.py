@@ -30,8 +30,8 @@ class DressedSuite(StoreOnSqlite):
         [state] = self.past().ask("SELECT size, frontier, head FROM log_state")
         submit(store, "later", 0.9)
         settled(store)
-        assert store.context.marks is not None
-        store.context.marks.flush()
+        assert store.context.head_file is not None
+        store.context.head_file.flush()
         self.past().ask("DELETE FROM battles WHERE battle_id = 'later'")
         self.past().ask("DELETE FROM log_leaves WHERE idx >= ?", state[0])
         self.past().ask("UPDATE log_state SET size = ?, frontier = ?, head = ?", *state)

@@ -53,7 +53,7 @@ def test_a_subject_goes_with_row_salt_dbom_and_file_and_a_leaf_stays(place: Stor
         made = store.erase.subject(NAME, who="dpo")
         assert (made.kind, made.who, made.count, made.leaf_ids) == ("subject", "dpo", 1, (evaluation.leaf_id,))
         assert [evaluation_id for evaluation_id, _ in everything(store)] == ["yours", "nobodys"]
-        assert store.erase.list() == [made]
+        assert store.erase.list().items == [made]
         assert store.read(lambda tx: erasures.among(tx, {evaluation.leaf_id, "another"})) == {evaluation.leaf_id}
         assert evaluation.leaf_id not in encryption.subject_of(store.write(lambda tx: encryption.seal(tx, NAME, b"x")))
     assert not (place.home / "dboms" / "dbom_mine.json").exists()
@@ -62,7 +62,7 @@ def test_a_subject_goes_with_row_salt_dbom_and_file_and_a_leaf_stays(place: Stor
 
 
 def _battles(store: sync.Holdproof) -> list[Evaluation]:
-    return store.read(lambda tx: evaluations.list(tx)).evaluations
+    return store.read(lambda tx: evaluations.walk(tx, limit=1000))
 
 
 def test_content_key_salt_and_name_are_gone_from_every_file(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_every_proof_still_holds(place: StoreLocation) -> None:
         before = [store.read(partial(log.prove, leaf_id=each.leaf_id)) for each in found]
         store.erase.subject(NAME)
         for each, proof in zip(found, before, strict=True):
-            again = store.read(partial(log.prove, leaf_id=each.leaf_id, ver=1))
+            again = store.read(partial(log.prove, leaf_id=each.leaf_id, version=1))
             assert (again.index, again.extra) == (proof.index, proof.extra)
             keys = store.read(log.verifiers)
             tlog_proof.verify(
@@ -125,7 +125,7 @@ def test_what_is_not_there_or_cannot_go_is_a_typed_error(
         with pytest.raises(errors.NotFoundError):
             store.erase.subject("nobody at all")
         assert len(everything(store)) == 3
-        assert store.erase.list() == []
+        assert store.erase.list().items == []
 
 
 def test_erasing_twice_says_that_there_is_nobody(place: StoreLocation) -> None:
@@ -216,13 +216,13 @@ def test_a_flipped_bit_never_makes_a_remembered_erasure_another(tmp_path: Path) 
     """A restore would erase somebody else, or let the erased come back."""
     paths = Paths.find(tmp_path)
     made = Erasure("e1", "subject", "00ff" * 8, "dpo", 1, ("h1",), "2026")
-    erase.remember(paths, [made])
+    erase.record_outside(paths, [made])
     file = paths.state / "erasures.jsonl"
     whole = file.read_bytes()
     for at in range(len(whole) - 1):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         try:
-            assert erase.remembered(paths) == [made], at
+            assert erase.recorded_outside(paths) == [made], at
         except errors.FormatError:
             continue
 
@@ -232,15 +232,15 @@ def test_a_remembered_erasure_without_a_digest_counts_as_it_did(tmp_path: Path) 
     made = Erasure("e1", "record", "battles", "dpo", 0, (), "2026")
     paths.state.mkdir()
     (paths.state / "erasures.jsonl").write_text(json.dumps(made.to_dict()) + "\n")
-    assert erase.remembered(paths) == [made]
+    assert erase.recorded_outside(paths) == [made]
 
 
 def test_erasures_that_end_at_once_are_all_remembered(tmp_path: Path) -> None:
     paths = Paths.find(tmp_path)
     made = [Erasure(f"e{number}", "record", "battles", "dpo", 0, (), "2026") for number in range(64)]
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda each: erase.remember(paths, [each]), made))
-    assert sorted(each.id for each in erase.remembered(paths)) == sorted(each.id for each in made)
+        list(pool.map(lambda each: erase.record_outside(paths, [each]), made))
+    assert sorted(each.id for each in erase.recorded_outside(paths)) == sorted(each.id for each in made)
 
 
 @pytest.mark.parametrize("name", ["{}", "../{0.name}", "dboms/../../{0.name}", "dboms", "state/heads.jsonl", 7])
@@ -298,7 +298,7 @@ def test_a_restore_of_an_older_backup_erases_again(place: StoreLocation, tmp_pat
         with pytest.raises(errors.ErasedError):
             store.read(lambda tx: encryption.open(tx, sealed))
         assert store.read(lambda tx: encryption.open(tx, yours)) == b"bob"
-        assert len(store.erase.list()) == 2
+        assert len(store.erase.list().items) == 2
     assert not (place.home / "dboms" / "dbom_mine.json").exists()
     place.sound()
 
@@ -362,7 +362,7 @@ def test_the_async_face_erases_too(place: StoreLocation) -> None:
     async def run() -> int:
         async with holdproof.open(place.home, place.url) as store:
             await store.erase.subject(NAME)
-            return len(await store.erase.list())
+            return len((await store.erase.list()).items)
 
     assert asyncio.run(run()) == 1
 

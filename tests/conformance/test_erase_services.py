@@ -53,7 +53,7 @@ def test_blobs_and_sessions_go_with_their_subject_and_the_record_says_so(place: 
         assert made.services == {"blobs": 2, "sessions": 1}
         assert made.to_dict()["services"] == {"blobs": 2, "sessions": 1}
         assert seen(store) == OTHERS
-        own, served = store.erase.list()
+        served, own = store.erase.list().items
         assert (own.id, own.count, served.kind, served.who, served.count) == (made.id, 1, "subject", "dpo", 3)
         assert served.target.startswith("membrane/")
         with pytest.raises(errors.NotFoundError):

@@ -102,7 +102,7 @@ class BattleSuite(StoreOnSqlite):
                 with pytest.raises(errors.InvalidInputError, match="as in 2026"):
                     store.evaluations.list(**bounds)
             for since, count in (("2026-01-31", 1), ("2026-01-31T13:00:00+02:00", 1), ("2026-01-31T12:00:01Z", 0)):
-                assert len(store.evaluations.list(since=since).evaluations) == count
+                assert len(store.evaluations.list(since=since).items) == count
 
     def test_row_dbom_file_and_leaf_say_the_same(self) -> None:
         result = {"z": 1, "a": {"é": [1.5, None]}}
@@ -133,15 +133,15 @@ class BattleSuite(StoreOnSqlite):
         with self.open() as store:
             with pytest.raises(errors.InvalidInputError):
                 store.evaluations.submit(result, **{**GOOD, **wrong})
-            assert store.evaluations.list(ns=None).evaluations == []
-            assert store.keys.list(role="judge") == []
+            assert store.evaluations.list(ns=None).items == []
+            assert store.keys.list(role="judge").items == []
             assert self.files() == {}
 
     def test_a_vector_of_another_length_than_configured_is_refused(self) -> None:
         with self.open(dimensions=3) as store:
             with pytest.raises(errors.InvalidInputError, match="3 numbers"):
                 store.evaluations.submit({}, **GOOD)
-            assert store.evaluations.list().evaluations == []
+            assert store.evaluations.list().items == []
             store.evaluations.submit({}, **{**GOOD, "intent": (1, 2, 3)})
             store.evaluations.submit({}, **{**GOOD, "intent": None})
 
@@ -152,7 +152,7 @@ class BattleSuite(StoreOnSqlite):
         with self.open(embedder=lambda _: given, dimensions=2) as store:
             with pytest.raises(errors.InvalidInputError):
                 store.evaluations.submit({"task": "limit"}, evaluation_id="b", score=1)
-            assert store.evaluations.list(ns=None).evaluations == []
+            assert store.evaluations.list(ns=None).items == []
             assert self.files() == {}
 
     def test_the_vector_comes_from_the_embedder_or_is_empty_and_never_invented(self) -> None:
@@ -171,7 +171,7 @@ class BattleSuite(StoreOnSqlite):
                 store.evaluations.submit({"task": "limit"}, evaluation_id=f"b{len(more)}{more}"[:20], score=1, **more)
             store.evaluations.submit({"no": "task"}, evaluation_id="none", score=1)
             vectors = [
-                json.loads(each.dbom or "")["v_intent"] for each in store.evaluations.list(limit=9).evaluations[-4:]
+                json.loads(each.dbom or "")["v_intent"] for each in reversed(store.evaluations.list(limit=4).items)
             ]
         assert vectors == [[5.0, 0.5], [6.0, 0.5], [9.0], []]
         assert asked == ["limit", "a text"]
@@ -190,7 +190,7 @@ class BattleSuite(StoreOnSqlite):
     def test_a_second_submit_is_a_new_row_and_a_new_dbom_and_none_is_lost(self) -> None:
         with self.open() as store:
             made = [store.evaluations.submit({"run": run}, **GOOD) for run in range(3)]
-            assert [each.evaluation_id for each in store.evaluations.list(evaluation_id="b").evaluations] == ["b"] * 3
+            assert [each.evaluation_id for each in store.evaluations.list(evaluation_id="b").items] == ["b"] * 3
             assert store.evaluations.get("b") == made[2]
             assert store.evaluations.get("b", id=made[0].id) == made[0]
             names = [f"dbom_b.{made[0].id}.json", f"dbom_b.{made[1].id}.json", "dbom_b.json"]
@@ -215,21 +215,25 @@ class BattleSuite(StoreOnSqlite):
             for number in range(7):
                 store.evaluations.submit({"n": number}, evaluation_id=f"b{number % 3}", score=number / 10)
             seen: list[float | None] = []
-            after: int | None = 0
-            while after is not None:
-                page = store.evaluations.list(after=after, limit=3)
-                seen += [each.score for each in page.evaluations]
-                after = page.next
-            assert seen == [number / 10 for number in range(7)]
-            assert len(store.evaluations.list(evaluation_id="b0").evaluations) == 3
-            assert len(store.evaluations.list(min_score=0.2, max_score=0.4).evaluations) == 3
+            cursor: str | None = None
+            while True:
+                page = store.evaluations.list(cursor=cursor, limit=3)
+                seen += [each.score for each in page.items]
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+            assert seen == [number / 10 for number in reversed(range(7))], "the newest first"
+            with pytest.raises(errors.InvalidInputError, match="cursor"):
+                store.evaluations.list(cursor="no cursor")
+            assert len(store.evaluations.list(evaluation_id="b0").items) == 3
+            assert len(store.evaluations.list(min_score=0.2, max_score=0.4).items) == 3
             assert (
-                store.evaluations.list(since="2999-01-01").evaluations
-                == store.evaluations.list(until="1999-01-01").evaluations
+                store.evaluations.list(since="2999-01-01").items
+                == store.evaluations.list(until="1999-01-01").items
                 == []
             )
-            assert store.evaluations.list(imported=True).evaluations == []
-            assert len(store.evaluations.list(imported=False).evaluations) == 7
+            assert store.evaluations.list(imported=True).items == []
+            assert len(store.evaluations.list(imported=False).items) == 7
             with pytest.raises(errors.InvalidInputError):
                 store.evaluations.list(limit=0)
             with pytest.raises(errors.NotFoundError):
@@ -240,7 +244,7 @@ class BattleSuite(StoreOnSqlite):
             store.evaluations.submit({"n": 1}, **GOOD)
             other = store.evaluations.submit({"n": 2}, **GOOD, ns="lab")
             assert store.evaluations.get("b", ns="lab") == other
-            assert len(store.evaluations.list().evaluations) == 1
+            assert len(store.evaluations.list().items) == 1
             if self.disk:
                 assert (self.dboms() / "lab" / "dbom_b.json").read_text() == other.dbom
             sound(store)
@@ -280,9 +284,9 @@ class BattleSuite(StoreOnSqlite):
                 thread.start()
             for thread in threads:
                 thread.join()
-            rows = store.evaluations.list().evaluations
+            rows = store.evaluations.list().items
             assert len({row.raw_result for row in rows}) == 40
-            assert len(store.keys.list(role="judge")) == 1
+            assert len(store.keys.list(role="judge").items) == 1
             newest = store.evaluations.get("b")
             if self.disk:
                 assert self.files() == {
@@ -298,7 +302,7 @@ class BattleSuite(StoreOnSqlite):
                 await asyncio.gather(
                     *(store.evaluations.submit({"n": n}, evaluation_id="b", score=n) for n in range(64))
                 )
-                return len((await store.evaluations.list()).evaluations)
+                return len((await store.evaluations.list()).items)
 
         assert asyncio.run(play()) == 64
 
@@ -335,9 +339,9 @@ def test_two_processes_race_for_one_battle_from_the_very_first_submit(
     racers = [subprocess.Popen([*words, name], stderr=subprocess.PIPE, text=True) for name in "xy"]
     assert [racer.communicate(timeout=120)[1] for racer in racers] == ["", ""]
     with sync.open(tmp_path, url or None) as store:
-        rows = store.evaluations.list(limit=100).evaluations
+        rows = store.evaluations.list(limit=100).items
         assert len({row.raw_result for row in rows}) == 40
-        assert len(store.keys.list(role="judge")) == 1
+        assert len(store.keys.list(role="judge").items) == 1
         settled(store)
         assert {store.dbom.verify(row.dbom or "").verdict for row in rows} == {Verdict.VALID}
         assert (tmp_path / "dboms" / "dbom_b.json").read_text() == store.evaluations.get("b").dbom
@@ -354,7 +358,7 @@ def test_a_crash_between_commit_and_file_is_repaired_at_the_next_start(
     with sync.open(tmp_path) as store:
         store.evaluations.submit({"n": 1}, **GOOD)
         with monkeypatch.context() as patch:
-            patch.setattr(evaluations, "file", lambda *_: None)
+            patch.setattr(evaluations, "write_files", lambda *_: None)
             patch.setattr("holdproof.evidence.crash_recovery.at_closing", lambda _: None)
             store.evaluations.submit({"n": 2}, **GOOD)
             store.evaluations.submit({"n": 3}, **{**GOOD, "evaluation_id": "c"})

@@ -48,14 +48,14 @@ class HeadsSuite(StoreOnSqlite):
         with self.open() as store:
             submit(store, "b")
             sound(store)
-            assert store.core._courier is not None
-            store.core._courier.close()
+            assert store.core._webhook is not None
+            store.core._webhook.close()
             assert [each for each in store.status().degraded if "webhook does not have the newest head" in each]
 
     def test_without_the_variable_nothing_is_sent(self) -> None:
         with self.open() as store:
             submit(store, "b")
-            assert store.core._courier is None
+            assert store.core._webhook is None
 
 
 class TestOnSqlite(HeadsSuite):

@@ -42,7 +42,7 @@ def submit(store: sync.Holdproof, evaluation_id: str = "b", **more: Any) -> str:
 def _rotated(store: sync.Holdproof) -> tuple[str, str, int]:
     """A judge that named a successor: both key ids, and where the successor's leaf stands."""
     submit(store)
-    old, new = store.keys.list(role="judge")[0].keyid, store.keys.rotate("judge").keyid
+    old, new = store.keys.list(role="judge").items[-1].keyid, store.keys.rotate("judge").keyid
     settled(store)
     leaf = store.keys.get(new).index
     assert leaf is not None
@@ -54,9 +54,9 @@ class KeySuite(StoreOnSqlite):
 
     def test_the_judge_comes_in_at_the_first_submit_and_before_what_it_signs(self) -> None:
         with self.open() as store:
-            assert [key.role for key in store.keys.list()] == ["log"]
+            assert [key.role for key in store.keys.list().items] == ["log"]
             checked = store.dbom.verify(submit(store))
-            [judge] = store.keys.list(role="judge")
+            [judge] = store.keys.list(role="judge").items
             assert judge.index is not None
             assert checked.index is not None
             assert judge.index < checked.index
@@ -68,7 +68,7 @@ class KeySuite(StoreOnSqlite):
     def test_a_successor_is_signed_in_by_its_predecessor_and_both_signatures_stay_good(self) -> None:
         with self.open() as store:
             before = submit(store)
-            [old] = store.keys.list(role="judge")
+            [old] = store.keys.list(role="judge").items
             new = store.keys.rotate("judge")
             after = submit(store, "c")
             said, envelope = statements.parse(new.statement)
@@ -83,7 +83,7 @@ class KeySuite(StoreOnSqlite):
             store.keys.init_root()
             texts = [submit(store, name) for name in ("a", "b", "c")]
             second = store.dbom.verify(texts[1]).index
-            [judge] = store.keys.list(role="judge")
+            [judge] = store.keys.list(role="judge").items
             revoked = store.keys.revoke(judge.keyid[:12], from_index=second)
             assert (revoked.revoked_from, revoked.leaf_ver) == (second, 2)
             settled(store)
@@ -94,7 +94,7 @@ class KeySuite(StoreOnSqlite):
         with self.open() as store:
             store.keys.init_root()
             text = submit(store)
-            store.keys.revoke(store.keys.list(role="judge")[0].keyid)
+            store.keys.revoke(store.keys.list(role="judge").items[-1].keyid)
             assert store.dbom.verify(text).verdict is Verdict.VALID
             sound(store)
 
@@ -102,10 +102,10 @@ class KeySuite(StoreOnSqlite):
         with self.open() as store:
             store.keys.init_root()
             submit(store)
-            store.keys.revoke(store.keys.list(role="judge")[0].keyid)
+            store.keys.revoke(store.keys.list(role="judge").items[-1].keyid)
             with pytest.raises(errors.RevokedKeyError):
                 submit(store, "c")
-            assert len(store.evaluations.list().evaluations) == 1
+            assert len(store.evaluations.list().items) == 1
             new = store.keys.rotate("judge")
             assert statements.parse(new.statement)[0].action == "admit"
             assert store.dbom.verify(submit(store, "c")).verdict is Verdict.VALID
@@ -115,7 +115,7 @@ class KeySuite(StoreOnSqlite):
         with self.open() as store:
             store.keys.init_root()
             submit(store)
-            keyid = store.keys.list(role="judge")[0].keyid
+            keyid = store.keys.list(role="judge").items[-1].keyid
             store.keys.revoke(keyid, from_index=5)
             with pytest.raises(errors.ConflictError):
                 store.keys.revoke(keyid, from_index=6)
@@ -177,7 +177,7 @@ class KeySuite(StoreOnSqlite):
             store.keys.init_root()
             store.keys.rotate("root")
             settled(store)
-            first = store.keys.list(role="root")[0]
+            first = store.keys.list(role="root").items[-1]
             how: tuple[Successors | None, ...] = (None, "readmit", "revoke")
             for successors in how:
                 with pytest.raises((errors.ConflictError, errors.ProofError)):
@@ -201,7 +201,7 @@ class KeySuite(StoreOnSqlite):
         with self.open() as store:
             store.keys.init_root()
             submit(store)
-            old, new = store.keys.list(role="judge")[0], store.context.keys.prepare("judge")
+            old, new = store.keys.list(role="judge").items[-1], store.context.keys.prepare("judge")
             root, judge = store.context.keys.load("root"), store.context.keys.load("judge")
 
             def rotate(tx: Tx) -> None:
@@ -221,7 +221,7 @@ class KeySuite(StoreOnSqlite):
     def test_only_root_revokes(self) -> None:
         with self.open() as store:
             submit(store)
-            keyid = store.keys.list(role="judge")[0].keyid
+            keyid = store.keys.list(role="judge").items[-1].keyid
             with pytest.raises(errors.UnknownKeyError, match="init-root"):
                 store.keys.revoke(keyid)
             payload = store.keys.revocation(keyid).text.encode()
@@ -233,7 +233,7 @@ class KeySuite(StoreOnSqlite):
     def test_the_only_log_key_cannot_be_revoked(self) -> None:
         with self.open() as store:
             store.keys.init_root()
-            [log] = store.keys.list(role="log")
+            [log] = store.keys.list(role="log").items
             with pytest.raises(errors.ConflictError, match="rotate"):
                 store.keys.revoke(log.keyid)
             store.keys.rotate("log")
@@ -259,11 +259,11 @@ class KeySuite(StoreOnSqlite):
             other.keys.init_root()
             submit(store)
             submit(other)
-            foreign = other.keys.list(role="judge")[0].keyid
+            foreign = other.keys.list(role="judge").items[-1].keyid
             payload = other.keys.revocation(foreign).text.encode()
             with pytest.raises(errors.ProofError, match="another log"):
                 store.keys.import_statement(statements.sign(payload, store.context.keys.load("root")))
-            mine = store.keys.revocation(store.keys.list(role="judge")[0].keyid).text.encode()
+            mine = store.keys.revocation(store.keys.list(role="judge").items[-1].keyid).text.encode()
             with pytest.raises(errors.ProofError):
                 store.keys.import_statement(statements.sign(mine, other.context.keys.load("root")))
             with pytest.raises(errors.FormatError):
@@ -274,7 +274,7 @@ class KeySuite(StoreOnSqlite):
             text = submit(store)
             store.keys.init_root()
             store.keys.rotate("judge")
-            store.keys.revoke(store.keys.list(role="judge")[0].keyid)
+            store.keys.revoke(store.keys.list(role="judge").items[-1].keyid)
             settled(store)
             assert store.read(ring.flaws) == {}
             intruder = keys.generate()
@@ -298,7 +298,7 @@ class KeySuite(StoreOnSqlite):
         with self.open() as store:
             text = submit(store)
             store.keys.init_root()
-            keyid = store.keys.list(role="judge")[0].keyid
+            keyid = store.keys.list(role="judge").items[-1].keyid
             store.keys.revoke(keyid, from_index=0)
             settled(store)
             assert store.read(ring.flaws) == {}
@@ -321,9 +321,9 @@ class KeySuite(StoreOnSqlite):
             submit(store)
             assert trust.parse(store.keys.trust().text.encode()).signed_by == "log"
             store.keys.init_root()
-            store.keys.revoke(store.keys.list(role="judge")[0].keyid)
+            store.keys.revoke(store.keys.list(role="judge").items[-1].keyid)
             settled(store)
-            root = ring.public(store.keys.list(role="root")[0])
+            root = ring.public(store.keys.list(role="root").items[-1])
             data = store.keys.trust().text.encode()
             found = trust.parse(data, root=root)
             assert (found.signed_by, found.signer) == ("root", root)
@@ -380,7 +380,7 @@ class KeySuite(StoreOnSqlite):
                 await store.evaluations.submit({}, evaluation_id="b", score=1)
                 await store.keys.init_root()
                 await store.keys.rotate("judge")
-                return [key.role for key in await store.keys.list()]
+                return [key.role for key in (await store.keys.list()).items]
 
         assert asyncio.run(play()) == ["log", "judge", "root", "judge"]
 
@@ -408,7 +408,7 @@ def test_a_key_file_without_a_leaf_is_registered_at_its_next_use(tmp_path: Path)
     key = KeyFolder(tmp_path / "config" / "keys").ensure("judge")
     with sync.open(tmp_path) as store:
         submit(store)
-        assert [each.keyid for each in store.keys.list(role="judge")] == [key.keyid]
+        assert [each.keyid for each in store.keys.list(role="judge").items] == [key.keyid]
 
 
 def test_callers_that_race_for_the_first_key_end_up_with_one(tmp_path: Path) -> None:
@@ -428,12 +428,12 @@ def test_a_crash_between_the_leaf_of_a_rotation_and_its_file_is_mended_at_the_ne
 ) -> None:
     with sync.open(tmp_path) as store:
         submit(store)
-        [old] = store.keys.list(role="judge")
+        [old] = store.keys.list(role="judge").items
         with monkeypatch.context() as patch:
             patch.setattr(KeyFolder, "promote", lambda self, role: (_ for _ in ()).throw(errors.ReadOnlyError("crash")))
             with pytest.raises(errors.ReadOnlyError):
                 store.keys.rotate("judge")
-        new = store.keys.list(role="judge")[1]
+        new = store.keys.list(role="judge").items[0]
         assert KeyFolder(tmp_path / "config" / "keys").load("judge").keyid == old.keyid
     with sync.open(tmp_path) as store:
         assert store.context.keys.load("judge").keyid == new.keyid
@@ -460,7 +460,7 @@ def test_a_rotated_log_key_signs_heads_at_once_and_after_a_restart(tmp_path: Pat
         sound(store)
     with sync.open(tmp_path) as store:
         submit(store, "d")
-        assert len(store.keys.list(role="log")) == 2
+        assert len(store.keys.list(role="log").items) == 2
         sound(store)
 
 
@@ -557,7 +557,7 @@ def test_a_lost_root_key_comes_back_from_its_recovery(tmp_path: Path) -> None:
         text = (tmp_path / "recovery.txt").read_text()
         assert (text, stat.S_IMODE((tmp_path / "recovery.txt").stat().st_mode)) == (made.recovery, 0o600)
         keyfile(tmp_path, "root.pem").unlink()
-        keyid = store.keys.list(role="judge")[0].keyid
+        keyid = store.keys.list(role="judge").items[-1].keyid
         with pytest.raises(errors.UnknownKeyError):
             store.keys.revoke(keyid)
         with pytest.raises(errors.NotFoundError):

@@ -89,8 +89,8 @@ class LogSuite(logs.OnSqlite):
             settle(store)
             assert store.read(things) == 3
             assert store.log.head().checkpoint.size >= before + 3
-            assert [store.log.find(handle)[0] for handle in handles] == sorted(
-                store.log.find(handle)[0] for handle in handles
+            assert [store.log.get_entry(handle)[0] for handle in handles] == sorted(
+                store.log.get_entry(handle)[0] for handle in handles
             )
             check(store)
 
@@ -140,7 +140,7 @@ class LogSuite(logs.OnSqlite):
             settle(store)
             with pytest.raises(errors.ConflictError):
                 store.write(again)
-            assert store.log.find(handle) == store.log.find(handle, ver=1)
+            assert store.log.get_entry(handle) == store.log.get_entry(handle, version=1)
             check(store)
 
     def test_later_versions_of_a_record_stand_under_its_handle(self) -> None:
@@ -152,8 +152,8 @@ class LogSuite(logs.OnSqlite):
             handle = store.write(put)
             store.write(revise)
             settle(store)
-            assert store.log.find(handle) == store.log.find(handle, ver=2)
-            assert store.log.find(handle, ver=1)[0] < store.log.find(handle)[0]
+            assert store.log.get_entry(handle) == store.log.get_entry(handle, version=2)
+            assert store.log.get_entry(handle, version=1)[0] < store.log.get_entry(handle)[0]
             check(store)
 
     def test_a_leaf_is_canonical_json_of_at_most_a_kibibyte(self) -> None:
@@ -259,7 +259,7 @@ class LogSuite(logs.OnSqlite):
             settle(store)
             seen = store.log.head().checkpoint
             with self.open(tmp_path / "other") as other:
-                marks = other.context.marks
+                marks = other.context.head_file
                 assert marks is not None
                 assert marks.largest()[seen.origin].checkpoint.size >= seen.size
                 store.write(put)
@@ -294,7 +294,7 @@ class LogSuite(logs.OnSqlite):
             handle = store.write(put)
             settle(store)
             with pytest.raises(errors.NotFoundError):
-                store.log.prove(handle, ver=2)
+                store.log.prove(handle, version=2)
             size = store.log.head().checkpoint.size
             for old, new in ((0, size), (size, size - 1), (1, size + 1)):
                 with pytest.raises(errors.InvalidInputError):
@@ -354,7 +354,7 @@ class LogSuite(logs.OnSqlite):
                 face = holdproof.Holdproof(store.core)
                 return [
                     await face.log.head(),
-                    await face.log.find(handle),
+                    await face.log.get_entry(handle),
                     await face.log.prove(handle),
                     await face.log.prove_consistency(2),
                     await face.log.tile("tile/0/000.p/3"),
@@ -365,7 +365,7 @@ class LogSuite(logs.OnSqlite):
 
             assert asyncio.run(ask()) == [
                 store.log.head(),
-                store.log.find(handle),
+                store.log.get_entry(handle),
                 store.log.prove(handle),
                 store.log.prove_consistency(2),
                 store.log.tile("tile/0/000.p/3"),

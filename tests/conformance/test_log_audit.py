@@ -14,7 +14,7 @@ from holdproof.db import Tx, sql
 from holdproof.errors import NotFoundError
 from holdproof.evidence import audit, tree, walk
 from holdproof.evidence.heads import HeadFile
-from holdproof.evidence.tree import State
+from holdproof.evidence.tree import LogState
 from holdproof.model.verdicts import Verdict
 from tests.conformance import logs
 from tests.conformance.logs import check, put, put_many, settle, texts
@@ -241,7 +241,7 @@ _INSERT = {
     for table, (_, columns) in _ALL.items()
 }
 
-Everything = tuple[State, dict[str, list[tuple[object, ...]]]]
+Everything = tuple[LogState, dict[str, list[tuple[object, ...]]]]
 
 
 def _everything(tx: Tx) -> Everything:

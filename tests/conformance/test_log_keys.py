@@ -32,7 +32,7 @@ def signer(store: sync.Holdproof) -> str:
     """The id of the key that signed the newest head."""
     settled(store)
     head = store.log.head()
-    for key in store.keys.list(role="log"):
+    for key in store.keys.list(role="log").items:
         name = VerifierKey(head.checkpoint.origin, ED25519, ring.public(key))
         with suppress(errors.ProofError):
             checkpoint.verify(head, origin=head.checkpoint.origin, log_keys=[name])
@@ -46,18 +46,18 @@ class LogKeySuite(StoreOnSqlite):
     def test_a_log_key_rotated_by_another_process_signs_the_next_head_here(self) -> None:
         with self.open() as store:
             submit(store, "b")
-            [old] = store.keys.list(role="log")
+            [old] = store.keys.list(role="log").items
             assert signer(store) == old.keyid
             elsewhere(store, self.url, "keys", "rotate", "log")
             submit(store, "c")
-            assert signer(store) == store.keys.list(role="log")[1].keyid != old.keyid
+            assert signer(store) == store.keys.list(role="log").items[0].keyid != old.keyid
             sound(store)
 
     def test_an_old_log_key_revoked_by_another_process_signs_nothing_more_here(self) -> None:
         with self.open() as store:
             submit(store, "b")
             store.keys.init_root()
-            [old] = store.keys.list(role="log")
+            [old] = store.keys.list(role="log").items
             elsewhere(store, self.url, "keys", "rotate", "log")
             elsewhere(store, self.url, "keys", "revoke", old.keyid)
             for number in range(3):
@@ -77,7 +77,7 @@ class LogKeySuite(StoreOnSqlite):
                 with pytest.raises(errors.ReadOnlyError):
                     other.keys.rotate("log")
             submit(store, "c")
-            assert signer(store) == store.keys.list(role="log")[1].keyid
+            assert signer(store) == store.keys.list(role="log").items[0].keyid
             sound(store)
         with self.open() as store:
             submit(store, "d")
@@ -88,7 +88,7 @@ class LogKeySuite(StoreOnSqlite):
         with self.open(keys=mine) as store:
             submit(store, "b")
             store.keys.init_root()
-            [old] = store.keys.list(role="log")
+            [old] = store.keys.list(role="log").items
             theirs.ensure("log")
             admit(store, theirs.load("log"))
             before = store.log.head()

@@ -13,7 +13,7 @@ from holdproof.db import Tx
 from holdproof.db.sql import sql_postgres
 from holdproof.evidence import sequencer
 from holdproof.evidence.sequencer import Sequencer, sequence
-from holdproof.evidence.tree import Grower
+from holdproof.evidence.tree import TreeWriter
 from tests.conformance import logs
 from tests.conformance.logs import check, put, settle, texts
 
@@ -38,13 +38,13 @@ class TestSequencer(logs.OnPostgres):
             entered.wait(30)
             second = store.write(put)
             settle(store)
-            index = store.log.find(second)[0]
+            index = store.log.get_entry(second)[0]
             go.set()
             settle(store)
             deadline = time.monotonic() + 10
             while time.monotonic() < deadline and not store.read(lambda tx: texts(tx))[index + 1 :]:
                 time.sleep(0.01)
-            assert store.log.find(first.result())[0] == index + 1
+            assert store.log.get_entry(first.result())[0] == index + 1
             check(store)
 
     def test_it_moves_more_than_one_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ class TestSequencer(logs.OnPostgres):
         entered, go = threading.Event(), threading.Event()
 
         def hold(tx: Tx) -> int | None:
-            moved = sequence(tx, one.context.log, Grower())
+            moved = sequence(tx, one.context.log, TreeWriter())
             entered.set()
             go.wait(30)
             return moved
@@ -67,7 +67,7 @@ class TestSequencer(logs.OnPostgres):
             settle(one)
             holding = one.database.write(hold)
             assert entered.wait(30)
-            assert two.write(lambda tx: sequence(tx, two.context.log, Grower())) is None
+            assert two.write(lambda tx: sequence(tx, two.context.log, TreeWriter())) is None
             two.write(put)
             assert two.log.pending() == 1
             go.set()
@@ -120,7 +120,7 @@ class TestSequencer(logs.OnPostgres):
             while store.log.pending() > 1:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-            assert store.log.find(handle)
+            assert store.log.get_entry(handle)
             for full in (False, True):
                 audited = store.log.audit(full=full)
                 assert [flaw.index for flaw in audited.findings] == [3]

@@ -159,9 +159,9 @@ class Search(OnStore):
     def test_evaluations_come_newest_first(self, store: sync.Holdproof) -> None:
         for name in "abc":
             store.evaluations.submit({"x": name}, evaluation_id=name, score=0.5, intent=[1.0])
-        page = store.evaluations.recent(limit=2)
-        assert [each.evaluation_id for each in page.evaluations] == ["c", "b"]
-        assert [each.evaluation_id for each in store.evaluations.recent(before=page.next).evaluations] == ["a"]
+        page = store.evaluations.list(limit=2)
+        assert [each.evaluation_id for each in page.items] == ["c", "b"]
+        assert [each.evaluation_id for each in store.evaluations.list(cursor=page.next_cursor).items] == ["a"]
 
     def test_feedback_comes_newest_first(self, store: sync.Holdproof) -> None:
         flow_id = running(store)

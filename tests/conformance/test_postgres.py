@@ -329,7 +329,7 @@ class Cutter:
     def __init__(self, db: Database, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         [worker] = db.backend.writer.workers
         assert isinstance(worker, GroupWriter)
-        self.link: Any = worker.connection
+        self.connection: Any = worker.connection
         self._url, self._when, self.cuts = url, "", 0
         text, cutter = Wire.text, self
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from holdproof import errors, sync
 from holdproof.cli.app import app

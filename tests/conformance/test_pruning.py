@@ -101,8 +101,8 @@ class Pruning(OnMemory):
         fill(store, clock, days=2)
         store.retention.prune("snapshots", keep=1, who="ops")
         store.retention.prune("versions", keep=1, who="ops")
-        told = store.retention.list()
-        assert [(each.what, each.who, each.count) for each in told] == [("snapshots", "ops", 5), ("versions", "ops", 5)]
+        told = store.retention.list().items
+        assert [(each.what, each.who, each.count) for each in told] == [("versions", "ops", 5), ("snapshots", "ops", 5)]
         assert store.verify.run(full=True, lock=False).verdict.sound
 
     @pytest.mark.parametrize(

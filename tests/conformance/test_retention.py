@@ -110,7 +110,7 @@ class Retention(OnStore):
         assert counted(store) == {table: number // 2 for table, number in before.items()}
         assert verdict(store).sound
         assert logged(store) == leaves + 1, "leaves stay, and one tells of the pruning"
-        [told] = store.retention.list()
+        [told] = store.retention.list().items
         assert (told.what, told.who, told.count) == ("flows", "ann", 2)
         assert store.retention.prune("flows", older_than_days=30).count == 0
 
@@ -124,7 +124,7 @@ class Retention(OnStore):
         for what in ("flows", "audit", "feedback"):
             with unchanged(store):
                 said = store.retention.prune(what, older_than_days=0, dry_run=True)
-            assert (said.dry_run, said.count, store.retention.list()) == (True, 2, [])
+            assert (said.dry_run, said.count, store.retention.list().items) == (True, 2, [])
         said = store.retention.prune("flows", older_than_days=0, dry_run=True)
         done = store.retention.prune("flows", older_than_days=0)
         assert (said.count, said.records) == (done.count, done.records)
@@ -195,7 +195,7 @@ class Retention(OnStore):
         clock.advance(1)
         assert store.retention.prune("audit", older_than_days=0).records == {"decision_audit_events": 1_030}
         assert store.retention.prune("flows", older_than_days=0).count == 60
-        assert [told.count for told in store.retention.list()] == [1_000, 30, 50, 10]
+        assert [told.count for told in store.retention.list().items] == [10, 50, 30, 1_000]
         assert verdict(store).sound
 
     def test_a_record_that_no_pruning_names_is_still_missed(self, store: sync.Holdproof, clock: FrozenClock) -> None:
@@ -243,7 +243,7 @@ class Retention(OnStore):
             for what in ("flows", "audit", "feedback"):
                 assert store.retention.prune(what, older_than_days=0, ns="other").count == 0
         store.retention.prune("flows", older_than_days=0)
-        assert store.retention.list(ns="other") == []
+        assert store.retention.list(ns="other").items == []
 
     @pytest.mark.parametrize(
         "wrong",

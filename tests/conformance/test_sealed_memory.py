@@ -50,7 +50,7 @@ class SealedMemory(OnMemory):
         store.objects.put("ada", type="note", content=SECRET + "!")
         made = store.erase.subject(NAME, who="dpo")
         assert made.sealed == {"objects": 2, "values": 1}
-        assert store.erase.list() == [made]
+        assert store.erase.list().items == [made]
         assert made.to_dict()["sealed"] == made.sealed
         for read in (
             lambda: store.objects.get("ada"),

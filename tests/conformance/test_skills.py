@@ -83,11 +83,11 @@ class Skills(OnStore):
     ) -> None:
         approved = store.skills.approve(str(file), by="ada")
         settled(store)
-        [key] = store.keys.list(role="memory")
+        [key] = store.keys.list(role="memory").items
         assert approved.keyid == key.keyid
         query = sql("SELECT leaf_id FROM skill_approvals")
         [(handle,)] = store.read(lambda tx: tx.all(query))
-        leaf = json.loads(store.log.find(handle)[1])
+        leaf = json.loads(store.log.get_entry(handle)[1])
         assert (leaf["t"], leaf["p"], leaf["ver"]) == ("skill", "skill_approvals/1", 1)
 
     def test_nobody_approves_another_file_than_the_one_that_was_looked_at(

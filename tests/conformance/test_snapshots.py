@@ -39,7 +39,7 @@ class Snapshots(OnMemory):
     def test_a_snapshot_is_a_signed_commit_and_a_leaf(self, store: sync.Holdproof) -> None:
         store.objects.put("a", type="t")
         made = store.snapshots.create("first", author="ada", reason="try")
-        [key] = store.keys.list(role="memory")
+        [key] = store.keys.list(role="memory").items
         commit = store.read(lambda tx: commits.read(tx, commits.parse(made.cid)))
         formats.verify(commit, didkey.parse(made.did))
         assert didkey.parse(made.did).keyid == key.keyid
@@ -86,7 +86,7 @@ class Snapshots(OnMemory):
     def test_a_revoked_key_signs_no_snapshot(self, store: sync.Holdproof) -> None:
         old = store.snapshots.create()
         store.keys.init_root()
-        [key] = store.keys.list(role="memory")
+        [key] = store.keys.list(role="memory").items
         store.keys.revoke(key.keyid)
         with pytest.raises(errors.RevokedKeyError):
             store.snapshots.create()

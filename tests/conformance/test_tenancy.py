@@ -146,7 +146,6 @@ _TAKEN = (errors.AlreadyExistsError,)
 
 # What each verb is asked of the other tenant's things. It fails as if they were not there, or answers without them.
 TRIES: Final[dict[str, list[Try]]] = {
-    "evaluations.recent": [lambda s, w: s.evaluations.recent()],
     "contexts.versions": [lambda s, w: s.contexts.versions(w.flow_id)],
     "escalations.budget": [lambda s, w: s.escalations.budget("their-agent")],
     "escalations.due": [lambda s, w: s.escalations.due()],

@@ -322,7 +322,7 @@ class Threads(OnMemory):
         sound.threads.delete("t", who="ada")
         chat(sound, 9)
         assert sound.verify.run(lock=False).verdict in (Verdict.VALID, Verdict.PENDING)
-        [pruning] = sound.retention.list()
+        [pruning] = sound.retention.list().items
         assert (pruning.what, pruning.who, pruning.count, pruning.rule) == ("threads", "ada", 2, '{"delete":"t"}')
 
     def test_pruning_keeps_the_newest_whole_and_drops_what_only_others_had(self, sound: sync.Holdproof) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from harness.witnesses import NAME, made, serving
 from holdproof import errors, sync
@@ -433,8 +433,8 @@ def test_proofs_and_audits_on_the_command_line(home: Path, tmp_path: Path) -> No
         log_keys=[vkey.parse(head["keys"][0])],
     )
     assert (proven["index"], run("log", "prove", handle, "--ver", "1")["index"]) == (0, 0)
-    assert run("log", "consistency", "2")["new"] == head["size"]
-    assert run("log", "consistency", "2", "3")["new"] == 3
+    assert run("log", "prove-consistency", "2")["new"] == head["size"]
+    assert run("log", "prove-consistency", "2", "3")["new"] == 3
     assert run("log", "audit")["verdict"] == run("log", "audit", "--full")["verdict"] == "VALID"
     assert CliRunner().invoke(app, ["log", "prove", "nobody"]).exit_code == errors.NotFoundError.exit_code
     with sync.open(home) as store:

@@ -1,4 +1,4 @@
-"""The command line: as a process where the process matters, through typer's runner elsewhere; always a real store."""
+"""The command line: as a process where the process matters, through click's runner elsewhere; always a real store."""
 
 import json
 import os
@@ -15,8 +15,7 @@ from typing import Any
 import apsw
 import pytest
 import typer
-from typer.main import get_command
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from holdproof.cli.app import Root, app
 from holdproof.cli.call import Call, command, options
@@ -239,7 +238,7 @@ def walk(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
         yield from walk(each, (*words, name))
 
 
-@pytest.mark.parametrize(("words", "each"), list(walk(get_command(app))), ids=str)
+@pytest.mark.parametrize(("words", "each"), list(walk(app)), ids=str)
 def test_every_help_text_carries_an_example_that_is_understood(words: tuple[str, ...], each: Any) -> None:
     shown = run(*words, "--help")
     assert (shown.exit_code, each.epilog in " ".join(shown.stdout.split())) == (0, True)
@@ -252,7 +251,7 @@ def test_every_help_text_carries_an_example_that_is_understood(words: tuple[str,
 
 
 def test_all_commands_of_this_version_are_there() -> None:
-    leaves = [" ".join(words) for words, each in walk(get_command(app)) if not getattr(each, "commands", None)]
+    leaves = [" ".join(words) for words, each in walk(app) if not getattr(each, "commands", None)]
     assert sorted(leaves) == COMMANDS
 
 

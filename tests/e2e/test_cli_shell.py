@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from typer import Context
-from typer.main import get_command
 
 from holdproof import sync
 from holdproof.cli import complete
@@ -25,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def context(**params: str) -> Context:
-    made: Context = get_command(app).make_context("holdproof", [], resilient_parsing=True)  # type: ignore[assignment]
+    made: Context = app.make_context("holdproof", [], resilient_parsing=True)  # type: ignore[assignment]
     made.params |= params
     return made
 
@@ -51,7 +50,7 @@ def test_ids_are_offered_with_a_word_about_each(home: Path) -> None:
 
 def test_a_shell_is_offered_ids_of_the_store_that_the_words_name(home: Path) -> None:
     furnish(home)
-    ask = {"_HOLDPROOF_COMPLETE": "complete_bash", "COMP_WORDS": f"holdproof --home {home} agents show tr"}
+    ask = {"_HOLDPROOF_COMPLETE": "complete_bash", "COMP_WORDS": f"holdproof --home {home} agents get tr"}
     words = [*HOLDPROOF]
     env = {**os.environ, **ask, "COMP_CWORD": "5", "HOLDPROOF_HOME": str(home.parent / "other")}
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)

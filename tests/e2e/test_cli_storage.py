@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from holdproof.cli.app import app
 from tests import kgents
@@ -41,7 +41,7 @@ class Done:
 
 
 def run(*words: str, given: bytes = b"") -> Done:
-    """Through typer's runner: with real stores, but without the start of a process."""
+    """Through click's runner: with real stores, but without the start of a process."""
     done = CliRunner().invoke(app, words, input=given)
     return Done(done.exit_code, done.stdout_bytes, done.stderr_bytes)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from holdproof import folders, sync
 from holdproof.crypto import checkpoint
 from holdproof.db import sql
 from holdproof.errors import UnavailableError
-from holdproof.evidence import dbom_files
+from holdproof.evidence import dbom_files, evaluations
 from holdproof.model.evaluations import Evaluation
 from holdproof.model.verdicts import Verdict
 from tests.faults.children import child, kill_after
@@ -28,11 +29,10 @@ KILLS = int(os.environ.get("HOLDPROOF_KILLS", "40"))
 
 
 def everything(store: sync.Holdproof) -> Iterator[Evaluation]:
-    after: int | None = 0
-    while after is not None:
-        page = store.evaluations.list(after=after, limit=500)
-        yield from page.evaluations
-        after = page.next
+    after = 0
+    while page := store.read(partial(evaluations.walk, after=after, limit=500)):
+        yield from page
+        after = page[-1].id
 
 
 def inspect(home: Path, url: str, acknowledged: set[int]) -> None:
@@ -48,8 +48,8 @@ def inspect(home: Path, url: str, acknowledged: set[int]) -> None:
         assert found == due
         settled(store)
         size = checkpoint.parse(store.read(lambda tx: tx.all(_HEAD))[0][0].encode()).checkpoint.size
-        assert store.context.marks is not None
-        assert all(head.checkpoint.size <= size for head in store.context.marks.kept())
+        assert store.context.head_file is not None
+        assert all(head.checkpoint.size <= size for head in store.context.head_file.kept())
 
 
 def rounds(home: Path, url: str, times: int, seed: int) -> set[int]:
@@ -83,7 +83,7 @@ def test_dying_at_any_step_of_a_file_is_repaired(tmp_path: Path, before: str) ->
     script = f"""
 import os, sys
 from holdproof import folders, sync
-from holdproof.evidence import dbomfiles
+from holdproof.evidence import dbom_files
 store = sync.open(sys.argv[1])
 store.battles.submit({{"n": 1}}, battle_id="b", score=1)
 calls, real = 0, os.{before}
@@ -96,7 +96,7 @@ def dying(*words):
 class Os:
     def __getattr__(self, name):
         return dying if name == "{before}" else getattr(os, name)
-dbomfiles.os = Os()
+dbom_files.os = Os()
 store.battles.submit({{"n": 2}}, battle_id="b", score=2)
 os._exit(0)
 """

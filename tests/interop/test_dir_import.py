@@ -192,11 +192,11 @@ def test_what_a_row_here_does_not_hold_stands_beside_it(home: sync.Holdproof, tm
     event = {"id": 77, "dfid": "d", "root_dfid": "d", "event_type": "E", "severity": "INFO", "step_id": "", "state": ""}
     rows["decision_audit_events"] = [event | {"detail_json": "{}", "created_at": THEN}]
     home.imports.dir(make(tmp_path / "dir.db", rows))
-    [record] = home.imports.list(table="decision_audit_events").records
+    [record] = home.imports.list(table="decision_audit_events").items
     assert (record.row_key, record.verdict, record.source) == ("1", "TAKEN", "dir.db")
     assert {name: record.beside[name] for name in ("id", "created_at")} == {"id": 77, "created_at": THEN}
     assert "event_type" not in record.beside
-    [record] = home.imports.list(table="agent_registry").records
+    [record] = home.imports.list(table="agent_registry").items
     assert record.beside == {"registered_at": THEN, "updated_at": THEN}
 
 
@@ -246,7 +246,7 @@ def test_children_come_after_their_parents_and_rings_are_kept(home: sync.Holdpro
         **{("decision_flows", dfid): "KEPT" for dfid in ("x", "y", "orphan")},
     }
     assert [home.flows.get(dfid).root_flow_id for dfid in "123"] == ["1", "1", "1"]
-    [first] = [record for record in home.imports.list(verdict="KEPT").records if record.source_id == "orphan"]
+    [first] = [record for record in home.imports.list(verdict="KEPT").items if record.source_id == "orphan"]
     assert (first.note, first.beside["dfid_parent"]) == ("its parent is not here", "nowhere")
 
 
@@ -290,14 +290,14 @@ def test_values_that_do_not_fit_are_replaced_and_kept_beside(store: sync.Holdpro
         "intent_retry",
         "decision_audit_events",
     }
-    first = store.imports.list(table="agent_registry").records[0]
+    first = store.imports.list(table="agent_registry").items[-1]
     assert "contract" in first.note
     wanted = {"status": "PASSIVE", "contract": "no json", "priority": "high", "registered_at": "lately"}
     assert {name: first.beside[name] for name in wanted} == wanted
     assert (store.agents.get("a").status, store.agents.get("a").contract) == ("SUSPENDED", {})
-    second = store.imports.list(table="agent_registry").records[1]
+    second = store.imports.list(table="agent_registry").items[-2]
     assert (second.beside["contract"], second.beside["agent_version"]) == ({"hex": "ff"}, "nul\0")
-    [feedback] = store.imports.list(table="decision_feedback_trajectory").records
+    [feedback] = store.imports.list(table="decision_feedback_trajectory").items
     assert feedback.beside["score"] == {"float": "inf"}
     assert store.audit.for_flow("d").events[0].severity == "INFO"
 
@@ -306,10 +306,11 @@ def test_rows_without_a_usable_key_are_kept_aside(home: sync.Holdproof, tmp_path
     rows = {"agent_registry": [agent(""), agent("a\nb"), agent("x" * 501)], "flow_transitions": [move("", "A", "B")]}
     found = home.imports.dir(make(tmp_path / "dir.db", rows))
     assert set(outcomes(found).values()) == {"KEPT"}
-    kept = home.imports.list(verdict="KEPT").records
+    kept = home.imports.list(verdict="KEPT").items[::-1]
     assert [record.beside["agent_id"] for record in kept[:3]] == ["", "a\nb", "x" * 501]
     assert all(record.note for record in kept)
-    assert home.imports.list(limit=3).next == kept[2].id
+    first = home.imports.list(limit=3)
+    assert home.imports.list(cursor=first.next_cursor).items == kept[:-3][::-1]
 
 
 def test_rows_about_unknown_flows_and_agents_make_them(home: sync.Holdproof, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_every_row_of_every_database_has_a_verdict_and_none_is_dropped(store: sy
         rows = [dict(zip(columns, row, strict=True)) for row in cursor]
     found = store.imports.green_agent(source, dboms=dboms)
     assert (found.verdicts, len(found.rows)) == (REAL[name], len(rows))
-    stored = store.evaluations.list(limit=1000).evaluations
+    stored = store.evaluations.list(limit=1000).items[::-1]
     assert len(stored) == len(rows)
     for original, battle in zip(rows, stored, strict=True):
         beside = battle.facts["row"]
@@ -169,7 +169,7 @@ def test_a_dry_run_says_everything_and_writes_nothing(store: sync.Holdproof) -> 
         fixture("green-agent/battles_tier1_100rows.db"), dboms=fixture("green-agent/dboms"), dry_run=True
     )
     assert (found.verdicts, found.done) == ({"VERIFIED": 100}, {})
-    assert store.evaluations.list().evaluations == []
+    assert store.evaluations.list().items == []
 
 
 def test_progress_is_told_to_the_end(store: sync.Holdproof) -> None:
@@ -257,7 +257,7 @@ def test_hostile_values_are_kept_and_leave_the_folder_alone(store: sync.Holdproo
     write_dbom(dboms, "../../outside", raw, name="dbom_outside.json")
     found = store.imports.green_agent(source, dboms=dboms)
     assert verdicts(found) == ["VERIFIED", "DBOM_MISSING", "UNLINKED", "UNLINKED"]
-    rows = store.evaluations.list().evaluations
+    rows = store.evaluations.list().items[::-1]
     assert rows[1].facts["row"]["battle_id"] == "nul\0inside"
     assert rows[2].facts["row"]["raw_result"] == {"hex": "ff00"}
     assert rows[3].facts["row"]["score"] == {"float": "inf"}

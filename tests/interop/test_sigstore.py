@@ -63,7 +63,7 @@ def test_a_stored_dbom_and_the_envelope_of_its_bundle_are_accepted(
         store.evaluations.submit({"task": "t"}, evaluation_id="b-1", score=0.875, intent=[0.25, -1.5])
         exported = json.loads(store.dbom.envelope("b-1", format="sigstore"))
         envelope = store.dbom.envelope("b-1")
-        [judge] = [keys.load_public_pem(key.public.encode()) for key in store.keys.list(role="judge")]
+        [judge] = [keys.load_public_pem(key.public.encode()) for key in store.keys.list(role="judge").items]
         settled(store)
         archive = zipfile.ZipFile(io.BytesIO(store.bundle.export("b-1")))
     assert archive.read("dbom.dsse.json").decode() == envelope

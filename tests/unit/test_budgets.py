@@ -16,7 +16,7 @@ MOST_LINES, MEDIAN_LINES, MOST_FUNCTION_LINES, MOST_NAMES = 500, 180, 60, 30
 MAY_PRINT = ("cli/",)
 STORAGE_RIM = ("storage/executors.py", "storage/lifecycle.py", "storage/provider.py")
 CLI_RIM = ("cli/mcp.py", "cli/up.py")
-MAY_ASYNCIO = ("faces/", "ops/", "client.py", "remote/", "server/", "adapters/", "testing/", *STORAGE_RIM, *CLI_RIM)
+MAY_ASYNCIO = ("executors/", "api/", "client.py", "remote/", "server/", "adapters/", "testing/", *STORAGE_RIM, *CLI_RIM)
 MAY_TELL_TIME = ("db/clock.py", "server/ids.py")
 
 # Clocks and randomness that no test can hold still. Waiting and jitter (monotonic, perf_counter, uniform) are not here.

@@ -1,4 +1,4 @@
-"""The commands of the runtime and of retention, through typer's runner; always a real store."""
+"""The commands of the runtime and of retention, through click's runner; always a real store."""
 
 import json
 import shlex
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from holdproof import sync
 from holdproof.cli import draw
@@ -35,7 +34,7 @@ def test_an_agent_is_registered_shown_and_suspended(tmp_path: Path) -> None:
     (tmp_path / "contract.json").write_text('{"limit": 10}')
     made = parsed("agents", "register", "trader", "--version", "1.2.0", "--contract", "contract.json")
     assert (made["agent"]["contract"], len(made["token"])) == ({"limit": 10}, 43)
-    assert parsed("agents", "show", "trader") == made["agent"]
+    assert parsed("agents", "get", "trader") == made["agent"]
     run("agents", "set-status", "trader", "SUSPENDED", "--reason", "under review")
     [agent] = parsed("agents", "list", "--status", "SUSPENDED")["agents"]
     assert (agent["agent_id"], agent["suspension_reason"]) == ("trader", "under review")
@@ -45,12 +44,17 @@ def test_an_agent_is_registered_shown_and_suspended(tmp_path: Path) -> None:
 
 
 def test_what_the_kernel_refuses_has_its_exit_code() -> None:
-    run("agents", "show", "nobody", code=3)
+    run("agents", "get", "nobody", code=3)
     run("agents", "register", "trader", "--version", "2.0.0", code=4)
     run("agents", "register", "trader", "--version", "1.0.0")
     run("agents", "set-status", "trader", "ASLEEP", code=2)
     run("agents", "list", "--limit", "0", code=2)
-    for words in (("flows", "show", "x"), ("audit", "show", "1"), ("escalations", "show", "1"), ("sagas", "show", "x")):
+    for words in (
+        ("flows", "timeline", "x"),
+        ("audit", "get", "1"),
+        ("escalations", "get", "1"),
+        ("sagas", "get", "x"),
+    ):
         assert parsed(*words, code=3)["error"]["code"] == "not_found"
 
 
@@ -96,7 +100,7 @@ def _told(store: sync.Holdproof) -> str:
 
 def test_a_flow_is_shown_as_a_tree_with_its_steps_and_a_timeline(store: sync.Holdproof) -> None:
     flow_id = _told(store)
-    tree, _, happened = run("flows", "show", flow_id).stdout.partition("\n\n")
+    tree, _, happened = run("flows", "timeline", flow_id).stdout.partition("\n\n")
     lines = tree.splitlines()
     assert lines[0].startswith(f"{flow_id}  COMPLETED  trade 1.0 by trader  ")
     assert lines[1].startswith("├─ quote  DONE  ")
@@ -112,11 +116,11 @@ def test_a_flow_is_shown_as_a_tree_with_its_steps_and_a_timeline(store: sync.Hol
 
 def test_a_timeline_goes_on_where_the_page_before_ended(store: sync.Holdproof) -> None:
     flow_id = _told(store)
-    whole = parsed("flows", "show", flow_id)
-    page = parsed("flows", "show", flow_id, "--limit", "5")
-    rest = parsed("flows", "show", flow_id, "--after", page["next"])
+    whole = parsed("flows", "timeline", flow_id)
+    page = parsed("flows", "timeline", flow_id, "--limit", "5")
+    rest = parsed("flows", "timeline", flow_id, "--after", page["next"])
     assert page["happened"] + rest["happened"] == whole["happened"]
-    assert f"more: --after '{page['next']}'" in run("flows", "show", flow_id, "--limit", "5").stdout
+    assert f"more: --after '{page['next']}'" in run("flows", "timeline", flow_id, "--limit", "5").stdout
 
 
 def test_trees_are_drawn_in_ascii_where_the_terminal_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,9 +195,9 @@ def test_locks_are_listed_and_released(store: sync.Holdproof) -> None:
 def test_a_question_is_listed_shown_and_answered_once(store: sync.Holdproof) -> None:
     flow_id = running(store)
     asked = store.escalations.request(flow_id, reason="over limit", proposal={"buy": 9}, impact="HIGH_IMPACT")
-    assert "over limit" in run("escalations", "list", "--agent", "trader").stdout
-    assert [each["id"] for each in parsed("escalations", "list")["escalations"]] == [asked.id]
-    assert parsed("escalations", "show", str(asked.id))["proposal"] == {"buy": 9}
+    assert "over limit" in run("escalations", "pending", "--agent", "trader").stdout
+    assert [each["id"] for each in parsed("escalations", "pending")["escalations"]] == [asked.id]
+    assert parsed("escalations", "get", str(asked.id))["proposal"] == {"buy": 9}
     run("escalations", "resolve", str(asked.id), "approve", code=2)  # by whom?
     run("escalations", "resolve", str(asked.id), "maybe", "--by", "ann", code=2)
     made = parsed("escalations", "resolve", str(asked.id), "approve", "--by", "ann", "--comment", "fine")
@@ -224,11 +228,11 @@ def test_events_are_listed_searched_and_shown(store: sync.Holdproof) -> None:
     flow_id, other = running(store), running(store)
     first = store.audit.record(flow_id, "LOOKED", detail={"a": 1})
     second = store.audit.record(other, "FAILED", severity="ERROR")
-    assert [event["id"] for event in parsed("audit", "list", flow_id)["events"]] == [first.id]
+    assert [event["id"] for event in parsed("audit", "for-flow", flow_id)["events"]] == [first.id]
     assert [event["id"] for event in parsed("audit", "search", "--severity", "ERROR")["events"]] == [second.id]
     assert [event["id"] for event in parsed("audit", "search", "--type", "LOOKED")["events"]] == [first.id]
     assert parsed("audit", "search", "--limit", "1")["next"] == first.id
-    assert parsed("audit", "show", str(first.id))["detail"] == {"a": 1}
+    assert parsed("audit", "get", str(first.id))["detail"] == {"a": 1}
     assert "FAILED" in run("audit", "search").stdout
     run("audit", "search", "--severity", "LOUD", code=2)
 
@@ -236,9 +240,9 @@ def test_events_are_listed_searched_and_shown(store: sync.Holdproof) -> None:
 def test_dirty_flows_are_listed_shown_and_cleared(store: sync.Holdproof) -> None:
     flow_id = running(store)
     store.sagas.mark_dirty(flow_id, "pay", {"order": 1})
-    assert [each["flow_id"] for each in parsed("sagas", "list")["dirty"]] == [flow_id]
-    assert parsed("sagas", "show", flow_id)["partial_state"] == {"order": 1}
-    assert "pay" in run("sagas", "list").stdout
+    assert [each["flow_id"] for each in parsed("sagas", "list-dirty")["dirty"]] == [flow_id]
+    assert parsed("sagas", "get", flow_id)["partial_state"] == {"order": 1}
+    assert "pay" in run("sagas", "list-dirty").stdout
     assert parsed("sagas", "clear", flow_id, "--by", "ann") == {"cleared": True}
     assert parsed("sagas", "clear", flow_id, "--by", "ann", code=3) == {"cleared": False}
 
@@ -255,7 +259,7 @@ def test_what_has_had_its_time_is_counted_then_removed(store: sync.Holdproof) ->
     assert store.flows.get(flow_id).ended
     done = parsed(*words)
     assert (done["count"], done["records"]["decision_flows"]) == (1, 2)
-    run("flows", "show", flow_id, code=3)
+    run("flows", "timeline", flow_id, code=3)
     [told] = parsed("retention", "list")["prunings"]
     assert (told["what"], told["who"], told["count"]) == ("flows", "ann", 1)
     assert "ann" in run("retention", "list").stdout
@@ -272,13 +276,13 @@ def test_no_command_looks_into_another_namespace(store: sync.Holdproof) -> None:
     for noun, listed in (("agents", "agents"), ("flows", "flows"), ("locks", "locks"), ("sagas", "dirty")):
         assert parsed(noun, "list", "--ns", "other")[listed] == []
     assert parsed("audit", "search", "--ns", "other")["events"] == []
-    run("flows", "show", flow_id, "--ns", "other", code=3)
-    run("agents", "show", "trader", "--ns", "other", code=3)
+    run("flows", "timeline", flow_id, "--ns", "other", code=3)
+    run("agents", "get", "trader", "--ns", "other", code=3)
 
 
 @pytest.mark.parametrize("noun", ["agents", "flows", "locks", "escalations", "audit", "sagas", "sweep", "retention"])
 def test_every_command_prints_one_json_document_even_when_it_fails(noun: str) -> None:
-    group: Any = get_command(app)
+    group: Any = app
     for name in group.commands[noun].commands:
         given = ["1"] * sum(each.param_type_name == "argument" for each in group.commands[noun].commands[name].params)
         options = {
@@ -313,6 +317,6 @@ _CODES = {
 
 def test_json_and_people_are_told_the_same(store: sync.Holdproof) -> None:
     flow_id = _told(store)
-    plain = json.dumps(parsed("flows", "show", flow_id))
-    for row in run("flows", "show", flow_id).stdout.partition("\n\n")[2].splitlines()[1:]:
+    plain = json.dumps(parsed("flows", "timeline", flow_id))
+    for row in run("flows", "timeline", flow_id).stdout.partition("\n\n")[2].splitlines()[1:]:
         assert row.split()[0] in plain

@@ -1,11 +1,11 @@
-"""The commands of skills, through typer's runner; always a real store and real files."""
+"""The commands of skills, through click's runner; always a real store and real files."""
 
 import json
 from base64 import b64decode
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from holdproof.cli.app import app
 from tests.unit.test_cli_evidence import home, parsed, run

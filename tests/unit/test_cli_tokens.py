@@ -1,4 +1,4 @@
-"""The commands of tokens, through typer's runner; always a real store."""
+"""The commands of tokens, through click's runner; always a real store."""
 
 from pathlib import Path
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.main import get_command
 
 from holdproof.cli.app import app
 
@@ -32,7 +31,7 @@ def copied() -> list[str]:
 
 def said(words: list[str]) -> None:
     """The command line knows these words."""
-    root: Any = get_command(app)
+    root: Any = app
     command = root.commands[words[0]]
     known = {option for each in command.params for option in each.opts}
     assert {word for word in words if word.startswith("--")} <= known

@@ -12,14 +12,14 @@ from holdproof.crypto import frontier, merkle
 from holdproof.evidence import digests
 from holdproof.evidence.digests import digest
 from holdproof.evidence.hashers import Hashers
-from holdproof.evidence.replay import Replay, Sealed, roots_of
+from holdproof.evidence.replay import FullTile, Replay, roots_of
 
 
 def leaves(count: int) -> list[bytes]:
     return [b"leaf %d" % number for number in range(count)]
 
 
-def replay(found: list[bytes], tiles_a_page: int, sizes: tuple[int, ...] = ()) -> tuple[Replay, list[Sealed]]:
+def replay(found: list[bytes], tiles_a_page: int, sizes: tuple[int, ...] = ()) -> tuple[Replay, list[FullTile]]:
     made, sealed = Replay(sizes), []
     for at in range(0, len(found), tiles_a_page * 256):
         sealed += made.feed(*digest(b"\n".join(found[at : at + tiles_a_page * 256])))
@@ -46,7 +46,7 @@ def test_tiles_above_the_leaves_are_sealed_when_they_are_full() -> None:
     made, sealed = replay(leaves(count), 32, (65_535, 65_536, 65_537, count))
     hashes = merkle.leaf_hashes(leaves(count))
     roots = [merkle.root(hashes[at : at + 256]) for at in range(0, 65_536, 256)]
-    assert sealed == [Sealed(1, 0, b"".join(roots))]
+    assert sealed == [FullTile(1, 0, b"".join(roots))]
     assert [(stem.level, stem.index) for stem in made.stems()] == [(1, 256), (2, 0)]
     assert next(stem.hash for stem in made.stems() if stem.level == 2) == merkle.root(roots)
     assert made.roots[count] == merkle.root(hashes)

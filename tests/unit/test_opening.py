@@ -37,7 +37,7 @@ def test_an_exchange_that_dies_while_an_opening_waits_is_finished_first(
     paths, presence = Paths.find(tmp_path), swap.StoreLock
 
     def left_in_the_middle(paths: Paths, **options: Any) -> swap.StoreLock:
-        monkeypatch.setattr(swap, "Presence", presence)
+        monkeypatch.setattr(swap, "StoreLock", presence)
         staged, aside = paths.data / ".restoring", paths.data / "before-restore-x"
         staged.mkdir()
         aside.mkdir()
@@ -46,9 +46,9 @@ def test_an_exchange_that_dies_while_an_opening_waits_is_finished_first(
         (paths.data / "kernel.db").rename(aside / "kernel.db")
         return presence(paths, **options)
 
-    monkeypatch.setattr(swap, "Presence", left_in_the_middle)
+    monkeypatch.setattr(swap, "StoreLock", left_in_the_middle)
     with sync.open(tmp_path) as store:
-        assert [evaluation.evaluation_id for evaluation in store.evaluations.list().evaluations] == ["mine"]
+        assert [evaluation.evaluation_id for evaluation in store.evaluations.list().items] == ["mine"]
     assert not swap.under_way(paths)
 
 
@@ -58,11 +58,11 @@ def test_an_opening_waits_only_as_long_as_an_exchange_takes(tmp_path: Path) -> N
     paths = Paths.find(tmp_path)
     journal = paths.data / "restore.json"
     journal.write_text("{}")
-    other = swap.StoreLock(paths, alone=False)
+    other = swap.StoreLock(paths, exclusive=False)
     threading.Timer(0.2, journal.unlink).start()
     with sync.open(tmp_path) as store:
         assert store.status().first_run is False
-    other.end()
+    other.release()
 
 
 def test_a_home_that_means_memory_is_refused_and_no_folder_is_made(

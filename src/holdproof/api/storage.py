@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 class LazyResource(Resource[Executor]):
     """A noun that is opened by the first of its verbs."""
 
+    grantable = True
+    namespaced = False
+
     def __init__(
         self, face: Executor, kind: Callable[[], type[Resource[Any]]], opening: Callable[[], Resource[Executor]]
     ) -> None:
@@ -137,6 +140,10 @@ def _status(stores: Callable[[], LazyStores]) -> Work[StorageStatus]:
 
 class Storage(Resource[Executor]):
     """The four stores of services together."""
+
+    group = "Operate"
+    grantable = True
+    namespaced = False
 
     status = RunsWith(_status, reads=True)
 

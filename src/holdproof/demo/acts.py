@@ -129,7 +129,7 @@ def remembered(scene: Scene) -> None:
 def tampered(scene: Scene) -> None:
     """Somebody with the database file improves a score. (A copy of the store is forged, so that this one lives on.)"""
     act, store = "tampered", scene.store
-    if store.database.dialect != "sqlite" or store.core.context.marks is None:
+    if store.database.dialect != "sqlite" or store.core.context.head_file is None:
         scene.say(act, "this store is no file, so nobody edits one here")
         return
     home = forgery.forge(store, scene.folder, scene.facts["evaluation"])

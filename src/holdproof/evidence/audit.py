@@ -1,16 +1,17 @@
-"""Auditing the log: held against itself and against the heads that were kept elsewhere.
+"""Audit the log: compare it with itself and with the heads that were kept outside the database.
 
 Rules:
 - A full audit believes no stored hash: leaf hashes, tiles, stems, frontier, root and signature all have to come out.
 - No leaf lies outside the tree, and each is filed under the record and version it names.
-- It walks over leaves that are there: a size that was forged cannot make it walk for ever.
-- It walks in pages; no snapshot is held longer than one page takes, memory is bounded, writers go on meanwhile.
-- What was appended during the walk is audited too: the last page and the state are read in one snapshot.
+- It walks only over leaves that exist: a forged size cannot make it walk for ever.
+- It walks in pages; no snapshot is held longer than one page takes, memory is bounded, writers are not blocked.
+- Leaves appended during the walk are audited too: the last page and the state are read in one snapshot.
 - Every head kept elsewhere must be a head of this very tree: one that is larger says ROLLED_BACK, another root FORKED.
 - Findings are values, the first hundred of them; nothing raises because the log is wrong.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from holdproof.crypto import checkpoint, frontier
@@ -34,14 +35,14 @@ Progress = Callable[[int, int], None]
 def audit(context: Context, *, full: bool = False, progress: Progress | None = None) -> Work[Audited]:
     """Check the log against itself and the heads kept elsewhere; `full` recomputes all of it from the leaves."""
     run = walk if full else glance
-    kept: list[SignedCheckpoint] = yield from ask(Call(context.marks.kept if context.marks else list))
-    return (yield from ask(Call(lambda: run(context.database, kept, progress))))
+    heads: list[SignedCheckpoint] = yield from ask(Call(context.head_file.kept if context.head_file else list))
+    return (yield from ask(Call(partial(run, context.database, heads, progress))))
 
 
-class _State(NamedTuple):
-    """What the log says of itself, in one snapshot."""
+class _LogSnapshot(NamedTuple):
+    """The log's state, its signed head and the keys that may sign it, read in one snapshot."""
 
-    state: tree.State
+    state: tree.LogState
     head: SignedCheckpoint | None
     keys: tuple[VerifierKey, ...]
     counted: list[Verdict | None]
@@ -60,68 +61,74 @@ _STRAY = sql(
 )
 
 
-def _read(tx: Tx, kept: Sequence[SignedCheckpoint]) -> _State:
+def _read(tx: Tx, heads: Sequence[SignedCheckpoint]) -> _LogSnapshot:
     state = tree.state(tx)
     try:
         head = checkpoint.parse(state.head.encode())
     except FormatError:
-        head = None
-    said = head.checkpoint if head else None
-    names = {"size": said.size, "origin": said.origin} if said else {}
-    counted = [log.counted(tx, each) for each in kept]
-    stuck = [row[0] for row in tx.all(_STUCK)] if tx.dialect == "postgres" else []
-    stray = [row[0] for row in tx.all(_STRAY, size=state.size)]
-    return _State(state, head, log.verifiers(tx, **names), counted, log.pending(tx), stuck, stray)  # type: ignore[arg-type]
+        head = None  # reported by _check_state
+    # Keys count by the size and origin that the head itself claims: the state beside it may be what was edited.
+    signed = head.checkpoint if head else None
+    names = {"size": signed.size, "origin": signed.origin} if signed else {}
+    counted = [log.relevance(tx, each) for each in heads]
+    stuck = [index for (index,) in tx.all(_STUCK)] if tx.dialect == "postgres" else []
+    stray = [index for (index,) in tx.all(_STRAY, size=state.size)]
+    return _LogSnapshot(state, head, log.verifiers(tx, **names), counted, log.pending(tx), stuck, stray)  # type: ignore[arg-type]
 
 
-def glance(database: Database, kept: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
-    """The cheap look: state, frontier, head and signature against each other, and continuity with the largest heads."""
-    del progress
+def glance(database: Database, heads: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
+    """Compare state, frontier, head and signature with each other, and the log with the largest kept heads.
 
-    def look(tx: Tx) -> tuple[_State, list[SignedCheckpoint], list[Verdict]]:
-        heads = _telling(tx, kept)
-        return _read(tx, heads), heads, [log.continuity(tx, head) for head in heads]
+    Reads a few rows only: a leaf that was edited together with its tile is found by `walk`.
+    """
+    del progress  # the signature is that of `walk`
 
-    found, heads, verdicts = database.read(look).result()
+    def look(tx: Tx) -> tuple[_LogSnapshot, list[SignedCheckpoint], list[Verdict]]:
+        telling = _telling(tx, heads)
+        return _read(tx, telling), telling, [log.continuity(tx, head) for head in telling]
+
+    state, telling, verdicts = database.read(look).result()
     flaws = Flaws()
-    _check_state(found, flaws)
-    for head, verdict in zip(heads, verdicts, strict=True):
+    _check_state(state, flaws)
+    for head, verdict in zip(telling, verdicts, strict=True):
         if not verdict.sound:
             flaws.add(None, f"the log does not continue the head of size {head.checkpoint.size} kept here", verdict)
-    return flaws.outcome(full=False, size=found.state.size, pending=found.pending, kept=len(heads))
+    return flaws.outcome(full=False, size=state.state.size, pending=state.pending, heads=len(telling))
 
 
-def _telling(tx: Tx, kept: Sequence[SignedCheckpoint]) -> list[SignedCheckpoint]:
-    """Of each log the largest head that says something of this tree: not one of a past that a restore gave up."""
-    told: dict[str, SignedCheckpoint] = {}
-    for head in sorted(kept, key=lambda head: head.checkpoint.size, reverse=True):
-        if head.checkpoint.origin not in told and log.counted(tx, head) is not None:
-            told[head.checkpoint.origin] = head
-    return list(told.values())
+def _telling(tx: Tx, heads: Sequence[SignedCheckpoint]) -> list[SignedCheckpoint]:
+    """Return the largest kept head of each origin that must be a head of this tree; not those a restore abandoned."""
+    largest: dict[str, SignedCheckpoint] = {}
+    for head in sorted(heads, key=lambda head: head.checkpoint.size, reverse=True):
+        if head.checkpoint.origin not in largest and log.relevance(tx, head) is not None:
+            largest[head.checkpoint.origin] = head
+    return list(largest.values())
 
 
-def walk(database: Database, kept: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
-    """The full audit."""
+def walk(database: Database, heads: Sequence[SignedCheckpoint], progress: Progress | None = None) -> Audited:
+    """Recompute the whole tree from its leaves and compare it with everything that is stored or kept."""
     flaws = Flaws()
-    walked = Walk(database, flaws, [head.checkpoint.size for head in kept], most=_most(database))
-    found = walked.run(lambda tx: _read(tx, kept), progress)
-    state, tree_now = found.state, walked.replay.frontier()
+    walked = Walk(database, flaws, [head.checkpoint.size for head in heads], most=_most(database))
+    now = walked.run(partial(_read, heads=heads), progress)
+    state = now.state
+    tree_now = walked.replay.frontier()
     whole = state.frontier == tree_now.to_bytes()
     if not whole:
         flaws.add(None, f"the frontier is not that of these {tree_now.size} leaves")
-    if found.head and (found.head.checkpoint.size, found.head.checkpoint.root) != (tree_now.size, tree_now.root()):
-        flaws.add(None, f"the signed head of size {found.head.checkpoint.size} is not that of these leaves")
-    _check_state(found, flaws)
-    _check_kept(kept, found, walked.replay, flaws, whole=whole)
-    return flaws.outcome(full=True, size=state.size, pending=found.pending, kept=len(kept))
+    if now.head and (now.head.checkpoint.size, now.head.checkpoint.root) != (tree_now.size, tree_now.root()):
+        flaws.add(None, f"the signed head of size {now.head.checkpoint.size} is not that of these leaves")
+    _check_state(now, flaws)
+    _check_kept(heads, now, walked.replay, flaws, whole=whole)
+    return flaws.outcome(full=True, size=state.size, pending=now.pending, heads=len(heads))
 
 
-def _check_state(found: _State, flaws: Flaws) -> None:
-    """The signed head against frontier, size, origin and the keyring."""
-    state, head = found.state, found.head
-    for index in found.stuck:
+def _check_state(now: _LogSnapshot, flaws: Flaws) -> None:
+    """Compare the signed head with frontier, size, origin and the keyring."""
+    state = now.state
+    head = now.head
+    for index in now.stuck:
         flaws.add(index, "a second leaf of this record and version waits, which can never be logged")
-    for index in found.stray:
+    for index in now.stray:
         flaws.add(index, "the leaf lies outside the log")
     try:
         edge = frontier.from_bytes(state.frontier)
@@ -133,7 +140,7 @@ def _check_state(found: _State, flaws: Flaws) -> None:
             return
         if (head.checkpoint.size, head.checkpoint.root) != (state.size, edge.root()):
             flaws.add(None, f"the signed head of size {head.checkpoint.size} is not that of the frontier")
-        checkpoint.verify(head, origin=state.origin, log_keys=found.keys)
+        checkpoint.verify(head, origin=state.origin, log_keys=now.keys)
     except (FormatError, ProofError) as error:
         flaws.add(None, f"the head does not hold: {error}")
 
@@ -142,21 +149,24 @@ _COUNT = sql("SELECT count(*) FROM log_leaves")
 
 
 def _most(database: Database) -> int:
-    """How many leaves to walk at the most: as many as are there, where the size itself is in doubt."""
+    """Return how many leaves to walk at most: counted, where the recorded size itself is in doubt."""
     flaws = Flaws()
-    _check_state(database.read(lambda tx: _read(tx, [])).result(), flaws)
+    _check_state(database.read(partial(_read, heads=[])).result(), flaws)
     return int(database.read(lambda tx: tx.all(_COUNT)[0][0]).result()) if flaws.found else MAX_SIZE
 
 
-def _check_kept(kept: Sequence[SignedCheckpoint], found: _State, replay: Replay, flaws: Flaws, *, whole: bool) -> None:
-    """Every kept head against the root recomputed at its size; a log that is not whole proves no fork."""
-    size = min(found.state.size, replay.size)
-    for head, counts in zip(kept, found.counted, strict=True):
-        said = head.checkpoint
+def _check_kept(
+    heads: Sequence[SignedCheckpoint], now: _LogSnapshot, replay: Replay, flaws: Flaws, *, whole: bool
+) -> None:
+    """Compare every kept head with the root recomputed at its size."""
+    size = min(now.state.size, replay.size)
+    for head, counts in zip(heads, now.counted, strict=True):
+        signed = head.checkpoint
         if counts is None:
             continue
-        if counts is Verdict.ROLLED_BACK or said.size > size:
-            what = f"a head of size {said.size} was kept, this log has {size}"
+        if counts is Verdict.ROLLED_BACK or signed.size > size:
+            what = f"a head of size {signed.size} was kept, this log has {size}"
             flaws.add(None, what, Verdict.ROLLED_BACK)
-        elif whole and replay.roots[said.size] != said.root:
-            flaws.add(None, f"the head of size {said.size} that was kept is not one of this log", Verdict.FORKED)
+        # Only a tree that agrees with its own frontier proves a fork; a damaged one has been reported as such.
+        elif whole and replay.roots[signed.size] != signed.root:
+            flaws.add(None, f"the head of size {signed.size} that was kept is not one of this log", Verdict.FORKED)

@@ -1,10 +1,10 @@
-"""What a crash may have left undone, done when a store is opened, and once more when it is closed.
+"""Finish what a crash left undone, when a store is opened and once more when it is closed.
 
 Rules:
-- A rotation whose leaf is in the log ends with its file; a log key without a leaf is registered.
+- A key rotation whose leaf is in the log is finished by renaming its file; a log key without a leaf is registered.
 - A row whose DBOM file is missing gets it.
-- A store that cannot be tidied opens all the same and says so in the log, once: the rows are what counts. Closing says
-  it in a whisper, since a file that could not be written was told of at that moment.
+- A store whose files cannot be repaired opens all the same and logs a warning: the rows are what counts. On close the
+  failure is logged at INFO: it was already reported when the write failed.
 """
 
 import logging
@@ -20,15 +20,15 @@ _log = logging.getLogger("holdproof")
 
 
 def at_opening(context: Context) -> None:
-    """Finish what was left undone."""
-    _try(context, keys.settle(context), "a key rotation could not be finished")
+    """Finish rotations, register the log key, and write missing DBOM files; failures are logged, not raised."""
+    _try(context, keys.finish_rotations(context), "a key rotation could not be finished")
     _try(context, keys.use(context, "log"), "the log key of this machine is not in the keyring")
     _try(context, dbom.repair(context), "DBOM files could not be repaired")
 
 
 def at_closing(context: Context) -> None:
     """Note up to where DBOM files are complete; write those that could not be written before."""
-    if evaluations.files(context) is not None:
+    if evaluations.dbom_folder(context) is not None:
         _try(context, dbom.repair(context), "DBOM files could not be repaired", level=logging.INFO)
 
 
@@ -40,7 +40,7 @@ def _try(context: Context, work: Work[Any], what: str, *, level: int = logging.W
 
 
 def _drive(context: Context, work: Work[T]) -> T:
-    """Run work here and now, without a face."""
+    """Run work in this thread; there is no executor yet while a store is being opened."""
     answer: Any = None
     try:
         while True:

@@ -1,16 +1,17 @@
-"""DBOMs as evidence: get, export, and say what can be proven of one.
+"""DBOMs as evidence: get one, export it, and verify what can be proven of it.
 
 Rules:
-- A verdict follows from the signature, the row and the log together; the first thing that is wrong decides.
+- A verdict follows from the signature, the row and the log together; the first check that fails decides.
 - VALID: a judge of the keyring signed exactly these fields, the row holds the same DBOM and the result it hashes, and
   the row's leaf stands in the log under a head of a log key.
 - A legacy signature is never valid: UNSIGNED where it was imported (its `legacy_import` leaf says so), and a downgrade,
-  TAMPERED, where it has no such leaf or stands for a battle that was signed.
+  TAMPERED, where it has no such leaf or belongs to an evaluation that was signed.
 - A good signature without a row here is UNLOGGED; a key that does not count at the leaf's index is REVOKED_KEY.
 - A foreign DBOM is parsed strictly: exactly seven fields, each of its type, or refused.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -29,16 +30,16 @@ from holdproof.store.context import Context
 
 _MOST_BYTES: Final = 4 << 20
 
-Given = bytes | str | Path | Mapping[str, Any]
+DbomSource = bytes | str | Path | Mapping[str, Any]
 """A DBOM: its text, its bytes, its fields, or (a Path) its file."""
 
 
 def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Bom:
-    """The newest DBOM of a battle, or the one of that row, as its exact text."""
+    """Return the newest DBOM of an evaluation, or the one of that row, as its exact text."""
     evaluation = evaluations.get(tx, evaluation_id, id=id, ns=ns)
     if evaluation.dbom is None:
         raise NotFoundError(
-            f"battle {evaluation_id!r} was imported without a DBOM", evaluation_id=evaluation_id, id=evaluation.id
+            f"evaluation {evaluation_id!r} was imported without a DBOM", evaluation_id=evaluation_id, id=evaluation.id
         )
     return Bom(evaluation.id, evaluation.evaluation_id, evaluation.dbom)
 
@@ -49,7 +50,7 @@ _FORMATS: Final = {"dsse": dsse.encode, "sigstore": sigstore.encode}
 def envelope(
     tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN, format: Literal["dsse", "sigstore"] = "dsse"
 ) -> str:
-    """The DSSE envelope of a signed DBOM (an in-toto attestation), or a Sigstore bundle of it; needs no private key."""
+    """Return a signed DBOM as a DSSE envelope (an in-toto attestation) or a Sigstore bundle; needs no private key."""
     if format not in _FORMATS:
         raise InvalidInputError(f"no format {format!r}; there are {', '.join(_FORMATS)}", format=format)
     signed = attest.to_envelope(dbom.parse(get(tx, evaluation_id, id=id, ns=ns).text.encode()))
@@ -57,40 +58,41 @@ def envelope(
 
 
 def repair(context: Context, *, full: bool = False) -> Work[Repaired]:
-    """Write DBOM files that a crash left out; in full: every one that is missing or differs from its row."""
-    folder = evaluations.files(context)
+    """Write DBOM files that are missing after a crash; with `full` every one that is missing or differs."""
+    folder = evaluations.dbom_folder(context)
     if folder is None:
         return Repaired(0)
-    return (yield from ask(Call(lambda: folder.repair(full=full))))
+    return (yield from ask(Call(partial(folder.repair, full=full))))
 
 
-def verify(given: Given, *, ns: str = MAIN) -> Work[DbomChecked]:
-    """What this store can say of a DBOM: one verdict, and why."""
-    data: bytes = yield from ask(Call(lambda: read(given)))
+def verify(document: DbomSource, *, ns: str = MAIN) -> Work[DbomChecked]:
+    """Verify a DBOM against this store; returns one verdict and the reason, also for a text that is no DBOM."""
+    data: bytes = yield from ask(Call(partial(read, document)))
     try:
-        found = dbom.parse(data)
+        parsed = dbom.parse(data)
     except FormatError as error:
         return DbomChecked(Verdict.TAMPERED, f"no DBOM: {error.message}")
-    return (yield from ask(Read(lambda tx: check(tx, found, ns=ns))))
+    return (yield from ask(Read(partial(check, parsed=parsed, ns=ns))))
 
 
-def read(given: Given) -> bytes:
-    """The bytes of a DBOM, however it was given."""
-    if isinstance(given, Mapping):
-        return canonical.dumps(dict(given))
-    if isinstance(given, str):
-        return given.encode("utf-8", "surrogatepass")
-    if isinstance(given, bytes):
-        return given
+def read(document: DbomSource) -> bytes:
+    """Return the bytes of a DBOM given as text, bytes, fields or the path of its file."""
+    if isinstance(document, Mapping):
+        return canonical.dumps(dict(document))
+    if isinstance(document, str):
+        # Lone surrogates pass here and fail to parse as a DBOM, which is a verdict; encoding would be an error.
+        return document.encode("utf-8", "surrogatepass")
+    if isinstance(document, bytes):
+        return document
     try:
-        with given.open("rb") as file:
+        with document.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except FileNotFoundError as error:
-        raise NotFoundError(f"{given}: no such file", path=str(given)) from error
+        raise NotFoundError(f"{document}: no such file", path=str(document)) from error
     except OSError as error:
-        raise UnavailableError(f"cannot read {given}: {error.strerror}", path=str(given)) from error
+        raise UnavailableError(f"cannot read {document}: {error.strerror}", path=str(document)) from error
     if len(data) > _MOST_BYTES:
-        raise InvalidInputError(f"{given} is larger than any DBOM", path=str(given))
+        raise InvalidInputError(f"{document} is larger than any DBOM", path=str(document))
     return data
 
 
@@ -99,37 +101,35 @@ def read(given: Given) -> bytes:
 _ROWS = sql("SELECT id FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom IS NOT NULL ORDER BY id DESC")
 
 
-def check(tx: Tx, found: Dbom, *, ns: str = MAIN) -> DbomChecked:
-    """The verdict on a parsed DBOM."""
-    evaluation_id = found.fields.evaluation_id
-    rows = [
-        evaluations.get(tx, evaluation_id, id=row[0], ns=ns) for row in tx.all(_ROWS, ns=ns, battle_id=evaluation_id)
-    ]
-    row = next((each for each in rows if _parsed(each) == found), None)
+def check(tx: Tx, parsed: Dbom, *, ns: str = MAIN) -> DbomChecked:
+    """Return the verdict on a parsed DBOM."""
+    evaluation_id = parsed.fields.evaluation_id
+    rows = [evaluations.get(tx, evaluation_id, id=id, ns=ns) for (id,) in tx.all(_ROWS, ns=ns, battle_id=evaluation_id)]
+    row = next((each for each in rows if _parsed(each) == parsed), None)
     try:
-        sigma = attest.parse_sigma(found.sigma_judge)
+        sigma = attest.parse_sigma(parsed.sigma_judge)
     except FormatError as error:
-        return _say(Verdict.TAMPERED, error.message, found, row)
+        return _say(Verdict.TAMPERED, error.message, parsed, row)
     if isinstance(sigma, LegacySigma):
-        return _legacy(tx, found, row)
+        return _legacy(tx, parsed, row)
     key = keys.find(tx, sigma.keyid)
     if key is None or key.role != "judge":
         verdict = Verdict.TAMPERED if rows else Verdict.UNSIGNED
-        return _say(verdict, "signed by a key that is no judge of this store", found, row, sigma.keyid)
-    if wrong := _wrong(tx, found, key):
-        return _say(Verdict.TAMPERED, wrong, found, row, sigma.keyid)
+        return _say(verdict, "signed by a key that is no judge of this store", parsed, row, sigma.keyid)
+    if wrong := _wrong(tx, parsed, key):
+        return _say(Verdict.TAMPERED, wrong, parsed, row, sigma.keyid)
     if row is None:
         what = "other than the one recorded here" if rows else "not recorded here"
-        return _say(Verdict.UNLOGGED, f"well signed, but {what}", found, None, sigma.keyid)
-    return _recorded(tx, found, row, key, sigma.keyid)
+        return _say(Verdict.UNLOGGED, f"well signed, but {what}", parsed, None, sigma.keyid)
+    return _recorded(tx, parsed, row, key, sigma.keyid)
 
 
-def _wrong(tx: Tx, found: Dbom, key: Key) -> str:
-    """Why the signature proves nothing, empty if it holds."""
+def _wrong(tx: Tx, parsed: Dbom, key: Key) -> str:
+    """Say why the signature proves nothing; empty if it holds."""
     if flaw := keys.flaws(tx).get(key.keyid):
         return f"signed by a key that does not belong here: {flaw}"
     try:
-        attest.verify(found, keys.public(key))
+        attest.verify(parsed, keys.public(key))
     except FormatError as error:
         return error.message
     return ""
@@ -142,34 +142,39 @@ def _parsed(row: Evaluation) -> Dbom | None:
         return None
 
 
-def _recorded(tx: Tx, found: Dbom, row: Evaluation, key: Key, keyid: str) -> DbomChecked:
-    """A well signed DBOM that stands in a row: does the row hold, and is it in the log?"""
-    if wrong := differs(row, found):
-        return _say(Verdict.TAMPERED, wrong, found, row, keyid)
+def _recorded(tx: Tx, parsed: Dbom, row: Evaluation, key: Key, keyid: str) -> DbomChecked:
+    """Return the verdict on a correctly signed DBOM that a row holds: row, then log, then the key's validity."""
+    if wrong := differs(row, parsed):
+        return _say(Verdict.TAMPERED, wrong, parsed, row, keyid)
     verdict, why, index = logged(tx, row, "dbom")
     if verdict.sound and not key.trusted_at(index):
-        verdict, why = Verdict.REVOKED_KEY, f"the judge's key does not count from leaf {key.revoked_from} on"
-    return _say(verdict, why, found, row, keyid, index)
+        verdict = Verdict.REVOKED_KEY
+        why = f"the judge's key does not count from leaf {key.revoked_from} on"
+    return _say(verdict, why, parsed, row, keyid, index)
 
 
-def _legacy(tx: Tx, found: Dbom, row: Evaluation | None) -> DbomChecked:
+def _legacy(tx: Tx, parsed: Dbom, row: Evaluation | None) -> DbomChecked:
     if row is None or row.legacy is None:
-        return _say(Verdict.TAMPERED, "a simulated signature where no imported record has one: a downgrade", found, row)
-    if wrong := differs(row, found):
-        return _say(Verdict.TAMPERED, wrong, found, row)
+        return _say(
+            Verdict.TAMPERED, "a simulated signature where no imported record has one: a downgrade", parsed, row
+        )
+    if wrong := differs(row, parsed):
+        return _say(Verdict.TAMPERED, wrong, parsed, row)
     verdict, why, index = logged(tx, row, "legacy_import")
     if verdict.sound:
-        verdict, why = Verdict.UNSIGNED, "imported with a simulated signature, which proves nothing"
-    return _say(verdict, why, found, row, index=index)
+        verdict = Verdict.UNSIGNED
+        why = "imported with a simulated signature, which proves nothing"
+    return _say(verdict, why, parsed, row, index=index)
 
 
-def differs(row: Evaluation, found: Dbom) -> str:
-    """How a row contradicts its DBOM, empty if it does not; the stored text is hashed, never serialised again."""
-    if canonical.sha256_hex((row.raw_result or "").encode()) != found.fields.h_delta:
+def differs(row: Evaluation, parsed: Dbom) -> str:
+    """Say how a row contradicts its DBOM; empty if it does not."""
+    # The stored text is hashed as it is: serialised again it could differ in a byte.
+    if canonical.sha256_hex((row.raw_result or "").encode()) != parsed.fields.h_delta:
         return "the stored result is not the one the DBOM hashes"
-    if row.dbom_hash != found.fields.h_delta:
+    if row.dbom_hash != parsed.fields.h_delta:
         return "the row names another hash than its DBOM"
-    if row.score != found.fields.score_cis:
+    if row.score != parsed.fields.score_cis:
         return "the row has another score than its DBOM"
     return ""
 
@@ -178,9 +183,9 @@ _SALT = sql("SELECT leaf_salt FROM battles WHERE id = :id")
 
 
 def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None]:
-    """Whether a row's leaf stands in the log as a leaf of that kind, under a head of a log key."""
+    """Check that a row's leaf of that kind is in the log under a head of a log key; verdict, reason and index."""
     try:
-        proof = log.prove(tx, row.leaf_id, ver=row.leaf_ver)
+        proof = log.prove(tx, row.leaf_id, row.leaf_ver)
     except NotFoundError as error:
         if not error.fields.get("pending"):
             return Verdict.TAMPERED, "the row names a leaf that the log does not have", None
@@ -188,7 +193,7 @@ def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None
     leaf: Any = canonical.loads(proof.extra)
     salt = tx.one(_SALT, id=row.id)
     assert salt is not None, "the row was just read"
-    content = {column: getattr(row, column) for column in EVALUATIONS.columns}
+    content = evaluations.columns_of(row)
     if leaf["t"] != kind or leaf["h"] != EVALUATIONS.commit(bytes(salt[0] or b""), content):
         return Verdict.TAMPERED, "the row is not the one its leaf commits to", proof.index
     head = proof.head.checkpoint
@@ -201,7 +206,7 @@ def logged(tx: Tx, row: Evaluation, kind: str) -> tuple[Verdict, str, int | None
 
 
 def _say(  # noqa: PLR0917
-    verdict: Verdict, why: str, found: Dbom, row: Evaluation | None, signer: str = "", index: int | None = None
+    verdict: Verdict, why: str, parsed: Dbom, row: Evaluation | None, signer: str = "", index: int | None = None
 ) -> DbomChecked:
-    fields = found.fields
+    fields = parsed.fields
     return DbomChecked(verdict, why, fields.evaluation_id, fields.h_delta, signer, row.id if row else None, index)

@@ -1,18 +1,18 @@
-"""DBOM files: `dboms/dbom_<battle_id>.json` is the newest of a battle, `dbom_<battle_id>.<row id>.json` an earlier one.
+"""DBOM files: `dboms/dbom_<id>.json` is an evaluation's newest DBOM, `dbom_<id>.<row id>.json` an earlier one.
 
-The database holds every DBOM too; files are written after the commit and follow from the rows.
+The database holds every DBOM too; files are written after the commit and can be derived from the rows.
 
 Rules:
 - A file appears whole or not at all: temporary file, fsync, rename, fsync of the folder.
 - A signed DBOM is never displaced by an imported one: the newest signed one has the plain name.
 - The plain name is written first, earlier names after, in the order of their rows. So where the file of an earlier row
-  of the newest one's kind (signed or not) is there, the plain one is up to date and nothing before it is missing: what
-  publishing costs does not grow with the number of evaluations.
-- Temporary files lie in one folder, `dboms/.tmp`, so that what a crash left there is found without a look at all files.
-- Writers of one battle take turns (a lock per battle, between threads and processes), and write what the database says
-  once it is their turn: the last one writes the newest.
-- Opening and closing a store write the files that a crash left out; those of rows known to be complete are left to
-  `verify`, so that a deleted file is noticed and not papered over.
+  of the newest one's kind (signed or not) exists, the plain one is up to date and nothing before it is missing: the
+  cost of publishing does not grow with the number of rows.
+- Temporary files are in one folder, `dboms/.tmp`, so that a crash's leftovers are found without listing all files.
+- Writers of one evaluation are serialised (a file lock, between threads and processes), and write what the database
+  says once they hold the lock: the last one writes the newest.
+- Opening and closing a store write the files that a crash left out; files of rows known to be complete are left to
+  `verify`, so that a deleted file is reported and not silently replaced.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -50,15 +50,15 @@ _SPARES: Final = ".tmp"
 _BUCKET: Final = "[0-9a-f][0-9a-f]"
 
 
-class Due(NamedTuple):
-    """A DBOM with the name its file shall have."""
+class DueFile(NamedTuple):
+    """A DBOM file as it should be: its name and its text."""
 
     name: str
     text: str
 
 
 def is_name(text: object) -> bool:
-    """Whether a battle_id or namespace can be part of a file name: no path, no control character, not too long."""
+    """Whether an evaluation id or namespace can be part of a file name: no path, no control character, not too long."""
     if not isinstance(text, str) or not text.strip() or text in (".", "..") or _REFUSED.search(text):
         return False
     try:
@@ -68,7 +68,7 @@ def is_name(text: object) -> bool:
 
 
 def check_name(text: object, what: str) -> str:
-    """A battle_id or namespace that can be part of a file name; InvalidInputError for another."""
+    """Return an evaluation id or namespace that can be part of a file name; InvalidInputError for another."""
     if not is_name(text):
         raise InvalidInputError(
             f"{what} is a text of 1 to {_MOST_BYTES} bytes without slashes and control characters",
@@ -79,17 +79,17 @@ def check_name(text: object, what: str) -> str:
 
 
 def name_of(evaluation_id: str, row_id: int | None = None) -> str:
-    """The file name of a battle's newest DBOM, or of an earlier one by its row."""
+    """Return the file name of an evaluation's newest DBOM, or of an earlier one by its row."""
     return f"dbom_{evaluation_id}.json" if row_id is None else f"dbom_{evaluation_id}.{row_id}.json"
 
 
 def folder_of(dboms: Path, ns: str) -> Path:
-    """Where the DBOMs of a namespace lie."""
+    """Return the folder of a namespace's DBOMs."""
     return dboms if ns == MAIN else dboms / ns
 
 
 def owners(dboms: Path, path: Path) -> list[tuple[str, str]]:
-    """The battles (`ns`, `battle_id`) whose file that may be by its name: its newest DBOM's, or an earlier one's."""
+    """Return the evaluations (`ns`, id) whose file that may be: a name with a number can mean two of them."""
     if not path.is_relative_to(dboms):
         return []
     ns = MAIN if path.parent == dboms else path.parent.name
@@ -103,7 +103,7 @@ _HAVE: Final = "FROM battles WHERE ns = :ns AND battle_id = :battle_id AND dbom 
 
 
 def _query(text: str) -> Query:
-    """A query over the DBOMs of a battle, with each database's way to tell signed ones."""
+    """Return a query over the DBOMs of an evaluation, with each database's function to tell signed ones."""
     sqlite, postgres = (text.format(have=_HAVE, signed=signed) for signed in _IS_SIGNED)
     return sql(sqlite, postgres=postgres)
 
@@ -119,7 +119,7 @@ _TEXT = _query("SELECT dbom {have} AND id = :id")
 
 
 class _Newest(NamedTuple):
-    """Which DBOM of a battle has the plain name."""
+    """The DBOM of an evaluation that has the plain name."""
 
     id: int
     text: str
@@ -127,30 +127,31 @@ class _Newest(NamedTuple):
 
 
 def _newest(tx: Tx, ns: str, evaluation_id: str) -> _Newest | None:
-    """The newest signed DBOM of a battle, or the newest if none is; None also where its id is no file name."""
+    """Return the newest signed DBOM of an evaluation, or the newest if none is signed; None if its id names no file."""
     if not is_name(evaluation_id) or not is_name(ns):
         return None
     row = tx.one(_NEWEST_SIGNED, ns=ns, battle_id=evaluation_id) or tx.one(_NEWEST, ns=ns, battle_id=evaluation_id)
     return None if row is None else _Newest(*row)
 
 
-def due(tx: Tx, ns: str, evaluation_id: str) -> list[Due]:
-    """Every file a battle shall have, the one with the plain name first; none where its id is no file name."""
+def due(tx: Tx, ns: str, evaluation_id: str) -> list[DueFile]:
+    """Return every file an evaluation should have, the one with the plain name first; none if its id names no file."""
     newest = _newest(tx, ns, evaluation_id)
     if newest is None:
         return []
     rows = tx.all(_OF_BATTLE, ns=ns, battle_id=evaluation_id)
-    earlier = [Due(name_of(evaluation_id, row[0]), row[1]) for row in rows if row[0] != newest.id]
-    return [Due(name_of(evaluation_id), newest.text), *earlier]
+    earlier = [DueFile(name_of(evaluation_id, id), text) for id, text in rows if id != newest.id]
+    return [DueFile(name_of(evaluation_id), newest.text), *earlier]
 
 
 def is_due(tx: Tx, dboms: Path, path: Path) -> bool:
-    """Whether a row speaks of this file."""
+    """Whether a row says that this file should exist."""
     return any(_speaks_of(tx, ns, evaluation_id, path.name) for ns, evaluation_id in owners(dboms, path))
 
 
 def _speaks_of(tx: Tx, ns: str, evaluation_id: str, name: str) -> bool:
-    newest, number = _newest(tx, ns, evaluation_id), name.removesuffix(".json").rpartition(".")[2]
+    newest = _newest(tx, ns, evaluation_id)
+    number = name.removesuffix(".json").rpartition(".")[2]
     if newest is None or name == name_of(evaluation_id):
         return newest is not None
     if not _ROW_ID.fullmatch(number) or int(number) == newest.id or name != name_of(evaluation_id, int(number)):
@@ -162,17 +163,19 @@ class DbomFolder:
     """The DBOM files of one store."""
 
     def __init__(self, database: Database, dboms: Path, locks: Path) -> None:
-        self.dboms, self._database, self._locks = dboms, database, locks
+        self.dboms = dboms
+        self._database = database
+        self._locks = locks
 
     def publish(self, ns: str, evaluation_id: str, row_id: int | None = None) -> Path | None:
-        """Write what is missing or out of date of a battle's files; where its newest lies.
+        """Write what is missing or out of date of an evaluation's files; return the path of its newest.
 
-        With the row that was added just now only the last ones are looked at. It is named because on a server it may
+        With `row_id`, the row just added, only the last files are examined. It is passed because on a server it may
         become visible after rows with larger ids.
         """
         folder = folder_of(self.dboms, ns)
         with self._turn(_bucket(ns, evaluation_id)) as spare:
-            newest = self._ask(lambda tx: _newest(tx, ns, evaluation_id))
+            newest = self._ask(partial(_newest, ns=ns, evaluation_id=evaluation_id))
             if newest is None:
                 return None
             path = folder / name_of(evaluation_id)
@@ -181,12 +184,14 @@ class DbomFolder:
             for earlier in sorted(set(self._unfiled(ns, evaluation_id, newest, row_id))):
                 row = self._ask(lambda tx, at=earlier: tx.one(_TEXT, ns=ns, battle_id=evaluation_id, id=at))  # type: ignore[misc]
                 if row is not None:  # else it was erased just now
-                    self._write(folder / name_of(evaluation_id, earlier), row[0], spare)
+                    (text,) = row
+                    self._write(folder / name_of(evaluation_id, earlier), text, spare)
         return path
 
     def _unfiled(self, ns: str, evaluation_id: str, newest: _Newest, added: int | None) -> Iterator[int]:
-        """The earlier rows without a file; if one was added, that one and those down to where none is missing."""
-        folder, before = folder_of(self.dboms, ns), _MOST_ID
+        """Yield the earlier rows without a file; if one was added, that one and those down to where none is missing."""
+        folder = folder_of(self.dboms, ns)
+        before = _MOST_ID
         if added is not None and added != newest.id:
             yield added
         about: dict[str, Any] = {"ns": ns, "battle_id": evaluation_id, "newest": newest.id, "limit": _FEW}
@@ -209,12 +214,12 @@ class DbomFolder:
             raise
 
     def _ask(self, fn: Callable[[Tx], T]) -> T:
-        found = self._database.peek(fn, _PEEK_S)
-        return self._database.read(fn).result() if found is NOTHING else found
+        result = self._database.peek(fn, _PEEK_S)
+        return self._database.read(fn).result() if result is NOTHING else result
 
     @contextmanager
     def _turn(self, bucket: str) -> Iterator[Path]:
-        """Wait for a battle's turn; gives the temporary file of whoever has it."""
+        """Hold the lock of an evaluation's bucket; gives the temporary file that only its holder writes."""
         try:
             lock = _open(os.path.join(self._locks, bucket), os.O_RDWR | os.O_CREAT)
         except OSError as error:
@@ -228,17 +233,21 @@ class DbomFolder:
     # --- after a crash -------------------------------------------------------------------------------------------
 
     def repair(self, *, full: bool = False) -> Repaired:
-        """Write the files that are missing: of rows since the last repair, or in full, comparing every content."""
+        """Write missing files of rows since the last repair; with `full` of all rows, comparing every content."""
+        # A restore changes the origin and an erasure renames files: both make the remembered position worthless.
         stand = self._database.read(lambda tx: f"{tree.state(tx).origin} {len(tx.all(_ERASURES))}").result()
         since, gaps = (0, []) if full else self._mark(stand)
         rows = self._database.read(lambda tx: [row for gap in gaps for row in tx.all(_AT, id=gap)]).result()
-        looked, written, ids, spaces = 0, list[str](), set[int](), set[str]()
+        looked = 0
+        written: list[str] = []
+        ids: set[int] = set()
+        spaces: set[str] = set()
         for page in (rows, *self._pages(since)):
             looked += len(page)
-            ids.update(row[0] for row in page)
-            spaces.update(row[1] for row in page)
+            ids.update(id for id, _, _ in page)
+            spaces.update(ns for _, ns, _ in page)
             written += self._mend(page, full)
-        for ns in spaces:  # a file that is there may be one that a killed process never saw durable
+        for ns in spaces:  # a file that exists may have been written by a process killed before its fsync
             _settle(folder_of(self.dboms, ns))
         last = max(ids, default=since)
         fresh = range(max(since + 1, last - _MOST_GAPS), last)
@@ -247,7 +256,7 @@ class DbomFolder:
         return Repaired(looked, written, self._strangers() if full else [])
 
     def _mend(self, rows: Iterable[tuple[int, str, str]], full: bool) -> list[str]:
-        """Write every file that a battle lacks (in full: or that differs); the names of those written."""
+        """Write every file that is missing (with `full`: or differs); return the paths written."""
         written: list[str] = []
         for ns, evaluation_id in dict.fromkeys((ns, evaluation_id) for _, ns, evaluation_id in rows):
             if not self._lacking(ns, evaluation_id, full):
@@ -259,30 +268,31 @@ class DbomFolder:
         return written
 
     def _lacking(self, ns: str, evaluation_id: str, full: bool) -> list[tuple[Path, str]]:
-        folder, files = folder_of(self.dboms, ns), self._ask(lambda tx: due(tx, ns, evaluation_id))
-        found = [(folder / file.name, file.text) for file in files]
-        lacking = [(path, text) for path, text in found if _lacks(path, text if full else None)]
-        if lacking and found[0] not in lacking and _lacks(*found[0]):
-            return [found[0], *lacking]
+        folder = folder_of(self.dboms, ns)
+        files = self._ask(partial(due, ns=ns, evaluation_id=evaluation_id))
+        due_files = [(folder / file.name, file.text) for file in files]
+        lacking = [(path, text) for path, text in due_files if _lacks(path, text if full else None)]
+        if lacking and due_files[0] not in lacking and _lacks(*due_files[0]):
+            return [due_files[0], *lacking]
         return lacking
 
     def _pages(self, after: int) -> Iterator[list[tuple[int, str, str]]]:
         while page := self._database.read(lambda tx: tx.all(_SINCE, after=after, limit=_PAGE)).result():  # noqa: B023
-            yield [(row[0], row[1], row[2]) for row in page]
-            after = page[-1][0]
+            yield [(id, ns, evaluation_id) for id, ns, evaluation_id in page]
+            after, _, _ = page[-1]
 
     def _strangers(self) -> list[str]:
-        """Files in the folder that no row speaks of; they are named, never deleted."""
-        known = {
+        """Return the files in the folder that no row accounts for; they are reported, never deleted."""
+        named = {
             str(folder_of(self.dboms, ns) / file.name)
             for page in self._pages(0)
             for ns, evaluation_id in {(ns, evaluation_id) for _, ns, evaluation_id in page}
-            for file in self._ask(lambda tx, ns=ns, evaluation_id=evaluation_id: due(tx, ns, evaluation_id))  # type: ignore[misc]
+            for file in self._ask(partial(due, ns=ns, evaluation_id=evaluation_id))
         }
-        return sorted(str(path) for path in self.dboms.rglob("dbom_*.json") if str(path) not in known)
+        return sorted(str(path) for path in self.dboms.rglob("dbom_*.json") if str(path) not in named)
 
     def _sweep(self) -> None:
-        """Remove temporary files that a crash left behind: their content may be erased some day."""
+        """Remove temporary files that a crash left behind: an erasure would not find their content."""
         for path in (self.dboms / _SPARES).glob(_BUCKET):
             with self._turn(path.name), suppress(FileNotFoundError):
                 path.unlink()
@@ -292,9 +302,9 @@ class DbomFolder:
         return self._locks / "filed.json"
 
     def _mark(self, stand: str) -> tuple[int, list[int]]:
-        """Up to which row files are complete, and the ids before it that may still be committed.
+        """Return up to which row files are complete, and the ids before it that may still be committed.
 
-        Another origin (a restore) or another number of erasures (which rename files) begins anew.
+        Both start at nothing after a restore (another origin) or an erasure (which renames files).
         """
         try:
             mark = json.loads(self._marked.read_bytes())
@@ -332,9 +342,9 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, data: bytes, temporary: Path) -> None:
-    """Put a file in place whole, durably; nobody else uses the temporary file at this time.
+    """Put a complete file in place, durably; nobody else uses the temporary file at this time.
 
-    One whose name may not last is taken away again: what is there is believed to be there for good.
+    If the folder cannot be synced the file is removed again: a file that exists is taken to be durable.
     """
     placed = False
     try:
@@ -353,7 +363,7 @@ def _write(path: Path, data: bytes, temporary: Path) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Make the names in a folder durable; there may be none."""
+    """Make the names in a folder durable; a missing folder has none."""
     try:
         _syncing(folder).sync()
     except FileNotFoundError:
@@ -381,11 +391,17 @@ def _open(path: str, flags: int) -> int:
 
 
 class _Syncing:
-    """One fsync of a folder for everybody who waits for one: whoever asked before it began needs no other."""
+    """Shares one fsync of a folder between all threads that wait for one.
+
+    A caller that asked before an fsync began is served by it; one that asked later needs the next.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._turn = folder, threading.Condition()
-        self._asked = self._done = 0
+        self._folder = folder
+        self._turn = threading.Condition()
+        # Requests are numbered; an fsync covers every number given out before it began.
+        self._asked = 0
+        self._done = 0
         self._busy = False
 
     def sync(self) -> None:
@@ -395,7 +411,8 @@ class _Syncing:
             self._turn.wait_for(lambda: not self._busy or self._done >= mine)
             if self._done >= mine:
                 return
-            self._busy, covered = True, self._asked
+            self._busy = True
+            covered = self._asked
         try:
             folders.sync(self._folder)
         except OSError:
@@ -403,7 +420,8 @@ class _Syncing:
             raise
         finally:
             with self._turn:
-                self._busy, self._done = False, max(self._done, covered)
+                self._busy = False
+                self._done = max(self._done, covered)
                 self._turn.notify_all()
 
 

@@ -1,24 +1,27 @@
-"""The hashing of an audit, by pages; also a program of its own, so that it can run on every core.
+"""Hash pages of leaves for an audit; also a program of its own, so that helper processes can use every core.
 
-Only the standard library is imported: `python -I -S digests.py` is ready in a few milliseconds. It reads pages from
-stdin and answers each on stdout: eight bytes of length, then the bytes.
+Only the standard library is imported, so `python -I -S digests.py` starts in a few milliseconds. It reads pages from
+stdin and writes each result to stdout: eight bytes of length, then the bytes.
 """
 
 import sys
 from hashlib import sha256
 from typing import IO
 
-WIDTH, LEVELS = 256, 8
+WIDTH = 256
+LEVELS = 8
 
 
 def digest(leaves: bytes) -> tuple[bytes, bytes]:
-    """Of leaves that stand one to a line: their RFC 6962 hashes, and the roots over every 256 of them."""
+    """Return the RFC 6962 hashes of leaves, one a line, and the roots over every 256 of them."""
+    # RFC 6962 prefixes leaves with 0 and inner nodes with 1, so that neither can pass for the other.
     row = [sha256(b"\x00" + leaf).digest() for leaf in leaves.split(b"\n")]
     hashes = b"".join(row)
+    # Leaves of an unfinished tile have no root yet.
     del row[len(row) // WIDTH * WIDTH :]
     for _ in range(LEVELS):
         pairs = iter(row)
-        row = [sha256(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=True)]
+        row = [sha256(b"\x01" + first + second).digest() for first, second in zip(pairs, pairs, strict=True)]
     return hashes, b"".join(row)
 
 
@@ -30,7 +33,7 @@ def send(stream: IO[bytes], data: bytes) -> None:
 
 
 def receive(stream: IO[bytes]) -> bytes | None:
-    """Read one message; None at the end."""
+    """Read one message; None at the end of the stream."""
     head = stream.read(8)
     if len(head) < 8:
         return None
@@ -40,7 +43,7 @@ def receive(stream: IO[bytes]) -> bytes | None:
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
+    """Hash pages until stdin ends."""
     while (leaves := receive(sys.stdin.buffer)) is not None:
         for part in digest(leaves):
             send(sys.stdout.buffer, part)

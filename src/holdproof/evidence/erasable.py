@@ -1,4 +1,4 @@
-"""What can be erased: each domain says how its records of a subject are found and removed; `upkeep.erase` does it.
+"""Registry of what can be erased: each domain registers how its records are found and removed for `upkeep.erase`.
 
     erasable.register(Erasable("battles", find=…, at=…, remove=…))
 
@@ -48,35 +48,35 @@ def register(domain: Erasable) -> Erasable:
 
 
 def of(table: str) -> Erasable:
-    """How records of that table are erased."""
-    found = ERASABLE.get(table)
-    if found is None:
+    """Return how records of that table are erased; InvalidInputError for a table that is not registered."""
+    domain = ERASABLE.get(table)
+    if domain is None:
         raise InvalidInputError(f"records of {table!r} cannot be erased", table=table, known=sorted(ERASABLE))
-    return found
+    return domain
 
 
 def domains() -> Iterator[Erasable]:
-    """Every registered table, by name."""
+    """Return every registered table, by name."""
     return iter(sorted(ERASABLE.values(), key=lambda each: each.table))
 
 
-class Rows(NamedTuple):
-    """Rows outside the log that may be a subject's."""
+class UnloggedRows(NamedTuple):
+    """UnloggedRows outside the log that may be a subject's."""
 
     table: str
     remove: Callable[[Tx, str], int]
     """Delete all that carry a subject's handle; how many."""
 
 
-ROWS: Final[dict[str, Rows]] = {}
+ROWS: Final[dict[str, UnloggedRows]] = {}
 
 
-def register_rows(rows: Rows) -> Rows:
-    """Let rows that no leaf covers go with their subject."""
+def register_rows(rows: UnloggedRows) -> UnloggedRows:
+    """Register rows without leaves that are removed with their subject."""
     ROWS[rows.table] = rows
     return rows
 
 
 def remove_rows(tx: Tx, handle: str) -> int:
-    """Remove all that is a subject's and has no leaf; how many rows."""
+    """Remove the rows of a subject that have no leaf; return how many."""
     return sum(ROWS[table].remove(tx, handle) for table in sorted(ROWS))

@@ -1,10 +1,10 @@
-"""Erasures in the log: what was erased, by whom and when, in handles only; every proof goes on to hold.
+"""Erasures in the log: what was erased, by whom and when, by handles only; every proof stays valid.
 
 Rules:
 - An erased record's newest leaf is of type `erasure`, under the record's own handle; its row and salt are gone.
 - The erasure itself is a row with a leaf of its own, which names the handles of everything that went.
 - A subject's leaf commits to handle and times only: no name, no hash, no key; its tombstone is the next version.
-- No leaf covers `files`, so what stands there is believed only where it names a file of the store's own folders.
+- No leaf covers `files`, so an entry counts only if it names a file of the store's own folders.
 """
 
 import json
@@ -39,12 +39,13 @@ def log_subjects(tx: Tx, handles: list[str]) -> None:
 
 
 def log_subject(tx: Tx, handle: str) -> None:
-    """Log a subject as it stands now: the next version under its handle in the log."""
+    """Log a subject as it is now: the next version under its handle."""
     row = tx.one(_SUBJECT, handle=handle)
     assert row is not None, "a subject is logged in the transaction that made it"
-    values = dict(zip(SUBJECTS.columns, row, strict=False))
-    leaf_id, leaf_ver = row[4], row[5] or 0
-    mark = leaves.stamp(tx, "key", SUBJECTS, values, leaf_id=leaf_id, leaf_ver=leaf_ver + 1, ns=values["ns"])
+    *columns, leaf_id, leaf_ver = row
+    values = dict(zip(SUBJECTS.columns, columns, strict=True))
+    next_version = (leaf_ver or 0) + 1
+    mark = leaves.stamp(tx, "key", SUBJECTS, values, leaf_id=leaf_id, leaf_ver=next_version, ns=values["ns"])
     tx.execute(_STAMP, handle=handle, **mark._asdict(), expect=1)
 
 
@@ -71,6 +72,7 @@ def record(
         "leaf_ids": json.dumps(handles),
         "erased_at": tx.now,
     }
+    # A leaf of type `erasure` under each record's handle: whoever proves the record later learns that it was erased.
     for each in removed:
         leaves.stamp(tx, "erasure", ERASURES, row, leaf_id=each.leaf_id, leaf_ver=each.leaf_ver + 1)
     mark = leaves.stamp(tx, "erasure", ERASURES, row)
@@ -83,20 +85,34 @@ _ERASED = sql("SELECT id, leaf_ids FROM erasures WHERE id > :after ORDER BY id L
 
 
 def among(tx: Tx, handles: set[str]) -> set[str]:
-    """Which of these records an erasure names: a tombstone by itself is nobody's."""
-    found, after = set[str](), ""
+    """Return those of these records that an erasure names; a tombstone leaf alone could have been forged."""
+    named: set[str] = set()
+    after = ""
     while page := tx.all(_ERASED, after=after, limit=_PAGE):
-        found.update(handle for _, text in page for handle in json.loads(text) if handle in handles)
+        named.update(handle for _, text in page for handle in json.loads(text) if handle in handles)
         after = page[-1][0]
-    return found
+    return named
 
 
 _ALL = sql("SELECT id, kind, target, who, count, leaf_ids, erased_at, files FROM erasures ORDER BY id")
 
 
 def history(tx: Tx) -> list[Erasure]:
-    """Every erasure, oldest first."""
+    """Return every erasure, oldest first."""
     return [_erasure(row) for row in tx.all(_ALL)]
+
+
+LAST: Final = "\U0010ffff"
+"""Sorts after every id."""
+_BEFORE = sql(
+    "SELECT id, kind, target, who, count, leaf_ids, erased_at, files FROM erasures WHERE id < :before"
+    " ORDER BY id DESC LIMIT :limit"
+)
+
+
+def before(tx: Tx, id: str, *, limit: int) -> list[Erasure]:
+    """Return erasures with ids before that one, the newest first."""
+    return [_erasure(row) for row in tx.all(_BEFORE, before=id, limit=limit)]
 
 
 def _erasure(row: tuple[object, ...]) -> Erasure:
@@ -108,7 +124,7 @@ def _erasure(row: tuple[object, ...]) -> Erasure:
         raise FormatError(f"the erasure {key} is not what Holdproof writes", id=str(key)) from error
 
 
-class Due(NamedTuple):
+class PendingRemoval(NamedTuple):
     """Files of a committed erasure that are still on disk."""
 
     id: str
@@ -119,27 +135,27 @@ _DUE = sql("SELECT id, target, files FROM erasures WHERE files <> '[]' ORDER BY 
 _DONE = sql("UPDATE erasures SET files = '[]' WHERE id = :id")
 
 
-def due(tx: Tx) -> list[Due]:
-    """What a crash between commit and removal left to do; never a file outside the store's own folders."""
-    found = ((key, _names(target, files)) for key, target, files in tx.all(_DUE))
-    return [Due(key, names) for key, names in found if names is not None]
+def due(tx: Tx) -> list[PendingRemoval]:
+    """Return the removals that a crash after the commit left to do; never a file outside the store's own folders."""
+    pending = ((key, _names(target, files)) for key, target, files in tx.all(_DUE))
+    return [PendingRemoval(key, names) for key, names in pending if names is not None]
 
 
-def odd(tx: Tx) -> list[str]:
-    """Erasures whose list of files Holdproof did not write."""
+def with_foreign_files(tx: Tx) -> list[str]:
+    """Return the ids of erasures whose list of files Holdproof did not write."""
     return [str(key) for key, target, files in tx.all(_DUE) if _names(target, files) is None]
 
 
 _KNOWN = sql("SELECT 1 FROM erasures WHERE kind = 'subject' AND target = :target LIMIT 1")
 
 
-def known(tx: Tx, target: str) -> bool:
+def is_recorded(tx: Tx, target: str) -> bool:
     """Whether the erasure of that subject is recorded."""
     return tx.one(_KNOWN, target=target) is not None
 
 
 def _names(target: object, text: object) -> tuple[str, ...] | None:
-    """What an erasure has yet to remove, relative to the data folder; None where one of them cannot be the store's."""
+    """Parse the names an erasure has yet to remove, relative to the data folder; None if one is not the store's."""
     try:
         names = json.loads(text) if isinstance(text, str) else None
     except ValueError:
@@ -156,6 +172,6 @@ def _is_ours(target: object, name: object) -> bool:
     return len(path.parts) > 1 and path.parts[0] in _FOLDERS and ".." not in path.parts
 
 
-def done(tx: Tx, erasure_id: str) -> None:
-    """The files of an erasure are gone, and so are their names."""
+def mark_done(tx: Tx, erasure_id: str) -> None:
+    """Record that the files of an erasure are removed; their names go too, since they may identify the subject."""
     tx.execute(_DONE, id=erasure_id)

@@ -1,16 +1,17 @@
-"""Battles: evaluations, each with a signed DBOM, written together.
+"""Evaluations, each with a signed DBOM, written together.
 
 Rules:
 - Bad input is a typed error before anything is written.
 - Order: text of the result, its SHA-256 (`h_delta`), the signed DBOM, one transaction (row, DBOM, leaf), then the file.
 - What is hashed is stored as its exact text: `raw_result` is `json.dumps(result, sort_keys=True, allow_nan=False)`.
-- A second submit for a battle_id is a new row and a new DBOM; none is ever lost.
+- A second submit for an evaluation id is a new row and a new DBOM; none is ever lost.
 - The intent vector comes from the caller or the configured embedder; without either it is empty, never invented.
 - The result of a labelled subject is sealed before it is hashed; breakdown and vector are inside the seal.
 - Nothing is recorded of a subject that was erased since its result was sealed: no erasure would find it again.
 - The judge's key is in the log before the first leaf it signed for.
 """
 
+import builtins
 import logging
 import re
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from holdproof import paging
 from holdproof.content import encryption
 from holdproof.crypto import attest, dbom
 from holdproof.crypto.dbom import Fields
@@ -30,11 +32,11 @@ from holdproof.evidence.dbom_files import MAIN, DbomFolder
 from holdproof.evidence.erasable import Erasable, Removed
 from holdproof.evidence.leaves import Projection
 from holdproof.evidence.submissions import SEALED, Draft
-from holdproof.model.evaluations import Evaluation, EvaluationPage
+from holdproof.model.evaluations import Evaluation
+from holdproof.model.page import Page
 from holdproof.model.times import utc
 from holdproof.model.value import by_attribute
 from holdproof.store.context import Context
-from holdproof.validation import limited
 
 EVALUATIONS: Final = Projection(
     "battles",
@@ -46,7 +48,7 @@ EVALUATIONS: Final = Projection(
 )
 logged_tables.register(EVALUATIONS, kinds=("dbom", "legacy_import"), key="id", first=-1)
 
-_AFTER_ALL: Final = 2**53 - 1
+
 _NUMBERED = re.compile(r"(.+)\.([0-9]{1,18})")
 _log = logging.getLogger("holdproof")
 
@@ -76,15 +78,17 @@ def submit(
     )
     if subject is not None:
         plain = draft
-        draft = yield from ask(Write(lambda tx: submissions.seal(tx, plain, subject)))
+        draft = yield from ask(Write(partial(submissions.seal, draft=plain, subject=subject)))
+    # Signing happens outside the transaction. If the key turns out not to be registered, it is introduced and the
+    # DBOM signed again: with another key, where another process introduced one meanwhile.
     while True:
-        made: tuple[Signer, str] = yield from ask(Call(partial(_sign, context, draft)))
-        signer, signed = made
+        signature: tuple[Signer, str] = yield from ask(Call(partial(_sign, context, draft)))
+        signer, signed = signature
         evaluation = yield from ask(Write(partial(_record, draft=draft, signed=signed, keyid=signer.keyid)))
         if evaluation is not None:
             break
         yield from keys.introduce(context, "judge", signer)
-    yield from ask(Call(partial(file, context, ns, evaluation_id, evaluation.id)))
+    yield from ask(Call(partial(write_files, context, ns, evaluation_id, evaluation.id)))
     return evaluation
 
 
@@ -94,13 +98,13 @@ def _sign(context: Context, draft: Draft) -> tuple[Signer, str]:
 
 
 def sign(fields: Fields, signer: Signer) -> str:
-    """The text of a signed DBOM, as its file will hold it."""
+    """Return the text of a signed DBOM, as its file will hold it."""
     return dbom.encode(attest.sign(fields, signer)).decode()
 
 
-def file(context: Context, ns: str, evaluation_id: str, row_id: int | None = None) -> None:
-    """Write a battle's DBOM files; what cannot be written now is written at the next start, and said in the log."""
-    if (folder := files(context)) is None:
+def write_files(context: Context, ns: str, evaluation_id: str, row_id: int | None = None) -> None:
+    """Write an evaluation's DBOM files; one that cannot be written now is logged, and written at the next opening."""
+    if (folder := dbom_folder(context)) is None:
         return
     try:
         folder.publish(ns, evaluation_id, row_id)
@@ -108,9 +112,9 @@ def file(context: Context, ns: str, evaluation_id: str, row_id: int | None = Non
         _log.warning("the DBOM of %s is in the database but not in its file yet: %s", evaluation_id, error)
 
 
-def files(context: Context) -> DbomFolder | None:
-    """Where DBOM files lie; None for a store in memory."""
-    if context.marks is None:
+def dbom_folder(context: Context) -> DbomFolder | None:
+    """Return the folder of DBOM files; None for a store in memory."""
+    if context.head_file is None:
         return None
     return DbomFolder(context.database, context.paths.dboms, context.paths.state / "dboms")
 
@@ -119,11 +123,11 @@ def files(context: Context) -> DbomFolder | None:
 
 
 def _record(tx: Tx, draft: Draft, signed: str, keyid: str) -> Evaluation | None:
-    """Row, DBOM and leaf; None if the judge's key has to be introduced first."""
-    if not keys.standing(tx, keyid, "judge"):
+    """Write row, DBOM and leaf; None if the judge's key has to be introduced first."""
+    if not keys.is_registered(tx, keyid, "judge"):
         return None
     _check_free(tx, draft.ns, draft.evaluation_id)
-    if draft.subject is not None:  # sealed in a transaction before this one
+    if draft.subject is not None:  # sealed in an earlier transaction; the subject may have been erased since
         encryption.check_alive(tx, draft.subject)
     return add(
         tx,
@@ -174,10 +178,11 @@ _NEXT_ID = sql(
 def _new_id(tx: Tx, ns: str, evaluation_id: str) -> int:
     skip = 0
     while True:
-        found = tx.one(_NEXT_ID, ns=ns, battle_id=evaluation_id, skip=skip)
-        assert found is not None, "the query always has one row"
-        if not found[1]:
-            return int(found[0])
+        row = tx.one(_NEXT_ID, ns=ns, battle_id=evaluation_id, skip=skip)
+        assert row is not None, "the query always has one row"
+        id, is_file_name_of_another = row
+        if not is_file_name_of_another:
+            return int(id)
         skip += 1
 
 
@@ -185,24 +190,25 @@ _BATTLE_OF = sql("SELECT battle_id FROM battles WHERE id = :id AND ns = :ns")
 
 
 def _check_free(tx: Tx, ns: str, evaluation_id: str) -> None:
-    """Refuse the one battle_id whose file would be an earlier DBOM of another battle."""
+    """Refuse the one evaluation id whose file name is that of an earlier DBOM of another evaluation."""
     numbered = _NUMBERED.fullmatch(evaluation_id)
     if numbered and tx.all(_BATTLE_OF, id=int(numbered[2]), ns=ns) == [(numbered[1],)]:
-        raise AlreadyExistsError(f"a DBOM of battle {numbered[1]} has the file name of {evaluation_id}; use another id")
+        what = f"an earlier DBOM of evaluation {numbered[1]} has the file name of {evaluation_id}; use another id"
+        raise AlreadyExistsError(what, evaluation_id=evaluation_id)
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
 
 _LIST = sql(
     "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
-    " leaf_id, leaf_ver FROM battles WHERE id > :after AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
+    " leaf_id, leaf_ver FROM battles WHERE id < :before AND (CAST(:ns AS TEXT) IS NULL OR ns = :ns)"
     " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id)"
     " AND (CAST(:since AS TEXT) IS NULL OR timestamp >= :since)"
     " AND (CAST(:until AS TEXT) IS NULL OR timestamp < :until)"
     " AND (CAST(:low AS DOUBLE PRECISION) IS NULL OR score >= :low)"
     " AND (CAST(:high AS DOUBLE PRECISION) IS NULL OR score <= :high)"
     " AND (:imported = -1 OR (legacy IS NOT NULL) = (:imported = 1))"
-    " ORDER BY id LIMIT :limit"
+    " ORDER BY id DESC LIMIT :limit"
 )
 
 
@@ -216,44 +222,49 @@ def list(
     max_score: float | None = None,
     imported: bool | None = None,
     ns: str | None = MAIN,
-    after: int = 0,
+    cursor: str | None = None,
     limit: int = 100,
-) -> EvaluationPage:
-    """Battles in the order they came, a page at a time: pass `next` of a page as `after` for the one that follows."""
-    limited(limit)
-    since, until = _moment("since", since), _moment("until", until)
+) -> Page[Evaluation]:
+    """List evaluations, the newest first; `ns=None` lists those of every namespace.
+
+    `since` and `until` compare with the evaluation's own timestamp: a date or a time, `until` excluded.
+    """
     rows = tx.all(
         _LIST,
-        after=after,
+        before=paging.last_id(cursor),
         ns=ns,
         battle_id=evaluation_id,
-        since=since,
-        until=until,
+        since=_moment("since", since),
+        until=_moment("until", until),
         low=min_score,
         high=max_score,
         imported=-1 if imported is None else int(imported),
-        limit=limit + 1,
+        limit=paging.fetch(limit),
     )
-    found = [from_row(row) for row in rows[:limit]]
-    return EvaluationPage(found, found[-1].id if len(rows) > limit else None)
+    return paging.page(map(from_row, rows), limit, _sort_key)
 
 
-_RECENT = sql(
+def _sort_key(evaluation: Evaluation) -> tuple[int]:
+    return (evaluation.id,)
+
+
+_WALK = sql(
     "SELECT id, battle_id, timestamp, score, breakdown, raw_result, dbom_hash, ns, dbom, subject, legacy, legacy_key,"
-    " leaf_id, leaf_ver FROM battles WHERE id < :before AND ns = :ns ORDER BY id DESC LIMIT :limit"
+    " leaf_id, leaf_ver FROM battles WHERE id > :after AND ns = :ns"
+    " AND (CAST(:battle_id AS TEXT) IS NULL OR battle_id = :battle_id) ORDER BY id LIMIT :limit"
 )
 
 
-def recent(tx: Tx, *, before: int | None = None, limit: int = 100, ns: str = MAIN) -> EvaluationPage:
-    """Battles, the newest first, a page at a time: pass `next` of a page as `before`."""
-    limited(limit)
-    rows = tx.all(_RECENT, before=_AFTER_ALL if before is None else before, ns=ns, limit=limit + 1)
-    found = [from_row(row) for row in rows[:limit]]
-    return EvaluationPage(found, found[-1].id if len(rows) > limit else None)
+def walk(
+    tx: Tx, *, after: int = 0, limit: int, evaluation_id: str | None = None, ns: str = MAIN
+) -> builtins.list[Evaluation]:
+    """Return the next evaluations after a row id, the oldest first: for work that passes over all of them."""
+    rows = tx.all(_WALK, after=after, ns=ns, battle_id=evaluation_id, limit=limit)
+    return [from_row(row) for row in rows]
 
 
 def _moment(name: str, text: str | None) -> str | None:
-    """A date or a time to compare with; what has no zone is compared as it is, for imported rows have none either."""
+    """Check a date or a time to compare with; one without a zone is used as it is: imported rows have none either."""
     try:
         return text if text is None or datetime.fromisoformat(text).tzinfo is None else utc(text)
     except ValueError as error:
@@ -271,22 +282,29 @@ _GET = sql(
 
 
 def get(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Evaluation:
-    """The newest evaluation of a battle, or the one of that row."""
-    given = {"ns": ns, "battle_id": evaluation_id}
-    row = tx.one(_NEWEST, **given) if id is None else tx.one(_GET, **given, id=id)
+    """Return the newest row of an evaluation, or the one with that row id; NotFoundError if there is none."""
+    columns = {"ns": ns, "battle_id": evaluation_id}
+    row = tx.one(_NEWEST, **columns) if id is None else tx.one(_GET, **columns, id=id)
     if row is None:
-        raise NotFoundError(f"there is no battle {evaluation_id!r}", evaluation_id=evaluation_id, id=id)
+        raise NotFoundError(f"there is no evaluation {evaluation_id!r}", evaluation_id=evaluation_id, id=id)
     return from_row(row)
 
 
 def from_row(row: Row) -> Evaluation:
-    """A battle from its columns; a REAL may come back as an integer."""
-    evaluation_id, timestamp, score = row[1:4]
-    return Evaluation(row[0], evaluation_id, timestamp, None if score is None else float(score), *row[4:])
+    """Return an evaluation from its columns."""
+    # SQLite may give a REAL column back as an integer, which would hash differently.
+    id, evaluation_id, timestamp, score, *rest = row
+    return Evaluation(id, evaluation_id, timestamp, None if score is None else float(score), *rest)
+
+
+def columns_of(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the columns that an evaluation's leaf commits to; the table calls the id `battle_id`."""
+    names = {"battle_id": "evaluation_id"}
+    return {column: getattr(evaluation, names.get(column, column)) for column in EVALUATIONS.columns}
 
 
 def reveal(tx: Tx, evaluation_id: str, *, id: int | None = None, ns: str = MAIN) -> Any:
-    """The result as it was submitted, unsealed if a subject's key still opens it."""
+    """Return the result as it was submitted; a sealed one needs its subject's key (ErasedError once that is gone)."""
     evaluation = get(tx, evaluation_id, id=id, ns=ns)
     if evaluation.raw_result is None or not evaluation.raw_result.startswith(SEALED):
         return evaluation.result
@@ -301,13 +319,17 @@ _WHERE = sql("SELECT ns, battle_id, leaf_id, leaf_ver FROM battles WHERE id = :i
 _DELETE = sql("DELETE FROM battles WHERE id = :id")
 
 
+def _labelled(tx: Tx, handle: str) -> builtins.list[str]:
+    return [str(id) for (id,) in tx.all(_LABELLED, subject=handle)]
+
+
 def _at(tx: Tx, leaf_id: str) -> str | None:
     row = tx.one(_AT_LEAF, leaf_id=leaf_id)
-    return str(row[0]) if row else None
+    return str(*row) if row else None
 
 
 def _remove(tx: Tx, key: str) -> Removed | None:
-    """Delete a row; its file, and the one whose name another DBOM now takes, go too and are written anew."""
+    """Delete a row and return the files to remove: its own, and one whose name another DBOM takes over."""
     row = tx.one(_WHERE, id=int(key))
     if row is None:
         return None
@@ -315,14 +337,14 @@ def _remove(tx: Tx, key: str) -> Removed | None:
     before = dbom_files.due(tx, ns, evaluation_id)
     tx.execute(_DELETE, id=int(key), expect=1)
     after = dbom_files.due(tx, ns, evaluation_id)
-    gone = [str(dbom_files.folder_of(Path("dboms"), ns) / each.name) for each in before if each not in after]
-    return Removed(leaf_id, leaf_ver, tuple(gone))
+    files = [str(dbom_files.folder_of(Path("dboms"), ns) / each.name) for each in before if each not in after]
+    return Removed(leaf_id, leaf_ver, tuple(files))
 
 
 erasable.register(
     Erasable(
         "battles",
-        find=lambda tx, handle: [str(row[0]) for row in tx.all(_LABELLED, subject=handle)],
+        find=_labelled,
         at=_at,
         remove=_remove,
     )

@@ -1,7 +1,7 @@
-"""Hashing pages on every core: helper processes, because threads of one interpreter cannot share this work.
+"""Hash pages on every core: helper processes, because threads of one interpreter cannot share this work.
 
 Rules:
-- A helper answers what `digests.digest` answers here; one that cannot be started, or dies, only costs time.
+- A helper computes what `digests.digest` computes here; one that cannot be started, or dies, only costs time.
 - Pages come back in the order they went out; each helper has one page at a time, so no pipe can block both its ends.
 """
 
@@ -26,22 +26,22 @@ class _Worker(Protocol):
 
 
 class Hashers:
-    """A row of workers; as a context manager, so that no helper outlives its use."""
+    """A pool of hashing workers; a context manager, so that no helper process outlives its use."""
 
     def __init__(self, helpers: int | None = None) -> None:
-        wanted = min(_MOST_HELPERS, _cores()) if helpers is None else helpers
-        self._helpers = [helper for _ in range(wanted if wanted > 1 else 0) if (helper := _start()) is not None]
+        count = min(_MOST_HELPERS, _cores()) if helpers is None else helpers
+        self._helpers = [helper for _ in range(count if count > 1 else 0) if (helper := _start()) is not None]
         self._free = deque[_Worker](self._helpers or (_Here(),))
         self._busy: deque[_Worker] = deque()
 
     @property
     def free(self) -> bool:
-        """Whether a page can be taken now."""
+        """Whether `put` may be called now."""
         return bool(self._free)
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is due."""
+        """Whether `take` has a result to wait for."""
         return bool(self._busy)
 
     def put(self, leaves: bytes) -> None:
@@ -53,9 +53,9 @@ class Hashers:
     def take(self) -> Digests:
         """The answer to the oldest page that is out."""
         worker = self._busy.popleft()
-        found = worker.answer()
+        digests_of_page = worker.answer()
         self._free.append(worker)
-        return found
+        return digests_of_page
 
     def __enter__(self) -> "Hashers":
         return self
@@ -68,7 +68,7 @@ class Hashers:
 
 
 class _Here:
-    """The work done here, where there is but one core."""
+    """A worker in this process, for a machine with one core."""
 
     def ask(self, leaves: bytes) -> None:
         self._leaves = leaves
@@ -81,12 +81,13 @@ class _Helper:
     """One helper process."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process, self._leaves = process, b""
+        self._process = process
+        self._leaves = b""
 
     def ask(self, leaves: bytes) -> None:
         self._leaves = leaves
         assert self._process.stdin is not None
-        with suppress(OSError, ValueError):  # it died: the answer is made here
+        with suppress(OSError, ValueError):  # it died: `answer` computes the page here instead
             digests.send(self._process.stdin, leaves)
 
     def answer(self) -> Digests:
@@ -119,7 +120,7 @@ def _start() -> _Helper | None:
 
 
 def _cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS

@@ -1,16 +1,16 @@
-"""Whether every key of the keyring came in, and went out, by a statement of somebody who may say so; pure.
+"""Check that every key of the keyring was admitted, and revoked, by a statement of a key that may do so; pure.
 
-The operations refuse anything else. This is for rows that somebody wrote past them, log key in hand: once there is a
-root key, such a key counts for nothing.
+The operations refuse anything else. This finds rows that somebody with the log key wrote past them: once there is a
+root key, such a key does not count.
 
 Rules:
 - The first log key needs no statement: it signs the head above its own leaf.
 - A key that introduced itself counts only if it did so before there was a root key.
-- A successor counts if its predecessor, of the same role, counted where the successor's leaf stands.
-- What root admitted counts if that root key did, there.
-- What root re-admits counts however it came in: so a successor outlives the revocation of who named it.
-- A key that is revoked from its own leaf on, or before, counts nowhere; how it came in does not matter then.
-- `revoked_from` is what root's statements say, no more and no less.
+- A successor counts if its predecessor, of the same role, counted at the index of the successor's leaf.
+- A key that root admitted counts if that root key counted at that index.
+- A key that root re-admits counts however it was admitted: so a successor survives its predecessor's revocation.
+- A key that is revoked from its own leaf on, or before, counts nowhere; how it was admitted does not matter then.
+- `revoked_from` is exactly what root's statements say.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,38 +25,40 @@ from holdproof.evidence import statements
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.keys import Key
 
-Places = Mapping[tuple[str, int], int]
-"""Where the leaf of a handle and version stands; one that is only being written has no place yet, and comes last."""
+LeafIndexes = Mapping[tuple[str, int], int]
+"""The index of each leaf by handle and version; a leaf that is only being written has none yet, and sorts last."""
 
 _FIRST: Final = "first"
 _LAST: Final = 1 << 62
 
 
-def flaws(ring: Sequence[Key], origins: Collection[str], places: Places) -> dict[str, str]:
-    """The keys that do not count, by id, each with the reason; empty for an honest keyring."""
-    log, found, good = _Log(origins, places), dict[str, str](), list[Key]()
+def flaws(ring: Sequence[Key], origins: Collection[str], places: LeafIndexes) -> dict[str, str]:
+    """Return the keys that do not count, by id, each with the reason; empty for an intact keyring."""
+    log = _Log(origins, places)
+    reasons: dict[str, str] = {}
+    good: list[Key] = []
     for key in sorted(ring, key=lambda each: (each.role != "root", log.place(each))):  # judges before the judged
         try:
             if not log.counts_nowhere(key):
                 _check_entry(key, good, log)
                 good.append(key)
         except FormatError as error:  # ProofError and BadKeyError are kinds of it
-            found[key.keyid] = error.message
+            reasons[key.keyid] = error.message
     roots = [each for each in good if each.role == "root"]
     for key in ring:
         try:
             _check_exit(key, roots, log)
         except FormatError as error:
-            found.setdefault(key.keyid, error.message)
-    return found
+            reasons.setdefault(key.keyid, error.message)
+    return reasons
 
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """Which names the log has had, and where in it the leaves of keys stand."""
+    """The origins the log has had, and the indexes of the keys' leaves."""
 
     origins: Collection[str]
-    places: Places
+    places: LeafIndexes
 
     def place(self, key: Key, ver: int = 1) -> int:
         return self.places.get((key.leaf_id, ver), _LAST)
@@ -65,49 +67,51 @@ class _Log:
         return key.revoked_from is not None and key.revoked_from <= self.place(key)
 
     def later(self, key: Key) -> list[tuple[int, KeyStatement, Envelope]]:
-        """What was said of a key after it came in, each with the place of its leaf: a version for every statement."""
+        """Return the statements after a key's admission, each with the index of its leaf: one version a statement."""
         lines = key.statement.split("\n")[1:]
         return [(self.place(key, ver), *self.parse(text, key)) for ver, text in enumerate(lines, 2)]
 
     def parse(self, text: str, key: Key) -> tuple[KeyStatement, Envelope]:
-        said, envelope = statements.parse(text)
-        if (said.public.keyid, said.role) != (key.keyid, key.role) or said.origin not in self.origins:
+        stated, envelope = statements.parse(text)
+        if (stated.public.keyid, stated.role) != (key.keyid, key.role) or stated.origin not in self.origins:
             raise FormatError("its statement is about another key, role or log")
-        return said, envelope
+        return stated, envelope
 
 
 def _check_entry(key: Key, good: Sequence[Key], log: _Log) -> None:
-    if any(said.action == "readmit" for _, said, _ in log.later(key)):  # which _check_exit verifies
+    if any(stated.action == "readmit" for _, stated, _ in log.later(key)):  # which _check_exit verifies
         return
-    place, text = log.place(key), key.statement.split("\n")[0]
+    place = log.place(key)
+    text = key.statement.split("\n")[0]
     before = [each for each in good if log.place(each) < place]
     if text == _FIRST:
         if key.role != "log" or any(each.role == "log" for each in before):
             raise FormatError("it came in without a statement")
         return
-    said, envelope = log.parse(text, key)
+    stated, envelope = log.parse(text, key)
     roots = [each for each in before if each.role == "root"]
-    if said.action == "introduce":
+    if stated.action == "introduce":
         signers = [] if roots else [key]
-    elif said.action == "rotate":
-        signers = [each for each in before if (each.keyid, each.role) == (said.previous, key.role)]
+    elif stated.action == "rotate":
+        signers = [each for each in before if (each.keyid, each.role) == (stated.previous, key.role)]
     else:
-        signers = roots if said.action == "admit" and key.role != "root" else []
+        signers = roots if stated.action == "admit" and key.role != "root" else []
     _verify(envelope, [each for each in signers if each is key or each.trusted_at(place)])
 
 
 def _check_exit(key: Key, roots: Sequence[Key], log: _Log) -> None:
-    """Root's word against a key counts even if that root key was revoked later: it can only take trust away."""
-    stated = []
-    for place, said, envelope in log.later(key):
-        if said.action == "revoke" and said.revoked_from is not None:
+    """Check revocations and re-admissions of a key, and that `revoked_from` is what they say."""
+    revocations = []
+    for place, stated, envelope in log.later(key):
+        if stated.action == "revoke" and stated.revoked_from is not None:
+            # Any root key may revoke, even one revoked later: a revocation can only take trust away.
             _verify(envelope, roots)
-            stated.append(said.revoked_from)
-        elif said.action == "readmit" and key.role != "root":
+            revocations.append(stated.revoked_from)
+        elif stated.action == "readmit" and key.role != "root":
             _verify(envelope, [root for root in roots if log.place(root) < place and root.trusted_at(place)])
         else:
             raise FormatError("it came in twice")
-    if key.revoked_from != min(stated, default=None):
+    if key.revoked_from != min(revocations, default=None):
         raise FormatError("its revocation is not what root stated")
 
 

@@ -1,10 +1,10 @@
-"""Private keys: PKCS#8 files, mode 0600, in a folder of mode 0700 outside the data folder; or whatever stands in.
+"""Private keys: PKCS#8 files, mode 0600, in a folder of mode 0700 outside the data folder; or a `Keys` of your own.
 
 Rules:
-- A key is made at its first use and durable before it is relied on: temporary file, fsync, link into place, fsync of
+- A key is generated at its first use and durable before it is used: temporary file, fsync, link into place, fsync of
   the folder. Two processes that start at once end up with one key.
-- A key file that others can read, or whose kind is not its role's, is refused.
-- A successor lies beside the current key (`<role>.next.pem`) until it is promoted; the predecessor is kept as
+- A key file that others can read, or whose algorithm is not its role's, is refused.
+- A successor is beside the current key (`<role>.next.pem`) until it is promoted; the predecessor is kept as
   `<role>.<start of its key id>.pem`.
 - With `HOLDPROOF_KEY_PASSPHRASE` files are encrypted; a file that is not is then refused.
 """
@@ -36,31 +36,31 @@ _KEYID_DIGITS = 16
 
 
 class Keys(Protocol):
-    """Where private keys live: a folder here; a KMS or an HSM may stand in. Every method may be called twice."""
+    """Where private keys are: a folder, or a KMS or HSM behind the same methods. Every method may be called twice."""
 
     def load(self, role: Role) -> Signer:
-        """The current key of a role; NotFoundError where there is none."""
+        """Return the current key of a role; NotFoundError where there is none."""
         ...
 
     def ensure(self, role: Role) -> Signer:
-        """The current key of a role, made at its first use; durable when it returns."""
+        """Return the current key of a role, generated at its first use; durable when it returns."""
         ...
 
     def prepare(self, role: Role) -> Signer:
-        """The successor, made if there is none, not current yet; durable when it returns, the same until promoted."""
+        """Return the successor, generated if there is none; durable when it returns, the same until promoted."""
         ...
 
     def prepared(self, role: Role) -> Signer | None:
-        """The successor that waits, if there is one."""
+        """Return the successor that is not promoted yet, if there is one."""
         ...
 
     def promote(self, role: Role) -> None:
-        """Make the successor current and keep its predecessor aside; nothing where no successor waits."""
+        """Make the successor current and keep its predecessor aside; does nothing without a successor."""
         ...
 
 
 def check_role(role: Role, key: Signer) -> None:
-    """Refuse a key whose kind is not its role's; the judge may use any."""
+    """Refuse a key whose algorithm is not its role's; a judge key may have any."""
     if role not in ROLES:
         raise BadKeyError(f"there is no role {role}; roles are {', '.join(ROLES)}", role=role)
     if key.alg not in (ALGS if role == "judge" else (ROLES[role],)):
@@ -115,43 +115,45 @@ class KeyFolder:
         self._read: dict[Path, tuple[tuple[int, ...], PrivateKey]] = {}
 
     def path(self, role: Role) -> Path:
-        """Where the current key of a role lies."""
+        """Return the path of a role's current key."""
         return self.folder / f"{role}.pem"
 
     def _next(self, role: Role) -> Path:
         return self.folder / f"{role}.next.pem"
 
     def load(self, role: Role) -> PrivateKey:
-        """See Keys; read again only when the file is another one."""
+        """See Keys; a key is cached until its file changes."""
         return self._load(role, self.path(role))
 
     def _load(self, role: Role, path: Path) -> PrivateKey:
         try:
             mark = _mark(path.stat())
-            known = self._read.get(path)
-            if known and known[0] == mark:
-                return known[1]
+            cached = self._read.get(path)
+            if cached is not None:
+                cached_mark, cached_key = cached
+                if cached_mark == mark:
+                    return cached_key
             with path.open("rb") as file:
-                found = os.fstat(file.fileno())
+                status = os.fstat(file.fileno())
                 pem = file.read(1 << 16)
         except FileNotFoundError:
             raise NotFoundError(f"there is no {role} key at {path}", role=role, path=str(path)) from None
         except OSError as error:
             raise UnavailableError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(status.st_mode) & 0o077:
             raise BadKeyError(f"{path} can be read by others; chmod 600 it", role=role, path=str(path))
         key = keys.load_private(pem, self._passphrase)
         check_role(role, key)
-        self._read[path] = _mark(found), key
+        self._read[path] = _mark(status), key
         return key
 
     def every(self, role: Role) -> list[PrivateKey]:
-        """All keys of a role that lie here: current, waiting and kept aside; one that cannot be read is passed over."""
-        found = []
+        """Return all keys of a role in the folder: current, successor and predecessors; unreadable ones are skipped."""
+        signers = []
         for path in sorted(self.folder.glob(f"{role}.*pem")):
             with suppress(HoldproofError):
-                found.append(self._load(role, path))
-        return found
+                signers.append(self._load(role, path))
+        return signers
 
     def ensure(self, role: Role) -> PrivateKey:
         """See Keys."""
@@ -163,7 +165,7 @@ class KeyFolder:
         return self._load(role, path)
 
     def adopt(self, role: Role, key: PrivateKey) -> None:
-        """Write a key from elsewhere (a recovery) as the current one; one that is there already stays."""
+        """Write a key from a recovery as the current one; a key that exists stays."""
         check_role(role, key)
         self._put(key, self.path(role))
 
@@ -178,7 +180,8 @@ class KeyFolder:
 
     def promote(self, role: Role) -> None:
         """See Keys."""
-        path, successor = self.path(role), self._next(role)
+        path = self.path(role)
+        successor = self._next(role)
         if not successor.exists():
             return
         aside = self.folder / f"{role}.{self.load(role).keyid[:_KEYID_DIGITS]}.pem"
@@ -190,7 +193,7 @@ class KeyFolder:
             self._sync()
 
     def _put(self, key: PrivateKey, path: Path) -> None:
-        """Write a key durably; one that is there already stays."""
+        """Write a key durably; a key that exists stays."""
         with self._writing():
             folders.make(self.folder)
             handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=self.folder)
@@ -202,7 +205,7 @@ class KeyFolder:
                 with suppress(FileExistsError):  # another process was first; its key counts
                     os.link(name, path)
             finally:
-                os.unlink(name)  # a secret is not left lying about
+                os.unlink(name)  # a private key must not stay in a temporary file
             self._sync()
 
     @contextmanager
@@ -217,6 +220,6 @@ class KeyFolder:
         folders.sync(self.folder)
 
 
-def _mark(found: os.stat_result) -> tuple[int, ...]:
-    """What changes when another key takes the place of a file; its mode too, so that a loosened one is refused."""
-    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
+def _mark(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes when a key file is replaced; its mode too, so that a loosened one is refused."""
+    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode

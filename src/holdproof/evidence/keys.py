@@ -1,22 +1,25 @@
 """The keyring: which public keys count, for what, and up to where in the log.
 
 Rules:
-- A key comes in by a signed statement, logged with its row: the first of a role by itself, a successor by its
+- A key is admitted by a signed statement, logged with its row: the first of a role by itself, a successor by its
   predecessor, any key by root.
-- Once there is a root key nothing introduces itself any more: a new key needs its predecessor or root.
+- Once there is a root key no key introduces itself any more: a new key needs its predecessor or root.
 - A private key is durable before its leaf; one without a leaf is registered at its next use.
-- Revocation is by position: from leaf N on the key does not count, what stands before stays good. Only root revokes,
+- Revocation is by position: from leaf N on the key does not count, signatures before it stay valid. Only root revokes,
   and a revocation can be moved earlier, never later or taken back.
-- No revocation leaves a key behind that nobody brought in any more, such as the successor that the revoked key named
-  after that leaf: root first says whether it counts (re-admits it) or not (revokes it from its own leaf on).
+- No revocation leaves a key without a valid admission, such as the successor that the revoked key admitted after that
+  leaf: root first re-admits it, or revokes it from its own leaf on.
 - A key belongs to one role.
 - A revoked key signs nothing new.
 """
 
 import builtins
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Final
 
+from holdproof import paging
 from holdproof.crypto import dsse, keys
 from holdproof.crypto.dsse import Envelope
 from holdproof.crypto.keys import PublicKey, Signer
@@ -32,11 +35,12 @@ from holdproof.errors import (
     UnknownKeyError,
 )
 from holdproof.evidence import key_audit, leaves, statements, tree
-from holdproof.evidence.key_audit import Places
+from holdproof.evidence.key_audit import LeafIndexes
 from holdproof.evidence.key_files import ROLES
 from holdproof.evidence.startup import KEYRING, add_key
 from holdproof.evidence.statements import KeyStatement
 from holdproof.model.keys import Action, Key, Role, Signed, Successors
+from holdproof.model.page import Page
 from holdproof.store.context import Context
 
 _PREFIX_DIGITS: Final = 8
@@ -47,41 +51,57 @@ _ALL = sql(
 )
 
 
-def list(tx: Tx, *, role: Role | None = None) -> builtins.list[Key]:
-    """Every key, the oldest first; of one role if that is given."""
+def keyring(tx: Tx, *, role: Role | None = None) -> builtins.list[Key]:
+    """Return every key, the oldest first; of one role if that is given."""
     return [key for key in (Key(*row) for row in tx.all(_ALL)) if role in (None, key.role)]
 
 
+def list(tx: Tx, *, role: Role | None = None, cursor: str | None = None, limit: int = 100) -> Page[Key]:
+    """List the keys of the keyring, the newest first; of one role if that is given."""
+    newest_first = reversed(keyring(tx, role=role))
+    if cursor is not None:
+        last = paging.decode(cursor, "", "")
+        newest_first = filter(lambda key: _sort_key(key) < last, newest_first)
+    return paging.page(islice(newest_first, paging.fetch(limit)), limit, _sort_key)
+
+
+def _sort_key(key: Key) -> tuple[str, str]:
+    return key.added_at, key.keyid
+
+
 def get(tx: Tx, keyid: str) -> Key:
-    """A key by its id, or by the start of it if that is unmistakable."""
-    found = [key for key in list(tx) if key.keyid.startswith(keyid)] if len(keyid) >= _PREFIX_DIGITS else []
-    if len(found) != 1:
+    """Return a key by its id, or by the start of it if only one key begins so; NotFoundError otherwise."""
+    matches = [key for key in keyring(tx) if key.keyid.startswith(keyid)] if len(keyid) >= _PREFIX_DIGITS else []
+    if len(matches) != 1:
         raise NotFoundError(f"no key, or more than one, begins with {keyid!r}; give {_PREFIX_DIGITS} digits or more")
-    return found[0]
+    return matches[0]
 
 
 def find(tx: Tx, keyid: str) -> Key | None:
-    """A key by its whole id, None where the keyring has no such key."""
-    return next((key for key in list(tx) if key.keyid == keyid), None)
+    """Return a key by its whole id; None where the keyring has no such key."""
+    return next((key for key in keyring(tx) if key.keyid == keyid), None)
 
 
 _STANDING = sql("SELECT role, revoked_from FROM keyring WHERE keyid = :keyid")
 
 
-def standing(tx: Tx, keyid: str, role: Role) -> bool:
+def is_registered(tx: Tx, keyid: str, role: Role) -> bool:
     """Whether a key is registered for its role; RevokedKeyError if it may not sign any more."""
     row = tx.one(_STANDING, keyid=keyid)
     if row is None:
         return False
-    if row[0] != role:
-        raise UnknownKeyError(f"the key is registered as a {row[0]} key, not as a {role} key", keyid=keyid, role=row[0])
-    if row[1] is not None:
-        raise RevokedKeyError(f"the {role} key was revoked from leaf {row[1]} on", keyid=keyid, revoked_from=row[1])
+    registered, revoked_from = row
+    if registered != role:
+        what = f"the key is registered as a {registered} key, not as a {role} key"
+        raise UnknownKeyError(what, keyid=keyid, role=registered)
+    if revoked_from is not None:
+        what = f"the {role} key was revoked from leaf {revoked_from} on"
+        raise RevokedKeyError(what, keyid=keyid, revoked_from=revoked_from)
     return True
 
 
 def public(key: Key) -> PublicKey:
-    """The key itself, loaded strictly."""
+    """Return the public key of a row of the keyring; FormatError if it is not one."""
     return keys.load_public_pem(key.public.encode())
 
 
@@ -89,19 +109,19 @@ _ORIGINS = sql("SELECT previous FROM restores ORDER BY n")
 
 
 def origins(tx: Tx) -> builtins.list[str]:
-    """Every name this log has had, the current one last."""
-    return [*(row[0] for row in tx.all(_ORIGINS)), tree.state(tx).origin]
+    """Return every origin this log has had, the current one last."""
+    return [*(previous for (previous,) in tx.all(_ORIGINS)), tree.state(tx).origin]
 
 
 def flaws(tx: Tx) -> dict[str, str]:
-    """Keys that nobody who may do so brought in (or revoked), by id, with the reason; empty for an honest keyring."""
-    return key_audit.flaws(list(tx), origins(tx), _places(tx))
+    """Return the keys that were not admitted or revoked by a valid statement, by id, with the reason."""
+    return key_audit.flaws(keyring(tx), origins(tx), _places(tx))
 
 
-def counting(tx: Tx, role: Role) -> builtins.list[PublicKey]:
-    """The keys of a role whose word counts now: not revoked, and brought in by whoever may do so."""
+def active_keys(tx: Tx, role: Role) -> builtins.list[PublicKey]:
+    """Return the keys of a role that count now: not revoked, and admitted by a valid statement."""
     flawed = flaws(tx)
-    return [public(key) for key in list(tx, role=role) if key.revoked_from is None and key.keyid not in flawed]
+    return [public(key) for key in keyring(tx, role=role) if key.revoked_from is None and key.keyid not in flawed]
 
 
 _PLACES = sql("SELECT l.id, l.ver, l.idx FROM keyring k JOIN log_leaves l ON l.id = k.leaf_id")
@@ -112,8 +132,9 @@ _COMING = sql_postgres(
 )
 
 
-def _places(tx: Tx) -> Places:
-    """Where the leaves of keys stand, or will stand; those on their way are read first, lest one is missed."""
+def _places(tx: Tx) -> LeafIndexes:
+    """Return the indexes of the keys' leaves, or those they will have."""
+    # Pending leaves are read first: one that is sequenced in between is then found twice, never not at all.
     if tx.dialect == "postgres":
         coming = tx.all(_COMING)
     else:
@@ -126,56 +147,56 @@ def _places(tx: Tx) -> Places:
 
 
 def use(context: Context, role: Role) -> Work[Signer]:
-    """The current signer of a role: made at its first use, and in the keyring when this returns."""
-    signer: Signer = yield from ask(Call(lambda: context.keys.ensure(role)))
-    if not (yield from ask(Read(lambda tx: standing(tx, signer.keyid, role)))):
+    """Return the current signer of a role: generated at its first use, and in the keyring when this returns."""
+    signer: Signer = yield from ask(Call(partial(context.keys.ensure, role)))
+    if not (yield from ask(Read(partial(is_registered, keyid=signer.keyid, role=role)))):
         yield from introduce(context, role, signer)
     return signer
 
 
 def introduce(context: Context, role: Role, signer: Signer) -> Work[Key]:
-    """Bring a key into the keyring: by itself, or by root where there is one."""
-    rooted: bool = yield from ask(Read(lambda tx: bool(list(tx, role="root"))))
+    """Admit a key to the keyring: it introduces itself, or root admits it where there is a root key."""
+    rooted: bool = yield from ask(Read(lambda tx: bool(keyring(tx, role="root"))))
     action: Action = "admit" if rooted else "introduce"
     by = (yield from _root(context, signer.keyid)) if rooted else signer
-    said: KeyStatement = yield from ask(Read(lambda tx: _say(tx, action, role, signer.public)))
-    text: str = yield from ask(Call(lambda: statements.sign(said.encode(), by)))
+    stated: KeyStatement = yield from ask(Read(partial(_say, action=action, role=role, key=signer.public)))
+    text: str = yield from ask(Call(lambda: statements.sign(stated.encode(), by)))
     try:
-        return (yield from ask(Write(lambda tx: import_statement(tx, text))))
+        return (yield from ask(Write(partial(import_statement, text=text))))
     except ConflictError:  # perhaps another process was faster
-        found = yield from ask(Read(lambda tx: find(tx, signer.keyid)))
-        if found is None:
+        known_key = yield from ask(Read(partial(find, keyid=signer.keyid)))
+        if known_key is None:
             raise
-        return found
+        return known_key
 
 
 def rotate(context: Context, role: Role) -> Work[Key]:
-    """Replace the key of a role: the old one signs the new one in, and is kept aside; a revoked one needs root."""
+    """Replace the key of a role: the old one admits the new one and is kept aside; if it is revoked, root admits."""
     _check_role(role)
-    old: Signer = yield from ask(Call(lambda: context.keys.load(role)))
-    known = yield from ask(Read(lambda tx: find(tx, old.keyid)))
-    if known is None:
-        known = yield from introduce(context, role, old)
-    new: Signer = yield from ask(Call(lambda: context.keys.prepare(role)))
-    found = yield from ask(Read(lambda tx: find(tx, new.keyid)))
-    if found is None:  # else a crash came between the leaf and the file
-        action: Action = "rotate" if known.revoked_from is None else "admit"
+    old: Signer = yield from ask(Call(partial(context.keys.load, role)))
+    current = yield from ask(Read(partial(find, keyid=old.keyid)))
+    if current is None:
+        current = yield from introduce(context, role, old)
+    new: Signer = yield from ask(Call(partial(context.keys.prepare, role)))
+    successor = yield from ask(Read(partial(find, keyid=new.keyid)))
+    if successor is None:  # else a crash came between the leaf and the file
+        action: Action = "rotate" if current.revoked_from is None else "admit"
         by = old if action == "rotate" else (yield from _root(context, new.keyid))
-        said = yield from ask(Read(lambda tx: _say(tx, action, role, new.public, previous=old.keyid)))
-        text: str = yield from ask(Call(lambda: statements.sign(said.encode(), by)))
-        yield from ask(Write(lambda tx: import_statement(tx, text)))
-    yield from settle(context)
-    return (yield from ask(Read(lambda tx: get(tx, new.keyid))))  # with the index of its leaf, if it is logged by now
+        stated = yield from ask(Read(partial(_say, action=action, role=role, key=new.public, previous=old.keyid)))
+        text: str = yield from ask(Call(lambda: statements.sign(stated.encode(), by)))
+        yield from ask(Write(partial(import_statement, text=text)))
+    yield from finish_rotations(context)
+    return (yield from ask(Read(partial(get, keyid=new.keyid))))  # with the index of its leaf, if it is logged by now
 
 
-def settle(context: Context) -> Work[builtins.list[str]]:
-    """Make successors current whose leaf is in the log: the last step of a rotation, also after a crash."""
+def finish_rotations(context: Context) -> Work[builtins.list[str]]:
+    """Promote successors whose leaf is in the log: the last step of a rotation, also after a crash."""
     done = []
     for role in ROLES:
-        waiting: Signer | None = yield from ask(Call(lambda r=role: context.keys.prepared(r)))  # type: ignore[misc]
-        if waiting is None or (yield from ask(Read(lambda tx, w=waiting: find(tx, w.keyid)))) is None:  # type: ignore[misc]
+        waiting: Signer | None = yield from ask(Call(partial(context.keys.prepared, role)))
+        if waiting is None or (yield from ask(Read(partial(find, keyid=waiting.keyid)))) is None:
             continue
-        yield from ask(Call(lambda r=role: context.keys.promote(r)))  # type: ignore[misc]
+        yield from ask(Call(partial(context.keys.promote, role)))
         if role == "log":
             context.log.use(waiting)
         done.append(f"{role} {waiting.keyid}")
@@ -188,32 +209,33 @@ def settle(context: Context) -> Work[builtins.list[str]]:
 def revoke(
     context: Context, keyid: str, *, from_index: int | None = None, successors: Successors | None = None
 ) -> Work[Key]:
-    """Do not trust a key for leaves from that index on (from here on, if none is given); needs the root key.
+    """Revoke a key for leaves from that index on (from now on, if none is given); needs the root key.
 
-    Keys that would be left without anybody's word make it a ConflictError, unless `successors` says what becomes of
-    them in the same act: "readmit" them, or "revoke" them as well, from their own leaf on.
+    Keys that would be left without a valid admission make it a ConflictError, unless `successors` says what becomes of
+    them in the same transaction: "readmit" them, or "revoke" them as well, from their own leaf on.
     """
-    planned = yield from ask(Read(lambda tx: _plan(tx, keyid, from_index, successors)))
+    planned = yield from ask(Read(partial(_plan, keyid=keyid, from_index=from_index, successors=successors)))
     root = yield from _root(context, keyid)
-    texts: builtins.list[str] = yield from ask(Call(lambda: [statements.sign(said.encode(), root) for said in planned]))
+    texts: builtins.list[str] = yield from ask(Call(lambda: [statements.sign(each.encode(), root) for each in planned]))
     return (yield from ask(Write(lambda tx: [import_statement(tx, text) for text in texts][-1])))
 
 
 def revocation(tx: Tx, keyid: str, *, from_index: int | None = None) -> Signed:
-    """The statement that revokes a key, not signed yet: for a root key that is kept elsewhere."""
-    [said] = _plan(tx, keyid, from_index, None)
-    return Signed(said.encode().decode(), "statement", "")
+    """Return the statement that revokes a key, not signed yet: for a root key that is kept on another machine."""
+    [stated] = _plan(tx, keyid, from_index, None)
+    return Signed(stated.encode().decode(), "statement", "")
 
 
 def readmission(tx: Tx, keyid: str) -> Signed:
-    """The statement that lets a key count however it came in, not signed yet: for a root key kept elsewhere."""
+    """Return the statement that re-admits a key, not signed yet: for a root key kept on another machine."""
     key = get(tx, keyid)
     return Signed(_say(tx, "readmit", key.role, public(key)).encode().decode(), "statement", "")
 
 
 def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | None) -> builtins.list[KeyStatement]:
-    """What root has to say to revoke a key: first of the keys that would be orphaned, the youngest first."""
-    key, size = get(tx, keyid), _end(tx)
+    """Return the statements that revoke a key: first those about keys it would orphan, the youngest first."""
+    key = get(tx, keyid)
+    size = _end(tx)
     if from_index is not None and not 0 <= from_index <= size:
         raise InvalidInputError(
             f"a key is revoked from one of 0 … {size} on, the size of the log", from_index=from_index
@@ -222,102 +244,105 @@ def _plan(tx: Tx, keyid: str, from_index: int | None, successors: Successors | N
     orphans = [each for each in _orphans(tx, replace(key, revoked_from=since)) if each.keyid != key.keyid]
     if successors is None:
         _refuse(key, orphans)
-    said, places = [_say(tx, "revoke", key.role, public(key), revoked_from=since)], _places(tx)
+    stated = [_say(tx, "revoke", key.role, public(key), revoked_from=since)]
+    places = _places(tx)
     for each in sorted(orphans, key=lambda each: places[each.leaf_id, 1]):
         from_leaf = places[each.leaf_id, 1] if successors == "revoke" else None
-        said.insert(0, _say(tx, successors or "revoke", each.role, public(each), revoked_from=from_leaf))
-    return said
+        stated.insert(0, _say(tx, successors or "revoke", each.role, public(each), revoked_from=from_leaf))
+    return stated
 
 
-def _orphans(tx: Tx, made: Key) -> builtins.list[Key]:
-    """The keys that would not count any more if a key of the ring were like this."""
-    ring = [made if each.keyid == made.keyid else each for each in list(tx)]
-    gone = key_audit.flaws(ring, origins(tx), _places(tx)).keys() - flaws(tx).keys()
-    return [each for each in ring if each.keyid in gone]
+def _orphans(tx: Tx, changed: Key) -> builtins.list[Key]:
+    """Return the keys that would no longer count if a key of the ring were changed like this."""
+    ring = [changed if each.keyid == changed.keyid else each for each in keyring(tx)]
+    orphaned = key_audit.flaws(ring, origins(tx), _places(tx)).keys() - flaws(tx).keys()
+    return [each for each in ring if each.keyid in orphaned]
 
 
 def _refuse(key: Key, orphans: builtins.list[Key]) -> None:
     if orphans:
         named = [f"{each.role} {each.keyid}" for each in orphans]
         raise ConflictError(
-            f"without this key nobody would have brought in {', '.join(named)}: let root re-admit or revoke it first,"
-            " or in the same act (`--successors readmit` or `revoke`)",
+            f"this key admitted {', '.join(named)}: let root re-admit or revoke those first, or in the same command"
+            " (`--successors readmit` or `revoke`)",
             keyid=key.keyid,
             orphans=named,
         )
 
 
 def statement(context: Context, role: Role) -> Work[Signed]:
-    """The statement that admits this machine's key of a role, not signed yet: for a root key kept elsewhere."""
+    """Return the statement that admits this machine's key of a role, not signed yet: for a root key kept elsewhere."""
     _check_role(role)
     if role == "root":
         raise InvalidInputError("a root key follows another by rotation only: `holdproof keys rotate root`", role=role)
-    signer: Signer = yield from ask(Call(lambda: context.keys.ensure(role)))
-    said = yield from ask(Read(lambda tx: _say(tx, "admit", role, signer.public)))
-    return Signed(said.encode().decode(), "statement", "")
+    signer: Signer = yield from ask(Call(partial(context.keys.ensure, role)))
+    stated = yield from ask(Read(partial(_say, action="admit", role=role, key=signer.public)))
+    return Signed(stated.encode().decode(), "statement", "")
 
 
 def import_statement(tx: Tx, text: str) -> Key:
-    """Carry out a signed statement about a key: admit, re-admit or revoke it; refuses what its signer may not say."""
-    said, envelope = statements.parse(text.strip())
-    tree.lock(tx)  # or a key names its successor while it is being revoked
-    _authorise(tx, said, envelope)
+    """Apply a signed statement about a key: admit, re-admit or revoke it; refused if its signer may not do that."""
+    stated, envelope = statements.parse(text.strip())
+    tree.lock(tx)  # serialises statements: a key must not admit a successor while it is being revoked
+    _authorise(tx, stated, envelope)
     line = dsse.encode(envelope).decode()
-    if said.action == "revoke":
-        return _revoke(tx, said, line)
-    if said.action == "readmit":
-        return _readmit(tx, said, line)
-    if find(tx, said.public.keyid) is not None:
-        raise ConflictError("the key is in the keyring already", keyid=said.public.keyid)
-    add_key(tx, said.role, said.public, statement=line)
-    return get(tx, said.public.keyid)
+    if stated.action == "revoke":
+        return _revoke(tx, stated, line)
+    if stated.action == "readmit":
+        return _readmit(tx, stated, line)
+    if find(tx, stated.public.keyid) is not None:
+        raise ConflictError("the key is in the keyring already", keyid=stated.public.keyid)
+    add_key(tx, stated.role, stated.public, statement=line)
+    return get(tx, stated.public.keyid)
 
 
-def _authorise(tx: Tx, said: KeyStatement, envelope: Envelope) -> None:
-    """Whether the signature is one that may say this; the rules of the module, in one place."""
-    if said.origin != tree.state(tx).origin:
-        raise ProofError("the statement is for another log", found=said.origin, expected=tree.state(tx).origin)
-    roots = [key for key in list(tx, role="root") if key.revoked_from is None]
-    if said.action == "introduce":
-        if list(tx, role="root"):
-            raise UnknownKeyError("root is in charge: a key cannot introduce itself", keyid=said.public.keyid)
-        signers = [said.public]
-    elif said.action == "rotate":
-        old = find(tx, said.previous or "")
-        if old is None or old.role != said.role:
-            raise ProofError("the predecessor is no key of that role here", keyid=said.previous)
+def _authorise(tx: Tx, stated: KeyStatement, envelope: Envelope) -> None:
+    """Check that the signer may make this statement: the rules of the module, in one place."""
+    if stated.origin != tree.state(tx).origin:
+        raise ProofError("the statement is for another log", found=stated.origin, expected=tree.state(tx).origin)
+    roots = [key for key in keyring(tx, role="root") if key.revoked_from is None]
+    if stated.action == "introduce":
+        if keyring(tx, role="root"):
+            what = "there is a root key: a key cannot introduce itself; `holdproof keys statement`, signed by root"
+            raise UnknownKeyError(what, keyid=stated.public.keyid)
+        signers = [stated.public]
+    elif stated.action == "rotate":
+        old = find(tx, stated.previous or "")
+        if old is None or old.role != stated.role:
+            raise ProofError("the predecessor is no key of that role here", keyid=stated.previous)
         if old.revoked_from is not None:
             raise RevokedKeyError("a revoked key cannot name its successor", keyid=old.keyid)
         signers = [public(old)]
     else:
-        if said.action != "revoke" and said.role == "root":
-            raise ProofError("a root key follows another by rotation only", keyid=said.public.keyid)
+        if stated.action != "revoke" and stated.role == "root":
+            raise ProofError("a root key follows another by rotation only", keyid=stated.public.keyid)
         signers = [public(root) for root in roots]
     dsse.verify(envelope, signers, payload_type=PAYLOAD_TYPE)
 
 
-def _revoke(tx: Tx, said: KeyStatement, line: str) -> Key:
-    key, since = get(tx, said.public.keyid), said.revoked_from
-    if since is None or not 0 <= since <= _end(tx) or said.role != key.role:
+def _revoke(tx: Tx, stated: KeyStatement, line: str) -> Key:
+    key = get(tx, stated.public.keyid)
+    since = stated.revoked_from
+    if since is None or not 0 <= since <= _end(tx) or stated.role != key.role:
         raise InvalidInputError("the statement names no index of this log, or another role", revoked_from=since)
     if key.revoked_from is not None and key.revoked_from <= since:
         raise ConflictError(f"the key is revoked from leaf {key.revoked_from} on", keyid=key.keyid)
-    if key.role == "log" and not [each for each in list(tx, role="log") if _other(each, key)]:
+    if key.role == "log" and not [each for each in keyring(tx, role="log") if _other(each, key)]:
         raise ConflictError("the only log key cannot be revoked: rotate it first", keyid=key.keyid)
-    made = _with(key, line, revoked_from=since)
-    _refuse(key, _orphans(tx, made))
-    return _restate(tx, made)
+    revoked = _with(key, line, revoked_from=since)
+    _refuse(key, _orphans(tx, revoked))
+    return _restate(tx, revoked)
 
 
-def _readmit(tx: Tx, said: KeyStatement, line: str) -> Key:
-    key = get(tx, said.public.keyid)
-    if said.role != key.role:
-        raise InvalidInputError("the statement names another role than the key has", role=said.role)
+def _readmit(tx: Tx, stated: KeyStatement, line: str) -> Key:
+    key = get(tx, stated.public.keyid)
+    if stated.role != key.role:
+        raise InvalidInputError("the statement names another role than the key has", role=stated.role)
     return _restate(tx, _with(key, line, revoked_from=key.revoked_from))
 
 
 def _with(key: Key, line: str, *, revoked_from: int | None) -> Key:
-    """The key's next version, with one more statement."""
+    """Return the key's next version, with one more statement."""
     text = f"{key.statement}\n{line}"
     return replace(key, revoked_from=revoked_from, statement=text, leaf_ver=key.leaf_ver + 1)
 
@@ -328,21 +353,21 @@ _RESTATE = sql(
 )
 
 
-def _restate(tx: Tx, made: Key) -> Key:
-    """Put the next version of a key in the place of the one before, with its leaf."""
-    row = {column: getattr(made, column) for column in KEYRING.columns}
-    mark = leaves.stamp(tx, "key", KEYRING, row, leaf_id=made.leaf_id, leaf_ver=made.leaf_ver)
+def _restate(tx: Tx, key: Key) -> Key:
+    """Replace a key's row by its next version, with its leaf."""
+    row = {column: getattr(key, column) for column in KEYRING.columns}
+    mark = leaves.stamp(tx, "key", KEYRING, row, leaf_id=key.leaf_id, leaf_ver=key.leaf_ver)
     tx.execute(
         _RESTATE,
-        keyid=made.keyid,
-        revoked_from=made.revoked_from,
-        statement=made.statement,
+        keyid=key.keyid,
+        revoked_from=key.revoked_from,
+        statement=key.statement,
         leaf_ver=mark.leaf_ver,
         leaf_salt=mark.leaf_salt,
-        seen=made.leaf_ver - 1,
+        seen=key.leaf_ver - 1,
         expect=1,
     )
-    return made
+    return key
 
 
 _END = sql(
@@ -352,7 +377,7 @@ _END = sql(
 
 
 def _end(tx: Tx) -> int:
-    """The index of the next leaf, those counted in that wait for the sequencer or for the commit of their group."""
+    """Return the index of the next leaf, counting those that wait for the sequencer or for their group's commit."""
     waiting = len(tx.notes.get(leaves.TOPIC, ())) if tx.dialect == "sqlite" else 0
     return int(tx.all(_END)[0][0]) + waiting
 
@@ -369,7 +394,7 @@ def _say(
 
 def _root(context: Context, keyid: str) -> Work[Signer]:
     try:
-        root: Signer = yield from ask(Call(lambda: context.keys.load("root")))
+        root: Signer = yield from ask(Call(partial(context.keys.load, "root")))
     except NotFoundError as error:
         raise UnknownKeyError(
             "this needs the root key, which is not here: `holdproof keys init-root` makes one; if it is kept"

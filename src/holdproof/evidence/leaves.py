@@ -1,12 +1,12 @@
-"""Leaves: what a row commits to in the log.
+"""Leaves: the log entries that rows commit to.
 
 A leaf is canonical JSON under 1 KiB:
 `{"h":hex,"id":handle,"ns":…,"p":"<table>/<projection version>","t":type,"ts":…,"v":1,"ver":n}` with
 `h = SHA-256(salt16 ‖ JCS(projection of the row))`.
 
 Rules:
-- The handle is random and stands for the record in all its versions; nothing personal is in a leaf.
-- The salt lies beside the row and goes with it, so an erased row cannot be guessed from its leaf.
+- The handle is random and identifies the record in all its versions; nothing personal is in a leaf.
+- The salt is stored in the row and erased with it, so an erased row cannot be guessed from its leaf.
 - A projection names its columns and never changes; another list of columns is another projection version.
 - A row and its leaf are written in one transaction (`stamp`), so state and evidence commit together or not at all.
 """
@@ -56,11 +56,11 @@ class Projection:
         object.__setattr__(self, "_form", "{" + ",".join(f'"{column}":%s' for column in ordered) + "}")
 
     def commit(self, salt: bytes, row: Mapping[str, Any]) -> str:
-        """The commitment to a row, in hex."""
+        """Return the commitment to a row, in hex."""
         return sha256(salt + self.content(row)).hexdigest()
 
     def content(self, row: Mapping[str, Any]) -> bytes:
-        """The canonical bytes of a row: what `canonical.dumps` gives, with all that is known beforehand done once."""
+        """Return the canonical bytes of a row: equal to `canonical.dumps`, with keys and order prepared once."""
         values = [
             _quote(value) if type(value) is str else "null" if value is None else _rare(value)
             for value in self._values(row)
@@ -93,8 +93,12 @@ def stamp(
     leaf_ver: int = 1,
     ns: str = "main",
 ) -> Stamp:
-    """Log a row as it is about to be written; give a later version its record's handle and the next number."""
-    handle, salt = leaf_id or tx.new_id(), tx.random(_SALT_BYTES)
+    """Log a row that is about to be written; a later version gets its record's handle and the next number.
+
+    Returns the columns to store with the row.
+    """
+    handle = leaf_id or tx.new_id()
+    salt = tx.random(_SALT_BYTES)
     digest = sha256(salt + projection.content(row)).hexdigest()
     text = f'{{"h":"{digest}","id":"{handle}{_middle(ns, projection.name, kind)}{tx.now}","v":1,"ver":{leaf_ver}}}'
     append(tx, (handle, leaf_ver, text))
@@ -103,14 +107,14 @@ def stamp(
 
 @lru_cache(maxsize=1024)
 def _middle(ns: str, projection: str, kind: str) -> str:
-    """The part of a leaf that is the same for many."""
+    """Return the part of a leaf that many share; cached, since only handle, digest, time and version differ."""
     if kind not in TYPES:
         raise InvalidInputError(f"{kind!r} is no type of leaf", type=kind)
     return f'","ns":{canonical.quote(ns)},"p":{canonical.quote(projection)},"t":"{kind}","ts":"'
 
 
 def is_filed(text: object, handle: object, ver: object) -> bool:
-    """Whether a leaf stands under its own handle and version: what finds it by these must not be led astray."""
+    """Whether a leaf is stored under its own handle and version; a lookup by these must not find another record's."""
     if not isinstance(text, str) or not isinstance(handle, str):
         return False
     return text.startswith(f'"id":"{handle}","ns":', _ID_AT) and text.endswith(f',"ver":{ver}}}')
@@ -134,9 +138,10 @@ def append(tx: Tx, leaf: Leaf) -> None:
 
 
 def _rare(value: Any) -> str:
-    """A column that is not text; what JCS cannot carry is refused there.
+    """Encode a column that is not text; values without canonical JSON are refused.
 
-    Bytes too: no projection has any, and as hex a row with bytes for its key would pass for the row with that text.
+    Bytes are refused too: no projection has any, and as hex a row with bytes as its key would pass for the row with
+    that text.
     """
     if type(value) is int and -canonical.MAX_INT <= value <= canonical.MAX_INT:
         return str(value)

@@ -1,9 +1,9 @@
-"""The lockdown: while it is in force no operation writes.
+"""Lockdown: while it is in force no operation writes.
 
 Rules:
-- It stands in two places, a flag file outside the database and a row with its leaf; either one locks.
+- It is recorded in two places, a flag file outside the database and a row with its leaf; either one locks.
 - A flag that cannot be read locks as well; deleting it does not unlock, and neither does an older database file.
-- Every process notices: the flag is looked for in each transaction, the row at least once a second.
+- Every process notices: the flag is checked in each transaction, the row at least once a second.
 - The lockdown's own records pass the gate (ungated writes); reads go on.
 - Only a statement signed by root ends it (upkeep/unlock.py).
 """
@@ -14,11 +14,11 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdproof import folders
 from holdproof.content import disk
-from holdproof.db import Database, Row, Tx, sql
+from holdproof.db import Database, Tx, sql
 from holdproof.errors import ConfigError, LockedError
 from holdproof.evidence import leaves, logged_tables
 from holdproof.evidence.leaves import Projection
@@ -32,7 +32,7 @@ _FLAG_BYTES: Final = 1 << 16
 
 
 class Gate:
-    """What refuses writes: called before every operation of one open store."""
+    """The hook that refuses writes: called before every operation of one open store."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -41,7 +41,7 @@ class Gate:
         self._passed: object = None
 
     def __call__(self, tx: Tx) -> None:
-        """Raise LockedError while a lockdown is in force; one look a transaction serves all its operations."""
+        """Raise LockedError while a lockdown is in force; checked once a transaction for all its operations."""
         if tx.notes is self._passed:
             return
         if (locked := self.flag()) is not None:
@@ -54,35 +54,36 @@ class Gate:
         self._passed = tx.notes  # a new one for each transaction
 
     def flag(self) -> Locked | None:
-        """What the flag says; None if there is none."""
+        """Return the lockdown that the flag records; None if there is no flag."""
         if self.path is None:
             return self._held
         return read_flag(self.path) if os.path.lexists(self.path) else None
 
     def put_up(self, locked: Locked) -> None:
-        """Make the flag, durably; an older one stays."""
+        """Write the flag, durably; an existing one stays."""
         if self.path is None:
             self._held = self._held or locked
         elif not os.path.lexists(self.path):
             write_flag(self.path, locked)
 
     def take_down(self) -> None:
-        """Remove the flag; harmless if there is none."""
-        self._held, self._looked = None, -1e9
+        """Remove the flag, if there is one."""
+        self._held = None
+        self._looked = -1e9
         if self.path is not None:
             with suppress(FileNotFoundError):
                 self.path.unlink()
 
 
 def start(database: Database, path: Path | None) -> Gate:
-    """Put the gate before every later operation of a store."""
+    """Install the gate before every later operation of a store."""
     gate = Gate(path)
     database.hooks.gate.append(gate)
     return gate
 
 
 def gate_of(database: Database) -> Gate:
-    """The gate of an open store."""
+    """Return the gate of an open store."""
     for each in database.hooks.gate:
         if isinstance(each, Gate):
             return each
@@ -90,12 +91,12 @@ def gate_of(database: Database) -> Gate:
 
 
 def refusal(locked: Locked) -> LockedError:
-    """The error that every write gets."""
+    """Return the error that every write raises."""
     return LockedError(f"the store is locked since {locked.locked_at}: {locked.reason}", **locked.to_dict())
 
 
 def read_flag(path: Path) -> Locked | None:
-    """The lockdown a flag file tells of; one that cannot be read is a lockdown too."""
+    """Return the lockdown that a flag file records; one that cannot be read is a lockdown too."""
     try:
         with path.open("rb") as file:
             facts: dict[str, Any] = json.loads(file.read(_FLAG_BYTES))
@@ -107,20 +108,37 @@ def read_flag(path: Path) -> Locked | None:
 
 
 def write_flag(path: Path, locked: Locked) -> None:
-    """Make a flag file: whole or not at all, and durable."""
+    """Write a flag file: complete or not at all, and durable."""
     with disk.translated(path):
         folders.make(path.parent)
         disk.exchange(path, json.dumps(locked.to_dict(), indent=2).encode())
 
 
-_COLUMNS: Final = "id, verdict, reason, findings, locked_at, unlocked_at, statement, leaf_id, leaf_ver"
+class _Lockdown(NamedTuple):
+    """A row of `lockdowns`."""
+
+    id: str
+    verdict: str
+    reason: str
+    findings: str
+    locked_at: str
+    unlocked_at: str | None
+    statement: str | None
+    leaf_id: str
+    leaf_ver: int
+
+
+_COLUMNS: Final = ", ".join(_Lockdown._fields)
 _CURRENT = sql(f"SELECT {_COLUMNS} FROM lockdowns WHERE unlocked_at IS NULL ORDER BY locked_at, id LIMIT 1")  # noqa: S608
 
 
 def current(tx: Tx) -> Locked | None:
-    """The lockdown in force, as the database has it."""
+    """Return the lockdown in force, as the database records it."""
     row = tx.one(_CURRENT)
-    return None if row is None else Locked(row[0], row[1], row[2], row[4])
+    if row is None:
+        return None
+    stored = _Lockdown(*row)
+    return Locked(stored.id, stored.verdict, stored.reason, stored.locked_at)
 
 
 _BY_ID = sql(f"SELECT {_COLUMNS} FROM lockdowns WHERE id = :id")  # noqa: S608
@@ -131,7 +149,7 @@ _ADD = sql(
 
 
 def record(tx: Tx, locked: Locked, *, findings: str) -> Locked:
-    """Write the lockdown into the database, with its leaf; one that is in force already stays the one."""
+    """Record the lockdown in the database, with its leaf; one that is in force already is returned instead."""
     if (standing := current(tx)) is not None:
         return standing
     if tx.one(_BY_ID, id=locked.id) is None:
@@ -154,25 +172,25 @@ _END = sql(
 
 
 def end(tx: Tx, locked: Locked, *, statement: str) -> Locked:
-    """End a lockdown, with a leaf; one the database does not know (it was restored) is recorded first."""
+    """End a lockdown, with a leaf; one that the database does not have (it was restored) is recorded first."""
     row = tx.one(_BY_ID, id=locked.id)
     if row is None:
         _insert(tx, locked, "[]")
         row = tx.one(_BY_ID, id=locked.id)
     assert row is not None, "just written"
-    if row[5] is None:
-        _close(tx, row, statement)
-    return replace(locked, locked_at=row[4])
+    stored = _Lockdown(*row)
+    if stored.unlocked_at is None:
+        _close(tx, stored, statement)
+    return replace(locked, locked_at=stored.locked_at)
 
 
-def _close(tx: Tx, row: Row, statement: str) -> None:
-    facts = dict(zip(LOCKDOWNS.columns, row[: len(LOCKDOWNS.columns)], strict=True))
-    facts |= {"unlocked_at": tx.now, "statement": statement}
-    handle, version = row[7], row[8] + 1
-    mark = leaves.stamp(tx, "lockdown", LOCKDOWNS, facts, leaf_id=handle, leaf_ver=version)
+def _close(tx: Tx, stored: _Lockdown, statement: str) -> None:
+    content = {column: getattr(stored, column) for column in LOCKDOWNS.columns}
+    content |= {"unlocked_at": tx.now, "statement": statement}
+    mark = leaves.stamp(tx, "lockdown", LOCKDOWNS, content, leaf_id=stored.leaf_id, leaf_ver=stored.leaf_ver + 1)
     tx.execute(
         _END,
-        id=facts["id"],
+        id=stored.id,
         unlocked_at=tx.now,
         statement=statement,
         leaf_ver=mark.leaf_ver,

@@ -7,7 +7,7 @@ Rules:
 - Without a log key of the store's keyring no head is signed: SQLite refuses to log, PostgreSQL leaves it to others.
 - Every process notices at its next head that the keyring has changed (`Log.look`): a successor signs from there on, a
   revoked key signs nothing.
-- A log that is behind, or beside, a head that was kept elsewhere is never taken for the same log (`continuity`).
+- A log that does not contain a head kept outside the database is never continued as the same log (`continuity`).
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from holdproof.errors import BadKeyError, FormatError, NotFoundError
 from holdproof.evidence import leaves, restores
 from holdproof.evidence import tree as trees
 from holdproof.evidence.key_files import Keys
-from holdproof.evidence.tree import Grower
+from holdproof.evidence.tree import TreeWriter
 from holdproof.model.verdicts import Verdict
 
 HEAD: Final = "head"
@@ -36,13 +36,13 @@ verifiers = trees.verifiers
 _HELD = sql("SELECT keyid, revoked_from, leaf_id FROM keyring WHERE role = 'log'")
 
 
-def held(tx: Tx) -> dict[str, tuple[int | None, str]]:
-    """The log keys of the keyring: from which leaf on each does not count, and the handle of its own leaf."""
+def log_keys_in_ring(tx: Tx) -> dict[str, tuple[int | None, str]]:
+    """Return the log keys of the keyring: from which leaf on each is revoked, and the handle of its own leaf."""
     return {keyid: (revoked_from, leaf_id) for keyid, revoked_from, leaf_id in tx.all(_HELD)}
 
 
 class Log:
-    """What signs heads: the hooks of one open store. Without `keys` it keeps to the signer it was given."""
+    """Signs heads: the hooks of one open store. Without `keys` it always uses the signer it was given."""
 
     def __init__(
         self,
@@ -50,16 +50,18 @@ class Log:
         publish: Callable[[str], None],
         keys: Keys | None = None,
         *,
-        grower: Grower | None = None,
+        tree_writer: TreeWriter | None = None,
     ) -> None:
-        self._signer, self._publish, self._keys = signer, publish, keys
+        self._signer = signer
+        self._publish = publish
+        self._keys = keys
         self._held: dict[str, tuple[int | None, str]] = {}
         self._name: VerifierKey | None = None
-        self._grower = grower or Grower()
+        self._tree_writer = tree_writer or TreeWriter()
         self.continuity = Verdict.VALID
-        """What opening the store found: VALID, or that the log is behind or beside the head kept elsewhere."""
+        """Whether the log continues the heads kept outside the database, as the opening found."""
         self.stop: Callable[[], None] = lambda: None
-        """Ends what runs in the background; called before the database closes."""
+        """Stops the background sequencer; called before the database closes."""
 
     @property
     def signs(self) -> bool:
@@ -67,25 +69,27 @@ class Log:
         return self._signer is not None
 
     def use(self, signer: Signer | None) -> None:
-        """From the next head on, this key signs."""
+        """Sign with this key from the next head on."""
         self._signer = signer
 
     def look(self, tx: Tx) -> None:
-        """If the keyring has changed, let this home's newest key that counts there sign from here on, or none.
+        """If the keyring has changed, choose this home's newest key that counts there as the signer, or none.
 
-        A key that comes in with this very head does not sign it, unless it is the first: nobody admits himself.
+        A key admitted by a leaf under this very head does not sign it, unless it is the first key of the log: a head
+        must be signed by a key that was trusted before it.
         """
-        if self._keys is None or (now := held(tx)) == self._held:
+        if self._keys is None or (now := log_keys_in_ring(tx)) == self._held:
             return
         fresh = {handle for handle, ver, _ in tx.notes.get(leaves.TOPIC, ()) if ver == 1}
         older = {keyid: key for keyid, key in now.items() if key[1] not in fresh} or now
-        known = [*_newest(self._keys), *([self._signer] if self._signer else [])]
-        self._signer = next((key for key in known if older.get(key.keyid, (0,))[0] is None), None)
+        signers = [*_newest(self._keys), *([self._signer] if self._signer else [])]
+        self._signer = next((key for key in signers if older.get(key.keyid, (0,))[0] is None), None)
         self._held = now if older == now else {}  # else they are looked at again
 
     def sign(self, head: Checkpoint) -> str:
-        """A head as a signed note: what `checkpoint.sign` makes, the key's id computed once."""
-        signer, name = self._signer, self._name
+        """Return a head as a signed note: equal to `checkpoint.sign`, with the key's id computed once."""
+        signer = self._signer
+        name = self._name
         if signer is None:
             raise BadKeyError("this home holds no log key of this store, so nothing can be logged here")
         if name is None or name.name != head.origin or name.public != signer.public:
@@ -94,20 +98,20 @@ class Log:
         return f"{text}\n{NoteSignature(name.name, name.key_id, signer.sign(text.encode())).line()}"
 
     def integrate(self, tx: Tx) -> None:
-        """Before commit: the group's leaves become part of the tree, under one signed head."""
+        """Before commit: append the group's leaves to the tree, under one signed head."""
         fresh = tx.notes.get(leaves.TOPIC)
         if fresh:
             self.look(tx)
-            tx.note(HEAD, self._grower.integrate(tx, fresh, self.sign))
+            tx.note(HEAD, self._tree_writer.integrate(tx, fresh, self.sign))
 
     def publish(self, notes: Notes) -> None:
-        """After commit: the head is durable and may be shown."""
+        """After commit: publish the head, which is durable now."""
         for head in notes.get(HEAD, ()):
             self._publish(head)
 
 
 def _newest(keys: Keys) -> Iterator[Signer]:
-    """The log keys of this home: a successor that waits first, since it may become the current one meanwhile."""
+    """Yield the log keys of this home: a waiting successor first, since it may be promoted meanwhile."""
     for find in (keys.prepared, keys.load):
         with suppress(NotFoundError):
             if (key := find("log")) is not None:
@@ -115,16 +119,16 @@ def _newest(keys: Keys) -> Iterator[Signer]:
 
 
 def head(tx: Tx) -> SignedCheckpoint:
-    """The newest signed head."""
+    """Return the newest signed head; NotFoundError while the log is empty."""
     text = trees.state(tx).head
     if not text:
         raise NotFoundError("nothing has been logged yet")
     return checkpoint.parse(text.encode())
 
 
-def seen(tx: Tx) -> str | None:
-    """The newest head, for a client that remembers what it saw; None if there is none that a log key signed."""
-    if not trees.begun(tx):
+def newest_valid_head(tx: Tx) -> str | None:
+    """Return the newest head if a log key signed it, for a client to keep; None otherwise."""
+    if not trees.exists(tx):
         return None
     now = trees.state(tx)
     try:
@@ -139,14 +143,18 @@ _FIND = sql("SELECT idx, leaf FROM log_leaves WHERE id = :id AND ver = :ver")
 _NEWEST = sql("SELECT idx, leaf FROM log_leaves WHERE id = :id ORDER BY ver DESC LIMIT 1")
 
 
-def find(tx: Tx, leaf_id: str, *, ver: int | None = None) -> tuple[int, str]:
-    """Index and text of a record's leaf: of that version, or the newest."""
-    row = tx.one(_NEWEST, id=leaf_id) if ver is None else tx.one(_FIND, id=leaf_id, ver=ver)
+def get_entry(tx: Tx, leaf_id: str, version: int | None = None) -> tuple[int, str]:
+    """Return index and text of a record's entry (leaf) in the log: of that version, or of the newest.
+
+    NotFoundError if it is not under a signed head; its field `pending` says whether it will be in a moment.
+    """
+    row = tx.one(_NEWEST, id=leaf_id) if version is None else tx.one(_FIND, id=leaf_id, ver=version)
     if row is None:
         waits = tx.dialect == "postgres" and tx.one(_WAITS, id=leaf_id) is not None
         state = "is committed, but not yet" if waits else "is not"
-        raise NotFoundError(f"the leaf {state} under a signed head", leaf_id=leaf_id, ver=ver, pending=waits)
-    return row[0], row[1]
+        raise NotFoundError(f"the leaf {state} under a signed head", leaf_id=leaf_id, version=version, pending=waits)
+    index, text = row
+    return index, text
 
 
 _WAITS = sql_postgres("SELECT 1 FROM log_pending WHERE id = :id LIMIT 1")
@@ -154,42 +162,44 @@ _PENDING = sql_postgres("SELECT count(*) FROM log_pending")
 
 
 def pending(tx: Tx) -> int:
-    """How many leaves are committed and not yet under a signed head: on PostgreSQL, for a fraction of a second."""
+    """Count the leaves that are committed and not yet under a signed head; always 0 on SQLite."""
     if tx.dialect == "sqlite":
         return 0
     row = tx.one(_PENDING)
-    assert row is not None
-    return int(row[0])
+    assert row is not None, "an aggregate always has a row"
+    return int(*row)
 
 
-def prove(tx: Tx, leaf_id: str, ver: int | None = None) -> TlogProof:
-    """That a leaf stands in the tree under the newest head: checkable offline, with the log's public key."""
-    index, text = find(tx, leaf_id, ver=ver)
+def prove(tx: Tx, leaf_id: str, version: int | None = None) -> TlogProof:
+    """Return the proof that an entry is in the log under the newest head: checkable offline with the log's key."""
+    index, text = get_entry(tx, leaf_id, version)
     newest = head(tx)
     path = trees.prove_inclusion(tx, index, newest.checkpoint.size)
     return TlogProof(index=index, proof=path, head=newest, extra=text.encode())
 
 
 def prove_consistency(tx: Tx, old: int, new: int | None = None) -> tuple[bytes, ...]:
-    """That the tree of size `new` (the newest) continues the one of size `old`."""
+    """Return the proof that the tree of size `new` (by default the newest) continues the one of size `old`."""
     return trees.prove_consistency(tx, old, trees.state(tx).size if new is None else new)
 
 
 def tile(tx: Tx, path: str) -> bytes:
-    """A tile or a bundle of entries, by its tlog-tiles path."""
+    """Return a tile or a bundle of entries, by its tlog-tiles path."""
     named = tiles.parse_path(path)
     return tiles.encode_bundle(trees.entries(tx, named)) if isinstance(named, Bundle) else trees.fetch(tx, named)
 
 
-def continuity(tx: Tx, kept: SignedCheckpoint) -> Verdict:
-    """Whether this log continues a head that was kept elsewhere: a cheap look at size and root, by its tiles.
+def continuity(tx: Tx, kept_head: SignedCheckpoint) -> Verdict:
+    """Check whether this log continues a head that was kept outside the database, by size and tiles only.
 
-    ROLLED_BACK if it is shorter or knows nothing of a later restore, FORKED if it is whole and had another root at that
-    size, TAMPERED if it is not even whole. A head of another log, or of a past that a restore gave up, says nothing.
+    ROLLED_BACK if it is shorter or does not contain a later restore, FORKED if it is intact and had another root at
+    that size, TAMPERED if it is not even intact. A head of another log, or of a history that a restore abandoned,
+    proves nothing: VALID.
     """
-    if not trees.begun(tx):
+    if not trees.exists(tx):
         return Verdict.VALID
-    then, counts = kept.checkpoint, counted(tx, kept)
+    then = kept_head.checkpoint
+    counts = relevance(tx, kept_head)
     if counts is not Verdict.VALID:
         return counts or Verdict.VALID
     now = trees.state(tx)
@@ -204,18 +214,20 @@ def continuity(tx: Tx, kept: SignedCheckpoint) -> Verdict:
     return Verdict.FORKED if whole else Verdict.TAMPERED
 
 
-def counted(tx: Tx, kept: SignedCheckpoint) -> Verdict | None:
-    """VALID if a kept head has to be one of this tree, None if it says nothing of it, ROLLED_BACK by its origin."""
-    then = kept.checkpoint
-    reach, (store, restored) = restores.reach(tx), generation(trees.state(tx).origin)
+def relevance(tx: Tx, kept_head: SignedCheckpoint) -> Verdict | None:
+    """Return VALID if a kept head must be one of this tree, None if it proves nothing, ROLLED_BACK by its origin."""
+    then = kept_head.checkpoint
+    reach = restores.reach(tx)
+    store, restored = generation(trees.state(tx).origin)
     if then.origin in reach:
         end = reach[then.origin]
         return Verdict.VALID if end is None or then.size <= end else None
+    # Not an origin of this log. One with a larger number was made by a restore that this database does not contain.
     theirs, number = generation(then.origin)
     return Verdict.ROLLED_BACK if theirs == store and number > restored else None
 
 
 def generation(origin: str) -> tuple[str, int]:
-    """Which store an origin names, and after how many restores."""
+    """Split an origin into the store's name and how many restores came before."""
     *store, last = origin.split("/")
     return ("/".join(store), int(last)) if len(store) > 1 and last.isdecimal() else (origin, 0)

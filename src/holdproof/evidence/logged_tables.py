@@ -1,24 +1,45 @@
-"""Which tables the log covers: each domain registers its own, `verify` walks them all.
+"""Registry of the tables under the log: each domain registers its own, `verify` walks them all.
 
-    covered.register(KEYRING, kinds=("key",), key="keyid")
+    logged_tables.register(KEYRING, kinds=("key",), key="keyid")
 
 Rules:
 - The projection holds the row's key, so that no row can pass for another.
 - A row carries `leaf_id`, `leaf_ver` and `leaf_salt`; versions of a record count 1, 2, 3 … under one handle.
-- A record leaves its table by erasure, then its newest leaf is of type `erasure`, under the record's own handle; or by
-  retention, then a pruning names its handle.
+- A record is removed from its table by erasure (its newest leaf is then of type `erasure`, under its own handle) or by
+  retention (a pruning then names its handle).
 - A table that ever had another list of columns names its older projections too.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from holdproof.db import Query, sql
+from holdproof.db import Query, Row, sql
 from holdproof.evidence.leaves import TYPES, Projection
 
 COLUMNS: Final = 8
 """How many columns of `LoggedTable.rows` come before those of the projections."""
+
+
+class LoggedRow(NamedTuple):
+    """The first columns of `LoggedTable.rows` and `LoggedTable.one`: a row's key and its leaf in the log."""
+
+    key: Any
+    leaf_id: Any
+    leaf_ver: Any
+    leaf_salt: Any
+    leaf_index: int | None
+    """Where the leaf of this version stands; None while it waits for the sequencer."""
+    leaf: str | None
+    newest: int | None
+    """The newest version that the log has of this record."""
+    first_index: int | None
+    """Where the record's first version stands."""
+
+
+def logged_row(row: Row) -> LoggedRow:
+    """Name the columns of a row that come before those of its projections."""
+    return LoggedRow(*row[:COLUMNS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +77,15 @@ def register(
     first: str | int = "",
     older: tuple[Projection, ...] = (),
 ) -> LoggedTable:
-    """Put a table under verification; `first` lies before every key (-1 for numbers)."""
+    """Register a table for verification; `first` sorts before every key (-1 for numbers)."""
     assert key in projection.columns, "the projection holds the row's key"
     assert TYPES.issuperset(kinds), "leaf types are those of leaves.TYPES"
-    known = {each.name: each for each in (*older, projection)}
-    columns = tuple(dict.fromkeys(column for each in known.values() for column in each.columns))
-    made = LoggedTable(
+    projections = {each.name: each for each in (*older, projection)}
+    columns = tuple(dict.fromkeys(column for each in projections.values() for column in each.columns))
+    logged_table = LoggedTable(
         projection.table,
         frozenset(kinds),
-        known,
+        projections,
         columns,
         first,
         sql(_rows(projection.table, key, columns), postgres=_rows_pending(projection.table, key, columns)),
@@ -79,17 +100,17 @@ def register(
         sql(_lost(projection.table, _NEWEST), postgres=_lost(projection.table, f"coalesce({_WAITING}, {_NEWEST})")),
         sql(f"SELECT CAST({key} AS TEXT) FROM {projection.table} WHERE leaf_id = :handle LIMIT 1"),  # noqa: S608
     )
-    COVERED[projection.table] = made
-    return made
+    COVERED[projection.table] = logged_table
+    return logged_table
 
 
 def tables() -> Iterator[LoggedTable]:
-    """Every registered table, by name."""
+    """Return every registered table, by name."""
     return iter(sorted(COVERED.values(), key=lambda each: each.table))
 
 
 def of(projection: str) -> LoggedTable | None:
-    """The table that a leaf's `p` speaks of."""
+    """Return the table that a leaf's `p` names; None for one that is not registered."""
     return COVERED.get(projection.partition("/")[0])
 
 
@@ -123,7 +144,7 @@ def _select(table: str, key: str, columns: tuple[str, ...]) -> str:
 
 
 def _rows_pending(table: str, key: str, columns: tuple[str, ...]) -> str:
-    """The same where leaves wait in `log_pending` first."""
+    """Return the same query for PostgreSQL, where leaves wait in `log_pending` first."""
     listed = ", ".join(f"t.{column}" for column in columns)
     return (
         f"SELECT t.{key}, t.leaf_id, t.leaf_ver, t.leaf_salt, l.idx, coalesce(l.leaf, p.leaf),"  # noqa: S608

@@ -1,9 +1,9 @@
-"""Prunings in the log: which records went because their time was over. Their leaves stay, and every proof holds.
+"""Prunings in the log: which records retention removed. Their leaves stay, and every proof stays valid.
 
 Rules:
-- A pruning is a row with a leaf of its own, which commits to the handles of everything that went with it.
-- A record whose handle stands there may be missing from its table; no other may, unless it was erased.
-- Unlike an erasure it costs no leaf for each record: what goes by the thousand must not make the log grow.
+- A pruning is a row with a leaf of its own, which commits to the handles of every record it removed.
+- A record whose handle is named there may be missing from its table; no other may, unless it was erased.
+- Unlike an erasure it adds no leaf for each record: removing thousands of records must not make the log grow.
 """
 
 import json
@@ -27,7 +27,7 @@ _ADD = sql(
 
 
 def record(tx: Tx, what: str, handles: Mapping[str, Sequence[str]], *, rule: str, who: str, count: int, ns: str) -> str:
-    """Log what went, in the transaction that removed it; the pruning's id."""
+    """Log the removed records, in the transaction that removes them; return the pruning's id."""
     row = {"id": tx.new_id(), "what": what, "rule": rule, "who": who, "count": count, "pruned_at": tx.now, "ns": ns}
     row["handles"] = json.dumps({table: sorted(handles[table]) for table in sorted(handles)}, separators=(",", ":"))
     mark = leaves.stamp(tx, "erasure", PRUNINGS, row, ns=ns)
@@ -39,25 +39,25 @@ _HANDLES = sql("SELECT id, handles FROM prunings WHERE id > :after ORDER BY id L
 
 
 def pruned(tx: Tx, after: str = "") -> tuple[Mapping[str, list[str]], str | None]:
-    """The handles by table of a few prunings, and where the next few begin: None at the end."""
-    found: dict[str, list[str]] = defaultdict(list)
+    """Return the handles of a few prunings by table, and the id to continue after: None at the end."""
+    by_table: dict[str, list[str]] = defaultdict(list)
     page = tx.all(_HANDLES, after=after, limit=_PAGE)
     for _, text in page:
         for table, handles in json.loads(text).items():
-            found[table] += handles
-    return found, page[-1][0] if len(page) == _PAGE else None
+            by_table[table] += handles
+    return by_table, page[-1][0] if len(page) == _PAGE else None
 
 
 def among(tx: Tx, table: str, handles: set[str]) -> set[str]:
-    """Which of these records of a table were pruned."""
-    return {handle for found in _all(tx) for handle in found.get(table, ()) if handle in handles}
+    """Return those of these records of a table that were pruned."""
+    return {handle for by_table in _all(tx) for handle in by_table.get(table, ()) if handle in handles}
 
 
 def _all(tx: Tx) -> Iterator[Mapping[str, list[str]]]:
     after: str | None = ""
     while after is not None:
-        found, after = pruned(tx, after)
-        yield found
+        by_table, after = pruned(tx, after)
+        yield by_table
 
 
 _SINCE = sql("SELECT 1 FROM prunings WHERE ns = :ns AND what = :what AND pruned_at >= :moment LIMIT 1")
@@ -68,12 +68,14 @@ def since(tx: Tx, what: str, moment: str, *, ns: str) -> bool:
     return tx.one(_SINCE, ns=ns, what=what, moment=moment) is not None
 
 
-_LIST = sql(
-    "SELECT id, what, rule, who, count, pruned_at, ns FROM prunings WHERE ns = :ns AND id > :after"
-    " ORDER BY id LIMIT :limit"
+LAST: Final = "\U0010ffff"
+"""Sorts after every id."""
+_BEFORE = sql(
+    "SELECT id, what, rule, who, count, pruned_at, ns FROM prunings WHERE ns = :ns AND id < :before"
+    " ORDER BY id DESC LIMIT :limit"
 )
 
 
-def history(tx: Tx, *, ns: str = "main", after: str = "", limit: int = 100) -> list[Pruning]:
-    """What was pruned, when, by which rule and by whom, oldest first."""
-    return [Pruning(*row) for row in tx.all(_LIST, ns=ns, after=after, limit=limit)]
+def before(tx: Tx, id: str, *, limit: int, ns: str) -> list[Pruning]:
+    """Return prunings with ids before that one, the newest first."""
+    return [Pruning(*row) for row in tx.all(_BEFORE, ns=ns, before=id, limit=limit)]

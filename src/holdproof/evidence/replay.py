@@ -1,7 +1,7 @@
-"""Recomputing a tree from its leaves alone, page by page: the pure half of an audit.
+"""Recompute a tree from its leaves alone, page by page: the pure half of an audit.
 
 Rules:
-- Nothing stored is believed: stems, tiles, frontier and roots all follow from the hashes of the leaves fed in.
+- No stored hash is trusted: stems, tiles, frontier and roots all follow from the hashes of the leaves fed in.
 - Memory is bounded: one page of hashes, and the open tile of each level.
 - The outcome does not depend on how the leaves were divided into pages.
 """
@@ -15,7 +15,7 @@ from holdproof.crypto.tiles import FULL, HASH, WIDTH
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class FullTile:
     """A full tile above the leaves."""
 
     level: int
@@ -29,27 +29,28 @@ class Replay:
     def __init__(self, sizes: Iterable[int] = ()) -> None:
         self.roots: dict[int, bytes] = {}
         self._sizes = sorted(set(sizes), reverse=True)
-        self._above = EMPTY  # the tree over tiles of leaves: its leaves are their roots
+        # Leaves come in tiles of 256, whose roots are the leaves of the tree above; only the open tile is kept whole.
+        self._above = EMPTY
         self._tail = b""
         self._open: dict[int, list[bytes]] = {}
 
     @property
     def size(self) -> int:
-        """How many leaves were fed in."""
+        """Return how many leaves were fed in."""
         return self._above.size * WIDTH + len(self._tail) // HASH
 
     def frontier(self) -> Frontier:
-        """The right edge of the tree so far."""
+        """Return the right edge of the tree so far."""
         return self._frontier_with(self._tail)
 
-    def feed(self, hashes: bytes, roots: bytes) -> list[Sealed]:
-        """Go on with these leaf hashes and the roots over their full tiles; a page begins where a tile does.
+    def feed(self, hashes: bytes, roots: bytes) -> list[FullTile]:
+        """Continue with these leaf hashes and the roots over their full tiles; a page begins where a tile does.
 
-        Gives the tiles above the leaves that became full.
+        Returns the tiles above the leaves that became full.
         """
         assert not self._tail, "only the last page may end inside a tile"
         assert len(roots) // HASH == len(hashes) // FULL, "a root for every full tile"
-        sealed: list[Sealed] = []
+        sealed: list[FullTile] = []
         self._note_roots(b"")
         for number in range(len(roots) // HASH):
             self._note_roots(hashes[number * FULL : (number + 1) * FULL])
@@ -63,41 +64,41 @@ class Replay:
         return sealed
 
     def stems(self) -> Iterator[Stem]:
-        """The nodes above the leaves that stand in no full tile."""
+        """Yield the nodes above the leaves that are in no full tile."""
         for level, row in sorted(self._open.items()):
             first = (self.size >> 8 * level) - len(row)
             yield from (Stem(level, first + number, digest) for number, digest in enumerate(row))
 
     def tile_counts(self) -> dict[int, int]:
-        """How many full tiles each level has."""
+        """Return how many full tiles each level has."""
         counts = {level: (self.size >> 8 * level) // WIDTH for level in range(8)}
         return {level: count for level, count in counts.items() if count}
 
     def _frontier_with(self, tail: bytes) -> Frontier:
-        """The right edge if these leaf hashes, less than a tile, came next."""
+        """Return the right edge if these leaf hashes, less than a tile, came next."""
         leaves = [tail[at : at + HASH] for at in range(0, len(tail), HASH)]
         below = frontier.append(EMPTY, leaves).frontier
         return Frontier(self._above.size * WIDTH + below.size, (*self._above.peaks, *below.peaks))
 
     def _note_roots(self, hashes: bytes) -> None:
-        """The roots asked for at the sizes that end among these leaf hashes, which come next."""
+        """Record the requested roots at sizes that end among these leaf hashes, which come next."""
         start = self._above.size * WIDTH
         while self._sizes and self._sizes[-1] <= start + len(hashes) // HASH:
             size = self._sizes[-1]
-            if size - start >= WIDTH:  # it ends with this tile: easier once that is counted in
+            if size - start >= WIDTH:  # it ends with this tile: recorded by the next call, once the tile is added
                 return
             self.roots[self._sizes.pop()] = self._frontier_with(hashes[: (size - start) * HASH]).root()
 
-    def _seal(self, stems: Iterable[Stem]) -> Iterator[Sealed]:
+    def _seal(self, stems: Iterable[Stem]) -> Iterator[FullTile]:
         for stem in stems:
             row = self._open.setdefault(stem.level, [])
             row.append(stem.hash)
             if len(row) == WIDTH:
-                yield Sealed(stem.level, stem.index // WIDTH, b"".join(row))
+                yield FullTile(stem.level, stem.index // WIDTH, b"".join(row))
                 row.clear()
 
 
 def roots_of(hashes: bytes) -> bytes:
-    """The roots over the full tiles of these leaf hashes."""
+    """Return the roots over the full tiles of these leaf hashes."""
     tiles = (hashes[at : at + FULL] for at in range(0, len(hashes) // FULL * FULL, FULL))
     return b"".join(merkle.root([tile[at : at + HASH] for at in range(0, FULL, HASH)]) for tile in tiles)

@@ -1,11 +1,11 @@
-"""Restore ceremonies: after a restore the same tree goes on under a new origin.
+"""Restores in the log: after a restore the same tree continues under a new origin.
 
 Rules:
 - Origins are `holdproof/<store id>`, then `holdproof/<store id>/<n>` with n = 1, 2, 3 …: no origin ever shows two
   histories, so a head of the abandoned one cannot be mistaken for a fork of this one.
 - The first leaf under a new origin is of type `restore`; its row cites the last trusted head (the one restored to) and
   the newest head known of what was given up.
-- Heads of an earlier origin count up to the size at which the log left it; later ones belong to what was given up.
+- Heads of an earlier origin count up to the size at which the log left it; later ones belong to the abandoned history.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from holdproof.crypto import checkpoint
 from holdproof.db import Tx, sql
 from holdproof.evidence import leaves, logged_tables, tree
 from holdproof.evidence.leaves import Projection
-from holdproof.model.backup import Ceremony
+from holdproof.model.backup import RestoreRecord
 
 RESTORES: Final = Projection(
     "restores", 1, ("n", "origin", "previous", "size", "trusted", "abandoned", "source", "restored_at")
@@ -30,12 +30,13 @@ _ADD = sql(
 )
 
 
-def record(tx: Tx, store_id: str, *, abandoned: str, source: str) -> Ceremony:
-    """Move the log to its next origin; must be the first act on a restored database."""
+def record(tx: Tx, store_id: str, *, abandoned: str, source: str) -> RestoreRecord:
+    """Move the log to its next origin; must be the first write to a restored database."""
     before = tree.state(tx)
     [(newest,)] = tx.all(_NEWEST)
+    # Above every number ever used, also in the abandoned history: an origin must never name two histories.
     n = max(newest, _number(before.origin), _number(_origin(abandoned))) + 1
-    ceremony = Ceremony(
+    restore = RestoreRecord(
         n=n,
         origin=f"holdproof/{store_id}/{n}",
         previous=before.origin,
@@ -45,26 +46,26 @@ def record(tx: Tx, store_id: str, *, abandoned: str, source: str) -> Ceremony:
         source=source,
         restored_at=tx.now,
     )
-    tx.execute(_MOVE, origin=ceremony.origin, expect=1)
-    row = {column: getattr(ceremony, column) for column in RESTORES.columns}
+    tx.execute(_MOVE, origin=restore.origin, expect=1)
+    row = {column: getattr(restore, column) for column in RESTORES.columns}
     mark = leaves.stamp(tx, "restore", RESTORES, row)
     tx.execute(_ADD, **row, **mark._asdict(), expect=1)
-    return ceremony
+    return restore
 
 
 _ALL = sql("SELECT n, origin, previous, size, trusted, abandoned, source, restored_at FROM restores ORDER BY n")
 
 
-def history(tx: Tx) -> list[Ceremony]:
-    """Every ceremony, oldest first."""
-    return [Ceremony(*row) for row in tx.all(_ALL)]
+def history(tx: Tx) -> list[RestoreRecord]:
+    """Return every restore, oldest first."""
+    return [RestoreRecord(*row) for row in tx.all(_ALL)]
 
 
 def reach(tx: Tx) -> dict[str, int | None]:
-    """How far the heads of each origin count: the size at which the log left it, None for the current one."""
-    found: dict[str, int | None] = {each.previous: each.size for each in history(tx)}
-    found[tree.state(tx).origin] = None
-    return found
+    """Return up to which size the heads of each origin count: where the log left it, None for the current one."""
+    sizes: dict[str, int | None] = {each.previous: each.size for each in history(tx)}
+    sizes[tree.state(tx).origin] = None
+    return sizes
 
 
 def _origin(head: str) -> str:
@@ -72,5 +73,6 @@ def _origin(head: str) -> str:
 
 
 def _number(origin: str) -> int:
-    last = origin.split("/")[2:]
-    return int(last[0]) if last and last[0].isdigit() else 0
+    # `holdproof/<store id>` has two parts and is the first origin, number 0.
+    number = origin.split("/")[2:3]
+    return int(*number) if number and number[0].isdigit() else 0

@@ -1,36 +1,39 @@
-"""The sequencer of a store on PostgreSQL: committed leaves come under a signed head within a tenth of a second.
+"""The sequencer of a store on PostgreSQL: brings committed leaves under a signed head within a tenth of a second.
 
-There, one row of state would be a bottleneck for every writer; so a leaf is committed to `log_pending` with its record,
+One row of state would be a bottleneck for concurrent writers; so a leaf is committed to `log_pending` with its record,
 and one elected sequencer moves it into the tree.
 
 Rules:
 - It takes every committed pending row, whatever its number: a transaction may commit after one that began later.
 - Moving leaves, sealing tiles, signing the head and deleting the pending rows are one transaction: killed at any
   moment, nothing is lost and nothing stands twice; another process goes on.
-- One at a time: an advisory lock of that transaction elects; whoever does not get it leaves the work to its holder.
+- One at a time: an advisory lock of that transaction elects; a process without it leaves the work to its holder.
 - A head is published only after that transaction is durable.
-- A process without a log key of the store does not sequence; it nudges those that have one.
-- A failure is logged and tried again; it never harms the store.
+- A process without a log key of the store does not sequence; it notifies those that have one.
+- A failure is logged and retried; it never harms the store.
 - A clean close leaves nothing of this process pending.
 """
 
 import logging
 import threading
 import time
+from functools import partial
 from typing import Final
 
 from holdproof.db import Database, Notes, Tx
 from holdproof.db.sql import sql_postgres
 from holdproof.errors import ClosedError, ForkedError, HoldproofError
 from holdproof.evidence import leaves
-from holdproof.evidence.log import HEAD, Log, seen
-from holdproof.evidence.tree import Grower, lock
+from holdproof.evidence.log import HEAD, Log, newest_valid_head
+from holdproof.evidence.tree import TreeWriter, lock
 
 _log = logging.getLogger("holdproof.evidence")
 
 NUDGE: Final = "log:pending"
 _MOST = 4096
-_BUSY_S, _IDLE_S, _NUDGE_S = 0.05, 0.5, 0.02
+_BUSY_S = 0.05
+_IDLE_S = 0.5
+_NUDGE_S = 0.02
 _LIVELY_S = 5.0
 _CLOSE_S = 10.0
 
@@ -48,15 +51,15 @@ _MOVE = sql_postgres(
 )
 
 
-def sequence(tx: Tx, log: Log, grower: Grower, *, most: int = _MOST) -> int | None:
-    """Take what is pending into the tree, under one signed head: how many leaves; None if another one is at it."""
+def sequence(tx: Tx, log: Log, tree_writer: TreeWriter, *, most: int = _MOST) -> int | None:
+    """Move pending leaves into the tree under one signed head; return how many, None if another process does it."""
     if tx.one(_ELECT) != (1,):
         return None
     before = lock(tx)
-    texts = [row[0].encode() for row in tx.all(_MOVE, most=most, size=before.size)]
+    texts = [leaf.encode() for (leaf,) in tx.all(_MOVE, most=most, size=before.size)]
     if texts:
         log.look(tx)  # after the move: a key whose revocation is among these leaves does not sign them
-        tx.note(HEAD, grower.grow(tx, before, texts, log.sign))
+        tx.note(HEAD, tree_writer.grow(tx, before, texts, log.sign))
     return len(texts)
 
 
@@ -67,25 +70,29 @@ class Sequencer:
     """The sequencing thread of one open store."""
 
     def __init__(self, database: Database, log: Log) -> None:
-        self._database, self._log, self._grower = database, log, Grower()
-        self._bell, self._closing = threading.Event(), False
-        self._seen, self._lively_until = database.topics.epoch, time.monotonic() + _LIVELY_S
+        self._database = database
+        self._log = log
+        self._tree_writer = TreeWriter()
+        self._bell = threading.Event()
+        self._closing = False
+        self._seen = database.topics.epoch
+        self._lively_until = time.monotonic() + _LIVELY_S
         self._thread = threading.Thread(target=self._run, name="holdproof-sequencer", daemon=True)
 
     def start(self) -> None:
-        """Begin; whatever a killed process left behind is taken first."""
+        """Start the thread; leaves that a killed process left pending are sequenced first."""
         self._database.hooks.after_commit.append(self.committed)
         self._bell.set()
         self._thread.start()
 
     def committed(self, notes: Notes) -> None:
-        """After commit: were leaves appended, the bell rings."""
+        """After commit: wake the thread if leaves were appended."""
         if leaves.TOPIC in notes:
             self._lively_until = time.monotonic() + _LIVELY_S
             self._bell.set()
 
     def close(self) -> None:
-        """Stop, and see that nothing of this process stays pending; before the database closes, never raises."""
+        """Stop, and sequence what this process left pending; called before the database closes, never raises."""
         if self._closing or not self._thread.is_alive():  # closed before, or in the child of a fork
             return
         self._closing = True
@@ -97,7 +104,7 @@ class Sequencer:
                 time.sleep(0.002)  # what is queued may still append
             while self._log.signs and self._turn() is None and time.monotonic() < deadline:
                 time.sleep(0.005)
-            if (head := self._database.read(seen).result()) is not None:
+            if (head := self._database.read(newest_valid_head).result()) is not None:
                 self._log.publish({HEAD: [head]})  # by whomever it was sequenced, it was seen here
         except HoldproofError as error:
             _log.debug("the last leaves were left to the next sequencer: %s", error)
@@ -113,12 +120,12 @@ class Sequencer:
                 trouble = 0
             except (ClosedError, ForkedError):
                 return
-            except Exception as error:  # whatever it is: leaves are safe where they are, and the next try may succeed
+            except Exception as error:  # leaves are safe in log_pending whatever happened, and a retry may succeed
                 trouble = min(trouble + 1, 6)
                 _log.warning("sequencing failed and is tried again: %s", error, exc_info=trouble == 1)
 
     def _wait(self, pause_s: float | None) -> None:
-        """Until the bell rings, here or by a nudge from elsewhere, or the time is up; after trouble only that."""
+        """Wait for a commit here, a notification from elsewhere, or the time-out; after a failure just `pause_s`."""
         if pause_s is not None:
             time.sleep(pause_s)
             return
@@ -129,7 +136,8 @@ class Sequencer:
         topics.unsubscribe(NUDGE, self._bell.set)
 
     def _look(self) -> None:
-        rung, self._seen = self._bell.is_set(), self._database.topics.epoch
+        rung = self._bell.is_set()
+        self._seen = self._database.topics.epoch
         self._bell.clear()
         if not self._log.signs:
             return self._nudge() if rung else None
@@ -140,16 +148,19 @@ class Sequencer:
         return None
 
     def _nudge(self) -> None:
-        """Tell those who can sign, at most every few hundredths of a second."""
+        """Notify processes that can sign, at most every few hundredths of a second."""
         time.sleep(_NUDGE_S)
         self._bell.clear()
         self._database.write(lambda tx: tx.notify(NUDGE), ungated=True).result()
 
     def _turn(self) -> int | None:
-        """Until nothing is left, or another sequencer is at it."""
-        moved, done = _MOST, 0
+        """Sequence until nothing is pending; return how many leaves, None if another process holds the lock."""
+        moved = _MOST
+        done = 0
         while moved == _MOST:
-            step = self._database.write(lambda tx: sequence(tx, self._log, self._grower), ungated=True).result()
+            step = self._database.write(
+                partial(sequence, log=self._log, tree_writer=self._tree_writer), ungated=True
+            ).result()
             if step is None:
                 return None
             moved = step

@@ -1,7 +1,8 @@
-"""Starting the evidence of a store: its log key, its log, the leaves that a new store begins with."""
+"""Start the evidence of a store: its log key, its log, and the first leaves of a new store."""
 
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 
 from holdproof.content import encryption
 from holdproof.crypto.checkpoint import SignedCheckpoint
@@ -12,7 +13,7 @@ from holdproof.errors import CorruptError, FormatError
 from holdproof.evidence import erasures, leaves, logged_tables, tree
 from holdproof.evidence.key_files import Keys
 from holdproof.evidence.leaves import Projection
-from holdproof.evidence.log import HEAD, Log, continuity, generation, held, seen
+from holdproof.evidence.log import HEAD, Log, continuity, generation, log_keys_in_ring, newest_valid_head
 from holdproof.evidence.sequencer import Sequencer
 from holdproof.model.verdicts import worst
 
@@ -29,31 +30,32 @@ def start(
     keys: Keys,
     store_id: str,
     publish: Callable[[str], None],
-    kept: Collection[SignedCheckpoint] = (),
+    heads: Collection[SignedCheckpoint] = (),
 ) -> Log:
     """Register the log's hooks; a new store's first leaves are its log key and its schema.
 
     If the log does not continue the heads `kept` elsewhere, nothing is written and `continuity` says so. A log that is
     gone altogether is a CorruptError: begun anew under its old name it would be a second history.
     """
-    signer, origin = keys.ensure("log"), f"holdproof/{store_id}"
+    signer = keys.ensure("log")
+    origin = f"holdproof/{store_id}"
     log = Log(signer, publish, keys)
-    known = [each.checkpoint for each in kept if generation(each.checkpoint.origin)[0] == origin]
-    if known and not database.read(tree.begun).result():
-        size = max(each.size for each in known)
+    own_heads = [each.checkpoint for each in heads if generation(each.checkpoint.origin)[0] == origin]
+    if own_heads and not database.read(tree.exists).result():
+        size = max(each.size for each in own_heads)
         raise CorruptError(f"the log of this store is gone; a head of size {size} was kept here", origin=origin)
     database.hooks.on_note |= {encryption.TOPIC: erasures.log_subjects, MIGRATED: _log_migrations}
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
     database.hooks.after_commit.append(log.publish)
-    log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in kept)).result()
+    log.continuity = database.read(lambda tx: worst(continuity(tx, head) for head in heads)).result()
     if not log.continuity.sound:
         return log
-    database.write(lambda tx: _begin(tx, log, signer.public, origin), ungated=True).result()
+    database.write(partial(_begin, log=log, key=signer.public, origin=origin), ungated=True).result()
     if not log.signs:
         _log.warning("the log key of this home is not in the store's keyring: this process signs no heads")
-    head = database.read(seen).result()
-    if head is not None and head not in [each.encode().decode() for each in kept]:
+    head = database.read(newest_valid_head).result()
+    if head is not None and head not in [each.encode().decode() for each in heads]:
         log.publish({HEAD: [head]})
     if database.dialect == "postgres":
         sequencer = Sequencer(database, log)
@@ -66,10 +68,10 @@ _UNLOGGED = sql("SELECT name, sha256, applied_at FROM schema_migrations WHERE le
 
 
 def _begin(tx: Tx, log: Log, key: PublicKey, origin: str) -> None:
-    """Begin the log if it is new; a key that may not sign its heads is put away before anything is logged."""
+    """Create the log if it is new, choose its signer, and log migrations that have no leaf yet."""
     tree.begin(tx, origin)
-    tree.lock(tx)  # of two processes that begin at once, the second sees what the first has done
-    if not held(tx):
+    tree.lock(tx)  # two processes may open a new store at once: the second must see the first one's key
+    if not log_keys_in_ring(tx):
         if tree.state(tx).size:
             raise FormatError("the log has leaves, and the keyring no key that signed them", tables=(KEYRING.table,))
         add_key(tx, "log", key, statement="first")
@@ -86,7 +88,7 @@ _ADD_KEY = sql(
 
 
 def add_key(tx: Tx, role: str, key: PublicKey, *, statement: str) -> None:
-    """Bring a public key into the keyring, with its leaf."""
+    """Add a public key to the keyring, with its leaf."""
     row = {
         "keyid": key.keyid,
         "role": role,

@@ -3,7 +3,7 @@
 - A statement is an in-toto Statement (subject: the key, by role and key id) in a DSSE envelope, one line of JSON, so
   it can be signed on another machine and checked with openssl.
 - It names the log it is for: a revocation made for one store counts in no other.
-- A recovery is the 32 secret bytes and 4 of their SHA-256, in hex: a typing error is noticed, never used.
+- A recovery is the 32 secret bytes and 4 of their SHA-256, in hex: a typing error is refused, never used as a key.
 """
 
 import re
@@ -26,7 +26,7 @@ _GROUP = re.compile(r"\b[0-9a-f]{4}\b")
 
 @dataclass(frozen=True, slots=True)
 class KeyStatement:
-    """What is said of a key: that it comes in (of itself, after another, by root), or from where it does not count."""
+    """A statement about a key: its admission (by itself, its predecessor or root), re-admission or revocation."""
 
     action: Action
     role: Role
@@ -37,7 +37,7 @@ class KeyStatement:
     revoked_from: int | None = None
 
     def encode(self) -> bytes:
-        """The bytes to be signed as a DSSE payload."""
+        """Return the bytes to be signed as a DSSE payload."""
         predicate: dict[str, canonical.Json] = {
             "action": self.action,
             "role": self.role,
@@ -54,26 +54,28 @@ class KeyStatement:
 
 
 def sign(payload: bytes, signer: Signer) -> str:
-    """A statement of ours as a signed envelope, on one line; refuses to sign anything else."""
+    """Sign a statement of Holdproof; returns the envelope on one line, and refuses any other payload."""
+    # Root's signature must never be usable for another purpose: only our predicate types are signed.
     if not statement.parse_whole(payload).predicate_type.startswith(_PREFIX):
         raise FormatError("root signs only statements of Holdproof")
     return dsse.encode(dsse.sign(PAYLOAD_TYPE, payload, signer)).decode()
 
 
 def parse(text: str) -> tuple[KeyStatement, Envelope]:
-    """A statement about a key from untrusted text; its signature is not verified yet."""
+    """Parse a statement about a key from untrusted text; its signature is not verified yet."""
     envelope = dsse.parse(text.encode())
     return parse_payload(envelope.payload), envelope
 
 
 def parse_payload(payload: bytes) -> KeyStatement:
-    """A statement about a key from the payload of an envelope; exactly ours or not at all."""
-    found = statement.parse(payload)
-    if found.predicate_type != PREDICATE_TYPE:
-        raise FormatError("not a statement about a key", predicate_type=found.predicate_type)
-    said = found.predicate
-    texts = [said.get(name) for name in ("action", "role", "public", "origin", "at")]
-    previous, revoked = said.get("previous"), said.get("revoked_from")
+    """Parse the payload of an envelope as a statement about a key; FormatError unless it is exactly as we write it."""
+    parsed = statement.parse(payload)
+    if parsed.predicate_type != PREDICATE_TYPE:
+        raise FormatError("not a statement about a key", predicate_type=parsed.predicate_type)
+    predicate = parsed.predicate
+    texts = [predicate.get(name) for name in ("action", "role", "public", "origin", "at")]
+    previous = predicate.get("previous")
+    revoked = predicate.get("revoked_from")
     if not all(isinstance(text, str) for text in texts) or not isinstance(previous, str | None):
         raise FormatError("statement about a key: a field is missing or no text")
     if not isinstance(revoked, int | None) or isinstance(revoked, bool):
@@ -81,7 +83,7 @@ def parse_payload(payload: bytes) -> KeyStatement:
     action, role, public, origin, at = cast("list[str]", texts)
     if action not in get_args(Action) or role not in get_args(Role):
         raise FormatError("statement about a key: unknown action or role", action=action, role=role)
-    made = KeyStatement(
+    stated = KeyStatement(
         cast("Action", action),
         cast("Role", role),
         keys.load_public_pem(public.encode()),
@@ -90,13 +92,14 @@ def parse_payload(payload: bytes) -> KeyStatement:
         previous,
         revoked,
     )
-    if made.encode() != payload:
+    # Unknown fields or another order would be signed but not understood here.
+    if stated.encode() != payload:
         raise FormatError("statement about a key: not as Holdproof writes it")
-    return made
+    return stated
 
 
 def to_recovery(key: PrivateKey) -> str:
-    """What brings a root key back: to be printed, or kept in a file elsewhere."""
+    """Return the text from which a root key can be recovered: to be printed, or kept in a file elsewhere."""
     secret = key.seed + canonical.sha256(key.seed)[:_CHECK_BYTES]
     digits = secret.hex()
     groups = [digits[at : at + 4] for at in range(0, len(digits), 4)]
@@ -106,9 +109,10 @@ def to_recovery(key: PrivateKey) -> str:
 
 
 def from_recovery(text: str) -> PrivateKey:
-    """The root key of a recovery; a typing error is refused."""
+    """Return the root key of a recovery; BadKeyError for a typing error."""
     secret = bytes.fromhex("".join(_GROUP.findall(text.lower().partition("key id")[0])))
-    seed, check = secret[:32], secret[32:]
+    seed = secret[:32]
+    check = secret[32:]
     if len(secret) != 32 + _CHECK_BYTES or canonical.sha256(seed)[:_CHECK_BYTES] != check:
         raise BadKeyError("the recovery of a root key is 18 groups of four hex digits; one is missing or mistyped")
     return keys.from_seed(seed)

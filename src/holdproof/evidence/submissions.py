@@ -1,8 +1,8 @@
-"""What is given to `battles.submit`: checked, embedded and sealed before anything is signed.
+"""The input of `evaluations.submit`: checked, embedded and sealed before anything is signed.
 
 Rules:
-- Bad input is a typed error before anything is written: a score that is no finite number, a battle_id that is no file
-  name, a result without JSON, a vector of another length or with something else than finite numbers.
+- Bad input is a typed error before anything is written: a score that is no finite number, an evaluation id that is no
+  file name, a result without JSON, a vector of another length or with something else than finite numbers.
 - The intent vector comes from the caller or the configured embedder; without either it is empty, never invented.
 - The result of a labelled subject is sealed before it is hashed; breakdown and vector are inside the seal.
 """
@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from holdproof.content import encryption
@@ -44,7 +45,7 @@ class Draft:
 
     @property
     def fields(self) -> Fields:
-        """What the judge signs."""
+        """Return the fields that the judge signs."""
         return Fields(self.evaluation_id, sha256_hex(self.raw_result.encode()), self.vector, self.score, self.timestamp)
 
 
@@ -59,15 +60,17 @@ def draft(
     timestamp: str | None,
     ns: str,
 ) -> Work[Draft]:
-    """Check everything that was given, and embed the task if that is left to the embedder."""
+    """Check the input of a submit, and embed the task unless the caller gave a vector."""
     dbom_files.check_name(evaluation_id, "evaluation_id")
     dbom_files.check_name(ns, "ns")
-    number, text, raw = _number(score, "score"), _text_of(breakdown), _dump(result, "result")
+    number = _number(score, "score")
+    text = _text_of(breakdown)
+    raw = _dump(result, "result")
     moment = to_text(context.database.clock()) if timestamp is None else timestamp
     vector = to_vector((yield from _embed(context, result, intent)), context.dimensions)
-    made = Draft(evaluation_id, ns, number, text, raw, moment, vector)
-    dbom.check(made.fields)
-    return made
+    checked = Draft(evaluation_id, ns, number, text, raw, moment, vector)
+    dbom.check(checked.fields)
+    return checked
 
 
 def _dump(value: Any, what: str) -> str:
@@ -78,7 +81,8 @@ def _dump(value: Any, what: str) -> str:
 
 
 def _text_of(breakdown: Any) -> str | None:
-    """The explanation as text: as it is, anything else as JSON."""
+    """Return the breakdown as text: a text as it is, anything else as JSON."""
+    # Both databases must take it: PostgreSQL refuses NUL, UTF-8 refuses lone surrogates.
     text = breakdown if isinstance(breakdown, str) or breakdown is None else _dump(breakdown, "breakdown")
     try:
         (text or "").encode()
@@ -100,32 +104,32 @@ def _number(value: Any, what: str) -> float:
 
 
 def _embed(context: Context, result: Any, intent: Any) -> Work[Any]:
-    """The vector as it was given, or the embedder's for the text of the task; nothing where there is neither."""
+    """Return the vector of the caller, or the embedder's for the text of the task; empty where there is neither."""
     text = intent if isinstance(intent, str) else task_of(result) if intent is None else None
     embedder = context.embedder
     if text is not None and embedder is not None:
-        return (yield from ask(Call(lambda: embedder(text))))
+        return (yield from ask(Call(partial(embedder, text))))
     if isinstance(intent, str):
         raise InvalidInputError("intent is a text, but no embedder is configured: open(embedder=…)", field="intent")
     return () if intent is None else intent
 
 
 def task_of(result: Any) -> str | None:
-    """The text of the task inside a result, where a Green Agent puts it."""
-    found = (result.get(name) for name in _TASKS) if isinstance(result, dict) else ()
-    return next((text for text in found if isinstance(text, str) and text.strip()), None)
+    """Return the text of the task inside a result, under the names that a Green Agent uses; None without one."""
+    texts = (result.get(name) for name in _TASKS) if isinstance(result, dict) else ()
+    return next((text for text in texts if isinstance(text, str) and text.strip()), None)
 
 
-def to_vector(given: Any, dimensions: int | None = None) -> tuple[float, ...]:
-    """An intent vector as plain finite numbers, of that length where one is configured."""
-    tolist: Callable[[], Any] | None = getattr(given, "tolist", None)  # arrays of numpy and torch
+def to_vector(vector: Any, dimensions: int | None = None) -> tuple[float, ...]:
+    """Return an intent vector as finite floats; InvalidInputError for another length than the configured one."""
+    tolist: Callable[[], Any] | None = getattr(vector, "tolist", None)  # arrays of numpy and torch
     try:
-        numbers = tuple(tolist() if tolist else given)
+        numbers = tuple(tolist() if tolist else vector)
     except TypeError as error:
         raise InvalidInputError("intent is not a list of numbers", field="intent") from error
     if len(numbers) > _MOST_NUMBERS or (dimensions is not None and numbers and len(numbers) != dimensions):
-        wanted = f"{dimensions} numbers" if dimensions is not None else f"{_MOST_NUMBERS} numbers at most"
-        raise InvalidInputError(f"intent has {len(numbers)} numbers, not {wanted}", field="intent", dim=len(numbers))
+        expected = f"{dimensions} numbers" if dimensions is not None else f"{_MOST_NUMBERS} numbers at most"
+        raise InvalidInputError(f"intent has {len(numbers)} numbers, not {expected}", field="intent", dim=len(numbers))
     if {*map(type, numbers)} - {float}:
         numbers = tuple(_number(number, "intent") for number in numbers)
     elif not all(map(math.isfinite, numbers)):
@@ -134,7 +138,7 @@ def to_vector(given: Any, dimensions: int | None = None) -> tuple[float, ...]:
 
 
 def seal(tx: Tx, draft: Draft, subject: str) -> Draft:
-    """The same evaluation with everything about its subject inside an envelope."""
+    """Return the same draft with everything about its subject inside an encrypted envelope."""
     handle = encryption.label(tx, subject, ns=draft.ns)
     inside = {"breakdown": draft.breakdown, "result": json.loads(draft.raw_result), "v_intent": draft.vector}
     envelope = encryption.seal_for(tx, handle, _dump(inside, "result").encode())
@@ -143,5 +147,5 @@ def seal(tx: Tx, draft: Draft, subject: str) -> Draft:
 
 
 def unseal(tx: Tx, text: str) -> Any:
-    """What is inside a sealed result: `breakdown`, `result` and `v_intent`; ErasedError once its key is destroyed."""
+    """Decrypt a sealed result: `breakdown`, `result` and `v_intent`; ErasedError once its key is destroyed."""
     return json.loads(encryption.open(tx, base64.b64decode(text.removeprefix(SEALED))))

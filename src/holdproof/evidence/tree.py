@@ -1,12 +1,12 @@
 """The log's tree in the database: frontier and full tiles, appended to in O(log n), read for proofs.
 
 Rules:
-- Size and frontier are read from the database inside the transaction that grows them, never kept in memory.
-- What a `Grower` remembers of the open tile counts only under the very frontier that the database holds: a frontier
-  commits to every leaf, so another process, a roll-back or a restored file can never make it lie.
-- A tree that grew elsewhere is gone on with only under a head that a log key of the keyring signed.
-- It goes on under the name that its newest head has; only a restore's own ceremony moves it to another (`moves`).
-- Full tiles are written once and never change; partial ones are made from leaves and stems when asked for.
+- Size and frontier are read from the database inside the transaction that extends them, never kept in memory.
+- What a `TreeWriter` caches of the open tile counts only under exactly the frontier that the database holds: a frontier
+  commits to every leaf, so another process, a roll-back or a restored file cannot make the cache wrong.
+- A tree that another process extended is continued only under a head that a log key of the keyring signed.
+- It continues under the origin of its newest head; only the record of a restore moves it to another (`moves`).
+- Full tiles are written once and never change; partial ones are computed from leaves and stems when requested.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ from holdproof.evidence.leaves import Leaf
 Sign = Callable[[Checkpoint], str]
 
 
-class State(NamedTuple):
-    """Where the log stands."""
+class LogState(NamedTuple):
+    """The one row of state: origin, size, right edge (frontier) and newest signed head of the log."""
 
     origin: str
     size: int
@@ -39,27 +39,28 @@ _BEGIN = sql(
 
 
 def begin(tx: Tx, origin: str) -> None:
-    """Make the log's one row of state, if it is not there."""
+    """Create the log's row of state, unless it exists."""
     tx.execute(_BEGIN, origin=origin, frontier=frontier.EMPTY.to_bytes(), now=tx.now)
 
 
 _BEGUN = sql("SELECT 1 FROM log_state WHERE id = 1")
 
 
-def begun(tx: Tx) -> bool:
+def exists(tx: Tx) -> bool:
     """Whether the log has its row of state."""
+    # A missing row is an empty database, not an empty log: an empty log has a row with size 0.
     return tx.one(_BEGUN) is not None
 
 
 _READ_STATE = sql("SELECT origin, size, frontier, head FROM log_state WHERE id = 1")
 
 
-def state(tx: Tx) -> State:
-    """Where the log stands."""
+def state(tx: Tx) -> LogState:
+    """Return the state of the log; NotFoundError in a database without one."""
     row = tx.one(_READ_STATE)
     if row is None:
         raise NotFoundError("this store has no log yet")
-    return State(*row)
+    return LogState(*row)
 
 
 _GROWING = sql(
@@ -68,11 +69,11 @@ _GROWING = sql(
 )
 
 
-def lock(tx: Tx) -> State:
-    """Where the log stands, and nobody else moves it until this transaction ends."""
+def lock(tx: Tx) -> LogState:
+    """Return the state of the log and lock it until this transaction ends."""
     row = tx.one(_GROWING)
     assert row is not None, "a log is begun when its store is opened"
-    return State(*row)
+    return LogState(*row)
 
 
 _ADD_LEAF = sql("INSERT INTO log_leaves (idx, id, ver, leaf) VALUES (:idx, :id, :ver, :leaf)")
@@ -82,8 +83,8 @@ _ADD_TILE = sql("INSERT INTO log_tiles (level, idx, hashes) VALUES (:level, :idx
 _DROP_STEMS = sql("DELETE FROM log_stems WHERE level = :level AND idx >= :first AND idx < :end")
 
 
-class Grower:
-    """Grows the tree; one for each writer that may do so. With `moves` it may go on under another origin."""
+class TreeWriter:
+    """Appends leaves to the tree; one for each writer. With `moves` it may continue under another origin."""
 
     def __init__(self, *, moves: bool = False) -> None:
         self._moves = moves
@@ -92,7 +93,7 @@ class Grower:
         self._own = ("", b"", "")
 
     def integrate(self, tx: Tx, leaves: Sequence[Leaf], sign: Sign) -> str:
-        """Append leaves, seal the tiles they fill, sign the new head and give it back."""
+        """Append leaves, write the tiles they fill, sign the new head and return it."""
         before = lock(tx)
         tx.many(
             _ADD_LEAF,
@@ -103,35 +104,36 @@ class Grower:
         )
         return self.grow(tx, before, [text.encode() for _, _, text in leaves], sign)
 
-    def grow(self, tx: Tx, before: State, texts: Sequence[bytes], sign: Sign) -> str:
-        """The same where the leaves stand in `log_leaves` already, from `before.size` on."""
-        if (before.origin, before.frontier, before.head) != self._own:  # another process grew it, or somebody forged it
+    def grow(self, tx: Tx, before: LogState, texts: Sequence[bytes], sign: Sign) -> str:
+        """Do the same for leaves that are in `log_leaves` already, from `before.size` on."""
+        # Our own last state was verified when it was written; any other came from another process or a forger.
+        if (before.origin, before.frontier, before.head) != self._own:
             _refuse_forged(tx, before, moves=self._moves)
         hashes = merkle.leaf_hashes(texts)
         growth = frontier.append(frontier.from_bytes(before.frontier), hashes)
         grown = growth.frontier
         if growth.stems:
             tx.many(_ADD_STEM, [{"level": s.level, "idx": s.index, "hash": s.hash} for s in growth.stems])
-        left = self._seal(tx, before, hashes)
+        rest = self._seal(tx, before, hashes)
         for tile in tiles.new_tiles(before.size, grown.size) if growth.stems else ():
             if tile.level and tile.width == WIDTH:
                 _seal_stems(tx, tile)
         head = sign(Checkpoint(before.origin, grown.size, grown.root()))
         right_edge = grown.to_bytes()
         tx.execute(_ADVANCE, size=grown.size, frontier=right_edge, head=head, now=tx.now, expect=1)
-        self._under, self._open = (b"", []) if left is None else (right_edge, left)
+        self._under, self._open = (b"", []) if rest is None else (right_edge, rest)
         self._own = (before.origin, right_edge, head)
         return head
 
-    def _seal(self, tx: Tx, before: State, hashes: list[bytes]) -> list[bytes] | None:
-        """Write the tiles of leaf hashes that have become full; gives what is left over, None if that is not known."""
+    def _seal(self, tx: Tx, before: LogState, hashes: list[bytes]) -> list[bytes] | None:
+        """Write the tiles of leaf hashes that have become full; return the rest, None if it was not read."""
         tile, width = divmod(before.size, WIDTH)
         if width == 0:
             row = hashes
         elif before.frontier == self._under:
             row = self._open + hashes
         elif width + len(hashes) < WIDTH:
-            return None  # nothing to write, and not worth reading
+            return None  # no tile becomes full, so the hashes before ours are not needed
         else:
             row = merkle.leaf_hashes(entries(tx, Bundle(tile, width))) + hashes
         whole = len(row) // WIDTH
@@ -141,24 +143,24 @@ class Grower:
         return row[whole * WIDTH :]
 
 
-def _refuse_forged(tx: Tx, before: State, *, moves: bool) -> None:
-    """Never sign over a right edge that is not the one under the newest head, nor on a head no log key has signed.
+def _refuse_forged(tx: Tx, before: LogState, *, moves: bool) -> None:
+    """Raise ProofError unless the right edge is the one under the newest head, and a log key signed that head.
 
-    A key that was revoked counts here: its last head is what the first one under its successor goes on from. Nor under
-    another origin: a log that was put back could pass for a restored one, and heads kept elsewhere would not count.
+    A revoked key counts here: its last head is what the first head of its successor continues. Another origin is
+    refused too: a log that was put back could pass for a restored one, and kept heads would not count.
     """
     if not before.head and not before.size:
         return
     signed = checkpoint.parse(before.head.encode())
-    said = signed.checkpoint
-    if (said.size, said.root) != (before.size, frontier.from_bytes(before.frontier).root()):
+    newest = signed.checkpoint
+    if (newest.size, newest.root) != (before.size, frontier.from_bytes(before.frontier).root()):
         raise ProofError("the log's right edge is not the one under its newest head: run `holdproof verify`")
-    if said.origin != before.origin and not moves:
+    if newest.origin != before.origin and not moves:
         raise ProofError(
             "the log has another name than its newest head, and no restore did that: run `holdproof verify`"
         )
     try:
-        checkpoint.verify(signed, origin=said.origin, log_keys=verifiers(tx, size=0, origin=said.origin))
+        checkpoint.verify(signed, origin=newest.origin, log_keys=verifiers(tx, size=0, origin=newest.origin))
     except ProofError as error:
         raise ProofError(f"the log's newest head does not hold ({error.message}): run `holdproof verify`") from error
 
@@ -167,20 +169,21 @@ _KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log' ORDER B
 
 
 def verifiers(tx: Tx, *, size: int | None = None, origin: str | None = None) -> tuple[VerifierKey, ...]:
-    """The keys whose signature under a head of that size (the newest) counts: those not revoked before it."""
+    """Return the keys whose signature under a head of that size counts: those not revoked before it."""
     now = state(tx)
-    at, name = now.size if size is None else size, now.origin if origin is None else origin
+    at = now.size if size is None else size
+    name = now.origin if origin is None else origin
     if not vkey.is_name(name):
         raise CorruptError("the log has a name that no log is given", origin=name)
-    found = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
+    pems = [pem for pem, revoked in tx.all(_KEYS) if revoked is None or at <= revoked]
     try:
-        return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in found)
+        return tuple(VerifierKey(name, ED25519, keys.load_public_pem(pem.encode())) for pem in pems)
     except FormatError as error:
         raise FormatError(f"a log key of the keyring cannot be read: {error}", tables=("keyring",)) from error
 
 
 def _seal_stems(tx: Tx, tile: Tile) -> None:
-    """Write a tile above the leaves; its stems are in it now."""
+    """Write a full tile above the leaves, and delete its stems, which are in it now."""
     tx.execute(_ADD_TILE, level=tile.level, idx=tile.index, hashes=_loose(tx, tile), expect=1)
     first = tile.index * WIDTH
     tx.execute(_DROP_STEMS, level=tile.level, first=first, end=first + WIDTH, expect=WIDTH)
@@ -190,41 +193,42 @@ _LEAVES = sql("SELECT leaf FROM log_leaves WHERE idx >= :first AND idx < :end OR
 
 
 def entries(tx: Tx, bundle: Bundle) -> list[bytes]:
-    """The leaves under a tile of level 0."""
+    """Return the leaves under a tile of level 0; NotFoundError if one is missing."""
     first = bundle.index * WIDTH
-    found = [row[0].encode() for row in tx.all(_LEAVES, first=first, end=first + bundle.width)]
-    if len(found) < bundle.width:
+    texts = [leaf.encode() for (leaf,) in tx.all(_LEAVES, first=first, end=first + bundle.width)]
+    if len(texts) < bundle.width:
         raise NotFoundError(f"the log has no entries {bundle.path}", path=bundle.path)
-    return found
+    return texts
 
 
 _STEMS = sql("SELECT hash FROM log_stems WHERE level = :level AND idx >= :first AND idx < :end ORDER BY idx")
 
 
 def _loose(tx: Tx, tile: Tile) -> bytes:
-    """The hashes of a tile that is not stored as one."""
+    """Compute the hashes of a tile that is not stored, from leaves or stems."""
     if tile.level == 0:
         return b"".join(merkle.leaf_hashes(entries(tx, Bundle(tile.index, tile.width))))
     first = tile.index * WIDTH
-    found = [row[0] for row in tx.all(_STEMS, level=tile.level, first=first, end=first + tile.width)]
-    if len(found) < tile.width:
+    hashes = [digest for (digest,) in tx.all(_STEMS, level=tile.level, first=first, end=first + tile.width)]
+    if len(hashes) < tile.width:
         raise NotFoundError(f"the log has no tile {tile.path}", path=tile.path)
-    return b"".join(found)
+    return b"".join(hashes)
 
 
 _TILE = sql("SELECT hashes FROM log_tiles WHERE level = :level AND idx = :idx")
 
 
 def fetch(tx: Tx, tile: Tile) -> bytes:
-    """The hashes of a tile, full or partial."""
+    """Return the hashes of a tile, full or partial."""
     row = tx.one(_TILE, level=tile.level, idx=tile.index)
     if row is None:
         return _loose(tx, tile)
-    return bytes(row[0][: tile.width * tiles.HASH])
+    (hashes,) = row
+    return bytes(hashes[: tile.width * tiles.HASH])
 
 
 def _lookup(tx: Tx, size: int) -> merkle.Lookup:
-    """The nodes of the tree of that size; those at its right edge come from the frontier, if it is the newest."""
+    """Return a lookup of nodes of the tree of that size; the right edge of the newest comes from the frontier."""
     find = tiles.lookup(size, lambda tile: fetch(tx, tile))
     edge = frontier.from_bytes(state(tx).frontier)
     if size != edge.size:
@@ -234,12 +238,12 @@ def _lookup(tx: Tx, size: int) -> merkle.Lookup:
 
 
 def prove_inclusion(tx: Tx, index: int, size: int) -> tuple[bytes, ...]:
-    """The path from a leaf to the root of the tree of that size."""
+    """Return the path from a leaf to the root of the tree of that size."""
     return merkle.prove_inclusion(index, size, _lookup(tx, size))
 
 
 def prove_consistency(tx: Tx, old: int, new: int) -> tuple[bytes, ...]:
-    """The proof that the tree of size `new` continues the one of size `old`."""
+    """Return the proof that the tree of size `new` continues the one of size `old`."""
     size = state(tx).size
     if not 0 < old <= new <= size:
         raise InvalidInputError(f"no proof leads from size {old} to {new} in a log of {size}", old=old, new=new)
@@ -247,7 +251,7 @@ def prove_consistency(tx: Tx, old: int, new: int) -> tuple[bytes, ...]:
 
 
 def root_at(tx: Tx, size: int) -> bytes:
-    """The root that the tree had at a size, as its tiles tell it."""
+    """Return the root that the tree had at a size, computed from its tiles."""
     most = state(tx).size
     if not 0 <= size <= most:
         raise InvalidInputError(f"the log of {most} leaves never had the size {size} yet", size=size)

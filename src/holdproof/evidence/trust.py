@@ -1,15 +1,16 @@
-"""The root key and `trust.json`: whom to trust, for what and up to where, in one portable signed file.
+"""The root key and `trust.json`: which keys to trust, for what and up to where, in one portable signed file.
 
 Rules:
-- A root key is shown as a recovery when it is made, once; kept offline, only that recovery brings it back.
-- `trust.json` is a DSSE envelope; root signs it, or while there is no root the log key, and the reader is told which.
-- A key that nobody who may do so brought in is left out, and signs no trust file.
-- A reader who knows the root key brings it along: then nothing but root's signature counts.
+- A root key is returned as a recovery text once, when it is generated; kept offline, only that text restores it.
+- `trust.json` is a DSSE envelope signed by root, or by the log key while there is no root; the reader is told which.
+- A key without a valid admission is left out, and signs no trust file.
+- A reader who has the root key passes it: then only root's signature counts.
 """
 
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,44 +39,44 @@ PAYLOAD_TYPE = "application/vnd.holdproof.trust+json"
 
 
 def init_root(context: Context, *, recovery: Path | None = None, offline: bool = False) -> Work[Root]:
-    """Make the root key; its recovery comes back and, if a file is named, is written there before the key counts."""
-    found: list[Key] = yield from ask(Read(lambda tx: ring.list(tx, role="root")))
-    if found:
-        raise AlreadyExistsError("this store has a root key", keyid=found[0].keyid)
-    yield from ask(Write(lambda _: None))  # a locked store refuses here, before any file is made
+    """Generate the root key; its recovery is returned and, if a file is named, written there before the key counts."""
+    roots: list[Key] = yield from ask(Read(partial(ring.keyring, role="root")))
+    if roots:
+        raise AlreadyExistsError("this store has a root key", keyid=roots[0].keyid)
+    yield from ask(Write(lambda _: None))  # a locked store refuses this write, before any file is created
     if recovery is not None and recovery.exists():
         raise AlreadyExistsError(f"{recovery} exists already", path=str(recovery))
     key: Signer = yield from ask(Call(lambda: keys.generate("ed25519") if offline else context.keys.ensure("root")))
     text = statements.to_recovery(key) if isinstance(key, keys.PrivateKey) else ""
     if recovery is not None:
-        yield from ask(Call(lambda: _write_new(recovery, text)))
+        yield from ask(Call(partial(_write_new, recovery, text)))
     origin, now = yield from ask(Read(lambda tx: (tree.state(tx).origin, tx.now)))
-    said = KeyStatement("introduce", "root", key.public, origin, now)
-    signed: str = yield from ask(Call(lambda: statements.sign(said.encode(), key)))
-    yield from ask(Write(lambda tx: ring.import_statement(tx, signed)))
+    statement = KeyStatement("introduce", "root", key.public, origin, now)
+    signed: str = yield from ask(Call(lambda: statements.sign(statement.encode(), key)))
+    yield from ask(Write(partial(ring.import_statement, text=signed)))
     return Root(key.keyid, text, kept=not offline)
 
 
 def recover_root(context: Context, *, recovery: str) -> Work[Key]:
     """Put the root key back into the key folder from the text of its recovery."""
     key = statements.from_recovery(recovery)
-    known: Key | None = yield from ask(Read(lambda tx: ring.find(tx, key.keyid)))
-    if known is None or known.role != "root":
+    root: Key | None = yield from ask(Read(partial(ring.find, keyid=key.keyid)))
+    if root is None or root.role != "root":
         raise NotFoundError("this is not the root key of this store", keyid=key.keyid)
     folder = context.keys
     if not isinstance(folder, KeyFolder):
         raise NotFoundError("this store keeps its keys elsewhere: bring the root key back there")
-    yield from ask(Call(lambda: folder.adopt("root", key)))
-    return known
+    yield from ask(Call(partial(folder.adopt, "root", key)))
+    return root
 
 
 def export_root(context: Context, *, recovery: Path) -> Work[Root]:
     """Write the recovery of the root key that is here to a file, once more or after its rotation."""
-    key: Signer = yield from ask(Call(lambda: context.keys.load("root")))
+    key: Signer = yield from ask(Call(partial(context.keys.load, "root")))
     if not isinstance(key, keys.PrivateKey):
         raise NotFoundError("this store keeps its keys elsewhere: back the root key up there")
     text = statements.to_recovery(key)
-    yield from ask(Call(lambda: _write_new(recovery, text)))
+    yield from ask(Call(partial(_write_new, recovery, text)))
     return Root(key.keyid, text, kept=True)
 
 
@@ -88,23 +89,23 @@ def sign_statement(payload: str, *, recovery: str) -> str:
 
 
 def trust(context: Context) -> Work[Signed]:
-    """Every key with its role and validity, signed by root, or by the log key while there is no root at hand."""
-    payload, known = yield from ask(Read(lambda tx: (_document(tx), _able(tx))))
+    """Return every key with its role and validity, signed by root, or by the log key if root is not here."""
+    payload, able = yield from ask(Read(lambda tx: (_document(tx), _able(tx))))
     signer: Signer
     role: Role
-    signer, role = yield from ask(Call(lambda: _signer(context, known)))
-    envelope: Envelope = yield from ask(Call(lambda: dsse.sign(PAYLOAD_TYPE, payload, signer)))
+    signer, role = yield from ask(Call(partial(_signer, context, able)))
+    envelope: Envelope = yield from ask(Call(partial(dsse.sign, PAYLOAD_TYPE, payload, signer)))
     return Signed(dsse.encode(envelope).decode(), "trust", role)
 
 
 def _able(tx: Tx) -> set[str]:
-    """The keys that may sign it: one that the reader does not find in it, or finds revoked, would prove nothing."""
+    """Return the keys that may sign it: a signature by a key that is not listed, or revoked, would prove nothing."""
     flawed = ring.flaws(tx)
-    return {key.keyid for key in ring.list(tx) if key.revoked_from is None and key.keyid not in flawed}
+    return {key.keyid for key in ring.keyring(tx) if key.revoked_from is None and key.keyid not in flawed}
 
 
 def _signer(context: Context, able: set[str]) -> tuple[Signer, Role]:
-    """Root where it is here, else the log key; a file that is no key of this store is passed over."""
+    """Return the root key if it is here, else the log key; a file that is no key of this store is skipped."""
     roles: tuple[Role, ...] = ("root", "log")
     for role in roles:
         with suppress(NotFoundError):
@@ -115,7 +116,8 @@ def _signer(context: Context, able: set[str]) -> tuple[Signer, Role]:
 
 
 def _document(tx: Tx) -> bytes:
-    state, flawed = tree.state(tx), ring.flaws(tx)
+    state = tree.state(tx)
+    flawed = ring.flaws(tx)
     listed: list[canonical.Json] = [
         {
             "keyid": key.keyid,
@@ -125,7 +127,7 @@ def _document(tx: Tx) -> bytes:
             "from": key.index,
             "until": key.revoked_from,
         }
-        for key in ring.list(tx)
+        for key in ring.keyring(tx)
         if key.keyid not in flawed
     ]
     origins: list[canonical.Json] = [*ring.origins(tx)]
@@ -165,54 +167,57 @@ class Trust:
 
 
 def parse(data: bytes, *, root: PublicKey | None = None) -> Trust:
-    """A trust file from untrusted bytes; ProofError unless root, or a log key it names, signed it (`signed_by`).
+    """Parse a trust file from untrusted bytes; ProofError unless root, or a log key it names, signed it.
 
-    Without `root` from elsewhere this proves only that the file was not changed since its own signer made it.
+    Without a `root` key from elsewhere this proves only that the file was not changed since its own signer made it;
+    `signed_by` says which kind of key that was.
     """
     envelope = dsse.parse(data)
     value = canonical.loads(envelope.payload)
     try:
-        found = _keys(value)
-        said = cast("dict[str, Any]", value)
-        origins, size, issued = tuple(map(str, said["origins"])), int(said["size"]), str(said["issued_at"])
+        trusted = _keys(value)
+        document = cast("dict[str, Any]", value)
+        origins = tuple(map(str, document["origins"]))
+        size = int(document["size"])
+        issued = str(document["issued_at"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError("not a trust file of Holdproof") from error
-    role: Role = "root" if root or any(key.role == "root" for key in found.values()) else "log"
-    allowed = [root] if root else [key.public for key in found.values() if key.role == role]
+    role: Role = "root" if root or any(key.role == "root" for key in trusted.values()) else "log"
+    allowed = [root] if root else [key.public for key in trusted.values() if key.role == role]
     try:
         [signer, *_] = dsse.verify(envelope, allowed, payload_type=PAYLOAD_TYPE)
     except ProofError:
-        fallback = [key.public for key in found.values() if key.role == "log"]
+        fallback = [key.public for key in trusted.values() if key.role == "log"]
         if root is not None or role == "log":
             raise
         role = "log"
         [signer, *_] = dsse.verify(envelope, fallback, payload_type=PAYLOAD_TYPE)
-    return Trust(role, signer, origins, size, issued, found)
+    return Trust(role, signer, origins, size, issued, trusted)
 
 
 def _keys(value: Any) -> dict[str, TrustedKey]:
     if value["v"] != 1:
         raise FormatError("a trust file of another version")
-    found = {}
+    trusted = {}
     for each in value["keys"]:
         key = keys.load_public_pem(each["public"].encode())
         if key.keyid != each["keyid"] or each["role"] not in ("judge", "memory", "log", "root"):
             raise FormatError("trust file: a key is not what it is called", keyid=key.keyid)
         if any(type(each[name]) not in (int, type(None)) for name in ("from", "until")):
             raise FormatError("trust file: where a key counts is no index of a log", keyid=key.keyid)
-        found[key.keyid] = TrustedKey(each["role"], key, each["from"], each["until"])
-    return found
+        trusted[key.keyid] = TrustedKey(each["role"], key, each["from"], each["until"])
+    return trusted
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Write a secret to a file that is not there yet, durably."""
+    """Write a secret to a new file, durably; AlreadyExistsError for an existing one."""
     try:
         with open(path, "x", encoding="utf-8", opener=disk.private) as file:
             try:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            except BaseException:  # half a secret helps nobody, and would stand in the way of the next try
+            except BaseException:  # an incomplete file would make the next attempt fail with "exists already"
                 path.unlink()
                 raise
     except FileExistsError as error:

@@ -1,16 +1,17 @@
-"""Walking the whole log for an audit: pages of leaves read ahead, recomputed by `Replay`, held against what is stored.
+"""Walk the whole log for an audit: read pages of leaves ahead, recompute them with `Replay`, compare with the tables.
 
 Rules:
-- Reading runs beside hashing: a page comes as one row, and is hashed on another core where there is one.
-- A page that does not come out is read again row by row, to say which leaf it is.
-- A leaf is filed under the handle and version it names: whoever finds leaves by these is not led astray.
-- What a read gives may have been made twice (a lost connection); nothing is fed to the replay inside a transaction.
+- Reading overlaps hashing: a page is read as one row, and hashed on another core where there is one.
+- A page that does not match is read again row by row, to name the leaf.
+- A leaf is stored under the handle and version it names: a lookup by these must not find another record's.
+- A read may run twice (a lost connection); nothing is fed to the replay inside a transaction.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from holdproof.crypto import merkle
@@ -32,7 +33,7 @@ _WORTH_HELPERS = 100_000
 
 
 class Flaws:
-    """What was found, up to a bound."""
+    """Collects flaws up to a bound; the worst verdict counts beyond it."""
 
     def __init__(self) -> None:
         self.found: list[Flaw] = []
@@ -40,16 +41,16 @@ class Flaws:
         self._verdicts = {Verdict.VALID}
 
     def add(self, index: int | None, what: str, verdict: Verdict = Verdict.TAMPERED) -> None:
-        """One more."""
+        """Add a flaw; past the bound it is only counted."""
         self._verdicts.add(verdict)
         if len(self.found) < _MOST_FLAWS:
             self.found.append(Flaw(index, what, verdict))
         else:
             self.left_off += 1
 
-    def outcome(self, *, full: bool, size: int, pending: int, kept: int) -> Audited:
-        """The audit's answer."""
-        return Audited(worst(self._verdicts), full, size, pending, kept, self.found, self.left_off)
+    def outcome(self, *, full: bool, size: int, pending: int, heads: int) -> Audited:
+        """Return the outcome of the audit."""
+        return Audited(worst(self._verdicts), full, size, pending, heads, self.found, self.left_off)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,10 @@ _TILES = sql("SELECT idx, hashes FROM log_tiles WHERE level = :level AND idx >= 
 def _read(tx: Tx, first: int, width: int) -> _Page:
     row = tx.one(_PAGE, first=first, end=first + width)
     assert row is not None, "an aggregate always has a row"
-    found = tx.all(_TILES, level=0, first=first // WIDTH, end=-(-(first + width) // WIDTH))
+    tiles = tx.all(_TILES, level=0, first=first // WIDTH, end=-(-(first + width) // WIDTH))
     misfiled = [index for (index,) in tx.all(_MISFILED, first=first, end=first + width)]
-    return _Page(first, width, row[0] or "", dict(found), misfiled)
+    (text,) = row
+    return _Page(first, width, text or "", dict(tiles), misfiled)
 
 
 class _Rest(NamedTuple):
@@ -105,11 +107,14 @@ class Walk:
     """One walk over the log of a database, over `most` leaves at the most."""
 
     def __init__(self, database: Database, flaws: Flaws, sizes: Sequence[int], *, most: int = MAX_SIZE) -> None:
-        self._database, self._flaws, self._most = database, flaws, most
+        self._database = database
+        self._flaws = flaws
+        self._most = most
         self.replay = Replay(sizes)
 
     def run(self, last: Callable[[Tx], T], progress: Callable[[int, int], None] | None) -> T:
-        """All of it; gives what `last` reads in the snapshot of the last page."""
+        """Walk all of it; return what `last` reads in the snapshot of the last page."""
+        # Writers go on: after the full pages, what is left may have grown to more than a page, so it starts over.
         while True:
             for size in self._pages():
                 if progress is not None:
@@ -122,7 +127,7 @@ class Walk:
                 return end[1]
 
     def _pages(self) -> Iterator[int]:
-        """Whole pages, while the next ones are being read and hashed; says each time how large the log was."""
+        """Check full pages while the next ones are read and hashed; yields the size of the log after each."""
         size = min(self._most, self._database.read(lambda tx: tree.state(tx).size).result())
         firsts = iter(range(self.replay.size, size - PAGE + 1, PAGE))
         out: deque[_Page] = deque()
@@ -138,11 +143,12 @@ class Walk:
                     yield size
 
     def _ask(self, first: int | None) -> "Future[_Page] | None":
-        return None if first is None else self._database.read(lambda tx: _read(tx, first, PAGE))
+        return None if first is None else self._database.read(partial(_read, first=first, width=PAGE))
 
-    def _check(self, page: _Page, found: Digests) -> None:
-        """One page: its leaf hashes against its tiles, and the tiles above that it fills."""
-        (hashes, roots), end = found, page.first + page.width
+    def _check(self, page: _Page, digests: Digests) -> None:
+        """Check one page: its leaf hashes against its tiles, and the tiles above that it fills."""
+        hashes, roots = digests
+        end = page.first + page.width
         for index in page.misfiled:
             self._flaws.add(index, "the leaf is filed under another record or version than its own")
         stored = [page.tiles.get(number, b"") for number in range(page.first // WIDTH, end // WIDTH)]
@@ -151,46 +157,47 @@ class Walk:
             roots = roots_of(hashes)
         for sealed in self.replay.feed(hashes, roots):
             row = self._database.read(lambda tx, s=sealed: tx.one(_TILE, level=s.level, idx=s.index)).result()  # type: ignore[misc]
-            if row is None or row[0] != sealed.hashes:
+            if row != (sealed.hashes,):
                 what = f"tile {sealed.index} of level {sealed.level} is missing or not that of its leaves"
                 self._flaws.add(sealed.index * WIDTH << 8 * sealed.level, what)
 
     def _look_closer(self, page: _Page, stored: Sequence[bytes]) -> bytes:
-        """Something on this page is wrong: say what, and go on with what its leaves say."""
+        """Name what is wrong on this page; return the hashes of its leaves, to continue with."""
         end = page.first + page.width
         read = self._database.read(lambda tx: tx.all(_ROWS, first=page.first, end=end))
         rows: dict[int, Any] = dict(read.result())
-        found: list[bytes] = []
+        hashes: list[bytes] = []
         for index in range(page.first, end):
             tile = stored[number] if (number := (index - page.first) // WIDTH) < len(stored) else b""
             at = index % WIDTH * HASH
-            known = tile[at : at + HASH]
+            expected = tile[at : at + HASH]
             if index not in rows:
                 self._flaws.add(index, "the leaf is missing")
-                found.append(known if len(known) == HASH else merkle.leaf_hash(b""))
+                hashes.append(expected if len(expected) == HASH else merkle.leaf_hash(b""))
                 continue
             leaf = rows[index]
             data = leaf.encode() if isinstance(leaf, str) else bytes(leaf)
-            found.append(merkle.leaf_hash(data))
-            if number < len(stored) and found[-1] != known:
+            hashes.append(merkle.leaf_hash(data))
+            if number < len(stored) and hashes[-1] != expected:
                 self._flaws.add(index, "the leaf is not the one in its tile")
-        return b"".join(found)
+        return b"".join(hashes)
 
     def _rest(self, tx: Tx) -> _Rest | None:
-        """What is left; None if that is more than a page."""
-        size, done = min(self._most, tree.state(tx).size), self.replay.size
+        """Read what is left, with all that must fit it; None if that is more than a page."""
+        size = min(self._most, tree.state(tx).size)
+        done = self.replay.size
         if size - done >= PAGE:
             return None
         page = _read(tx, done, max(0, size - done))
         return _Rest(page, tx.all(_STEMS), dict(tx.all(_COUNTS)))
 
     def _finish(self, rest: _Rest) -> None:
-        """The last page, the loose stems, and how many tiles there are."""
+        """Check the last page, the stems, and the number of tiles."""
         self._check(rest.page, digest(rest.page.text.encode()) if rest.page.text else (b"", b""))
         expected = {(stem.level, stem.index): stem.hash for stem in self.replay.stems()}
-        found = {(level, index): digest for level, index, digest in rest.stems}
-        for level, index in sorted(expected.keys() | found.keys()):
-            if expected.get((level, index)) != found.get((level, index)):
+        stored = {(level, index): digest for level, index, digest in rest.stems}
+        for level, index in sorted(expected.keys() | stored.keys()):
+            if expected.get((level, index)) != stored.get((level, index)):
                 self._flaws.add(index << 8 * level, f"stem {index} of level {level} is not that of its leaves")
         if rest.tiles != self.replay.tile_counts():
             self._flaws.add(None, f"there are {rest.tiles} tiles by level, {self.replay.tile_counts()} are due")

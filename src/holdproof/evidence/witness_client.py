@@ -1,15 +1,16 @@
-"""Asking witnesses to cosign the log's newest head (C2SP tlog-witness), and how well a rewrite would be noticed.
+"""Ask witnesses to cosign the log's newest head (C2SP tlog-witness), and tell how well a rewrite would be noticed.
 
 Rules:
-- A witness is believed only under the key that was given for it; its answer is verified before it is kept.
-- It gets a consistency proof from the head it cosigned last; where it remembers another size (409), from that one.
-- A witness that has seen more of this log than there is, or another history, is the proof of a rollback or a fork:
+- A witness's answer is verified under the key that was given for it before it is stored.
+- It gets a consistency proof from the head it cosigned last; where it reports another size (409), from that one.
+- A witness that has cosigned more of this log than there is, or another history, proves a rollback or a fork:
   ProofError, never a retry.
-- The network is never waited for inside a transaction; answers are bounded in time and size, redirects refused.
+- No network call inside a transaction; answers are bounded in time and size, redirects refused.
 """
 
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -44,8 +45,8 @@ _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Cosigned:
-    """A head that a witness vouches for."""
+class CosignedHead:
+    """A head that a witness cosigned."""
 
     url: str
     witness: str
@@ -54,26 +55,26 @@ class Cosigned:
     head: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """Return the outcome as JSON values."""
         return asdict(self)
 
 
-def witness(context: Context, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> Work[Cosigned]:
+def witness(context: Context, url: str, *, key: str | None = None, timeout_s: float = 10.0) -> Work[CosignedHead]:
     """Have the newest head cosigned by the witness at `url`; its verifier `key` is needed the first time."""
     del context
     bare, opens = split_credentials(url.strip())
     address = _address(bare)
     if key is not None:
-        given = _parse_key(key)
-        yield from ask(Write(lambda tx: _register(tx, address, given)))
-    known = yield from ask(Read(lambda tx: _key(tx, address)))
+        parsed_key = _parse_key(key)
+        yield from ask(Write(partial(_register, url=address, key=parsed_key)))
+    verifier = yield from ask(Read(partial(_key, url=address)))
     size: int | None = None
     for _ in range(_TRIES):
-        request = yield from ask(Read(lambda tx, at=size: _request(tx, address, at)))  # type: ignore[misc]
-        answer: _Reply = yield from ask(Call(lambda r=request: _post(address, r, timeout_s, opens)))  # type: ignore[misc]
+        request = yield from ask(Read(partial(_request, url=address, size=size)))
+        answer: _Reply = yield from ask(Call(partial(_post, address, request, timeout_s, opens)))
         if answer.status == 200:
-            head = protocol.accept(request.head, answer.body, [known])
-            return (yield from ask(Write(lambda tx, h=head: _keep(tx, address, known, h))))  # type: ignore[misc]
+            head = protocol.accept(request.head, answer.body, [verifier])
+            return (yield from ask(Write(partial(_record_cosignature, url=address, key=verifier, head=head))))
         size = _other_size(address, request, answer)
     raise UnreachableError(f"the witness {address} keeps changing its mind about the size of the log", url=address)
 
@@ -109,27 +110,28 @@ def _key(tx: Tx, url: str) -> VerifierKey:
     row = tx.one(_KEY, url=url)
     if row is None:
         raise InvalidInputError("this witness is not known yet: give its verifier key", url=url)
-    return vkey.parse(row[0])
+    (text,) = row
+    return vkey.parse(text)
 
 
 _LAST = sql("SELECT size FROM log_cosignatures WHERE url = :url AND origin = :origin")
 
 
 def _request(tx: Tx, url: str, size: int | None) -> AddCheckpoint:
-    """The newest head, with the proof that leads there from the size the witness knows."""
+    """Return the request for the newest head, with the consistency proof from the size that the witness has."""
     head = log.head(tx)
-    said = head.checkpoint
+    newest = head.checkpoint
     if size is None:
-        row = tx.one(_LAST, url=url, origin=said.origin)
-        size = row[0] if row else 0
-    if size > said.size:
-        raise _rewritten(url, Verdict.ROLLED_BACK, f"has cosigned {size} leaves, the log has {said.size}")
-    proof = tree.prove_consistency(tx, size, said.size) if 0 < size < said.size else ()
+        row = tx.one(_LAST, url=url, origin=newest.origin)
+        (size,) = row or (0,)
+    if size > newest.size:
+        raise _rewritten(url, Verdict.ROLLED_BACK, f"has cosigned {size} leaves, the log has {newest.size}")
+    proof = tree.prove_consistency(tx, size, newest.size) if 0 < size < newest.size else ()
     return AddCheckpoint(size, proof, head)
 
 
 class _Reply(NamedTuple):
-    """What a witness answered."""
+    """The response of a witness."""
 
     status: int
     kind: str
@@ -137,7 +139,8 @@ class _Reply(NamedTuple):
 
 
 def _post(url: str, request: AddCheckpoint, timeout_s: float, opens: Credentials | None) -> _Reply:
-    data, deadline = bytearray(), time.monotonic() + timeout_s
+    data = bytearray()
+    deadline = time.monotonic() + timeout_s
     try:
         body = protocol.encode_request(request)
         with httpx.stream("POST", f"{url}/add-checkpoint", content=body, timeout=timeout_s, auth=opens) as answer:
@@ -153,7 +156,7 @@ def _post(url: str, request: AddCheckpoint, timeout_s: float, opens: Credentials
 
 
 def _other_size(url: str, request: AddCheckpoint, answer: _Reply) -> int:
-    """The size to start from at the next try; raises where there is none."""
+    """Return the size to prove from at the next attempt; raises where the answer is final."""
     status, kind, body = answer
     words = body[:200].decode(errors="replace").strip()
     head = request.head.checkpoint
@@ -180,17 +183,18 @@ _KEEP = sql(
 )
 
 
-def _keep(tx: Tx, url: str, key: VerifierKey, head: SignedCheckpoint) -> Cosigned:
-    said, text = head.checkpoint, head.encode().decode()
-    tx.execute(_KEEP, url=url, origin=said.origin, size=said.size, head=text, now=tx.now)
-    return Cosigned(url, key.name, said.origin, said.size, text)
+def _record_cosignature(tx: Tx, url: str, key: VerifierKey, head: SignedCheckpoint) -> CosignedHead:
+    cosigned = head.checkpoint
+    text = head.encode().decode()
+    tx.execute(_KEEP, url=url, origin=cosigned.origin, size=cosigned.size, head=text, now=tx.now)
+    return CosignedHead(url, key.name, cosigned.origin, cosigned.size, text)
 
 
 def level(context: Context) -> Work[Level]:
-    """Who else could tell if the log were rewritten: LOCAL < KEPT < WITNESSED n/m."""
-    marks = context.marks
-    largest: dict[str, SignedCheckpoint] = yield from ask(Call(marks.largest if marks else dict))
-    return (yield from ask(Read(lambda tx: level_of(tx, largest))))
+    """Return who could notice if the log were rewritten: LOCAL (nobody) < KEPT (head file) < WITNESSED n/m."""
+    head_file = context.head_file
+    largest: dict[str, SignedCheckpoint] = yield from ask(Call(head_file.largest if head_file else dict))
+    return (yield from ask(Read(partial(level_of, largest=largest))))
 
 
 _COSIGNED = sql(
@@ -199,23 +203,25 @@ _COSIGNED = sql(
 
 
 def level_of(tx: Tx, largest: dict[str, SignedCheckpoint]) -> Level:
-    """The level, given the largest heads kept; a witness counts if what it cosigned is a head of this very tree."""
-    if not tree.begun(tx):
+    """Return the level, given the largest kept heads; a witness counts if the head it cosigned is one of this tree."""
+    if not tree.exists(tx):
         return Level("LOCAL", 0)
-    state, known = tree.state(tx), tx.all(_COSIGNED)
-    sizes = [size for key, size, head in known if head is not None and _vouches(tx, key, head)]
+    state = tree.state(tx)
+    rows = tx.all(_COSIGNED)
+    sizes = [size for key, size, head in rows if head is not None and _is_head_of_tree(tx, key, head)]
     mark = largest.get(state.origin)
-    kept = mark.checkpoint.size if mark is not None else 0
-    name = "WITNESSED" if sizes else "KEPT" if kept else "LOCAL"
-    return Level(name, state.size, kept, len(sizes), len(known), max(sizes, default=0))
+    kept_size = mark.checkpoint.size if mark is not None else 0
+    name = "WITNESSED" if sizes else "KEPT" if kept_size else "LOCAL"
+    return Level(name, state.size, kept_size, len(sizes), len(rows), max(sizes, default=0))
 
 
-def _vouches(tx: Tx, key: str, head: str) -> bool:
+def _is_head_of_tree(tx: Tx, key: str, head: str) -> bool:
     try:
-        signed, by = checkpoint.parse(head.encode()), vkey.parse(key)
-        said = signed.checkpoint
-        keys = log.verifiers(tx, size=said.size, origin=said.origin)
+        signed = checkpoint.parse(head.encode())
+        by = vkey.parse(key)
+        cosigned = signed.checkpoint
+        keys = log.verifiers(tx, size=cosigned.size, origin=cosigned.origin)
         checkpoint.verify(signed, origin=tree.state(tx).origin, log_keys=keys, witnesses=[by], quorum=1)
-        return tree.root_at(tx, said.size) == said.root
+        return tree.root_at(tx, cosigned.size) == cosigned.root
     except (CorruptError, FormatError, InvalidInputError, NotFoundError):
         return False

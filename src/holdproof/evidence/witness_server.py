@@ -1,10 +1,10 @@
-"""A small C2SP witness: cosigns the heads of logs it knows, each only if it continues the one cosigned before.
+"""A small C2SP witness: cosigns the heads of configured logs, each only if it continues the one cosigned before.
 
 Rules:
-- Comparing with the last head and keeping the new one are one step under a lock, durable before the answer leaves:
+- Comparing with the last head and storing the new one are one step under a lock, durable before the answer is sent:
   two histories of one log are never both cosigned, not even after a power cut.
-- Only logs whose keys it was given are cosigned; what it knows lies in one file, replaced atomically.
-- Bodies, headers and time are bounded; nothing a client sends is believed before its signature is verified.
+- Only logs whose keys it was given are cosigned; its state is one file, replaced atomically.
+- Bodies, headers and time are bounded; nothing a client sends is trusted before its signature is verified.
 """
 
 import fcntl
@@ -39,9 +39,9 @@ _MOST_THREADS = 64
 
 
 class WitnessState:
-    """What a witness knows of each log: one JSON file, `{origin: {size, root, sha256}}`.
+    """The last head of each log: one JSON file, `{origin: {size, root, sha256}}`.
 
-    Each entry has a digest of its own: a witness that forgot a log by a flipped bit would cosign any other history.
+    Each entry has its own digest: with a flipped bit in it, a witness would cosign another history of the log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class WitnessState:
 
     @contextmanager
     def locked(self) -> Iterator[dict[str, Checkpoint]]:
-        """The last head of each log; nobody else, in this process or another, may change it meanwhile."""
+        """Hold the lock, between threads and processes, and give the last head of each log."""
         with self._lock:
             try:
                 folders.make(self.path.parent)
@@ -65,8 +65,8 @@ class WitnessState:
 
     def _read(self) -> dict[str, Checkpoint]:
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            return {origin: _remembered(origin, said) for origin, said in found.items()}
+            entries = json.loads(self.path.read_text(encoding="utf-8"))
+            return {origin: _parse_entry(origin, entry) for origin, entry in entries.items()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, FormatError) as error:
@@ -82,10 +82,10 @@ class WitnessState:
             disk.exchange(self.path, json.dumps(plain, indent=1, sort_keys=True).encode())
 
 
-def _remembered(origin: str, said: dict[str, Any]) -> Checkpoint:
-    """An entry as it was written; ValueError for another. Those of older versions have no digest."""
-    head = Checkpoint(origin, int(said["size"]), b64.decode(said["root"]))
-    if said.get("sha256") not in (None, _digest(head)):
+def _parse_entry(origin: str, entry: dict[str, Any]) -> Checkpoint:
+    """Parse an entry; ValueError if its digest is wrong. Entries of older versions have no digest."""
+    head = Checkpoint(origin, int(entry["size"]), b64.decode(entry["root"]))
+    if entry.get("sha256") not in (None, _digest(head)):
         raise ValueError(f"the entry of {origin} is damaged")
     return head
 
@@ -95,11 +95,13 @@ def _digest(head: Checkpoint) -> str:
 
 
 class Witness:
-    """One witness: its name and key, the logs it knows, its memory."""
+    """One witness: its name and key, the logs it cosigns, its state."""
 
     def __init__(self, name: str, signer: Signer, logs: Iterable[str], state: WitnessState, clock: Clock) -> None:
         self.key = VerifierKey(name, COSIGNATURE_V1, signer.public)
-        self._signer, self._state, self._clock = signer, state, clock
+        self._signer = signer
+        self._state = state
+        self._clock = clock
         self._logs: dict[str, tuple[VerifierKey, ...]] = {}
         for line in logs:
             key = vkey.parse(line)
@@ -108,7 +110,7 @@ class Witness:
             self._logs[key.name] = (*self._logs.get(key.name, ()), key)
 
     def add_checkpoint(self, body: bytes) -> Answer:
-        """Cosign a head, or say why not."""
+        """Cosign a head, or answer why not, with the status codes of tlog-witness."""
         try:
             request = witness.parse_request(body)
         except FormatError as error:
@@ -118,8 +120,8 @@ class Witness:
             return witness.review(request, None)
         with self._state.locked() as heads:
             last = heads.get(origin)
-            known = KnownLog(self._logs[origin])
-            answer = witness.review(request, known if last is None else replace(known, size=last.size, root=last.root))
+            state = KnownLog(self._logs[origin])
+            answer = witness.review(request, state if last is None else replace(state, size=last.size, root=last.root))
             if answer.status == 200:
                 self._state.write({**heads, origin: request.head.checkpoint})
         return self._cosign(request) if answer.status == 200 else answer
@@ -141,7 +143,7 @@ class WitnessServer(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """One thread a request, up to a bound; beyond it callers wait in the queue of the socket."""
+        """Start a thread for a request, up to a bound; beyond it callers wait in the socket's queue."""
         self._room.acquire()
         try:
             super().process_request(request, client_address)
@@ -150,7 +152,7 @@ class WitnessServer(ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The work of one thread."""
+        """Serve one request and free its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -159,7 +161,8 @@ class WitnessServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: WitnessServer
-    server_version, sys_version = "holdproof-witness", ""
+    server_version = "holdproof-witness"
+    sys_version = ""
     timeout = _TIMEOUT_S
 
     def do_POST(self) -> None:
@@ -177,8 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(Answer(503, "the witness cannot remember what it cosigns\n"))
 
     def _body(self, length: int) -> bytes:
-        """The body, if it comes in time."""
-        data, deadline = b"", time.monotonic() + _TIMEOUT_S
+        """Read the body; TimeoutError if it comes too slowly."""
+        data = b""
+        deadline = time.monotonic() + _TIMEOUT_S
         while len(data) < length and (part := self.rfile.read1(length - len(data))):
             data += part
             if time.monotonic() > deadline:
@@ -186,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         return data
 
     def log_message(self, format: str, *args: Any) -> None:
-        """What the server would write to stderr."""
+        """Log what the base class would write to stderr."""
         _log.info(format, *args)
 
     def _send(self, answer: Answer) -> None:

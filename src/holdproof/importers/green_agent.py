@@ -253,7 +253,7 @@ def _complete(tx: Tx, plan: Plan, known: tuple[Any, ...], ns: str) -> bool:
     battle: Evaluation = evaluations.get(tx, known[0], id=known[1], ns=ns)
     if battle.dbom is not None or plan.bom is None:
         return False
-    row = {column: getattr(battle, column) for column in EVALUATIONS.columns}
+    row = evaluations.columns_of(battle)
     row |= {"dbom": plan.bom.data.decode(), "legacy": _facts(plan)}
     mark = leaves.stamp(
         tx, "legacy_import", EVALUATIONS, row, leaf_id=battle.leaf_id, leaf_ver=battle.leaf_ver + 1, ns=ns
@@ -285,4 +285,4 @@ def _plain(row: Mapping[str, Any], name: str) -> str | None:
 def _file(context: Context, batch: list[Plan], ns: str) -> None:
     for battle_id in dict.fromkeys(plan.values["battle_id"] for plan in batch if plan.bom):
         if dbom_files.is_name(battle_id):
-            evaluations.file(context, ns, battle_id)
+            evaluations.write_files(context, ns, battle_id)

@@ -3,9 +3,11 @@
 import json
 from typing import Any, Final
 
+from holdproof import paging
 from holdproof.db import Tx, sql
 from holdproof.evidence.leaves import Projection
-from holdproof.model.imports import ImportPage, ImportRecord
+from holdproof.model.imports import ImportRecord
+from holdproof.model.page import Page
 from holdproof.runtime import logged_rows
 from holdproof.runtime.logged_rows import MAIN
 
@@ -51,17 +53,28 @@ def add(tx: Tx, key: str, found: dict[str, Any], beside: dict[str, Any], *, ns: 
 
 _LIST = sql(
     "SELECT id, importer, source, source_table, source_id, row_key, verdict, note, beside, imported_at, ns"
-    " FROM imported_rows WHERE ns = :ns AND id > :after AND (CAST(:verdict AS TEXT) IS NULL OR verdict = :verdict)"
-    " AND (CAST(:table AS TEXT) IS NULL OR source_table = :table) ORDER BY id LIMIT :limit"
+    " FROM imported_rows WHERE ns = :ns AND id < :before AND (CAST(:verdict AS TEXT) IS NULL OR verdict = :verdict)"
+    " AND (CAST(:table AS TEXT) IS NULL OR source_table = :table) ORDER BY id DESC LIMIT :limit"
 )
 
 
 def list(
-    tx: Tx, *, verdict: str | None = None, table: str | None = None, ns: str = MAIN, after: int = 0, limit: int = 100
-) -> ImportPage:
-    """What imports found, oldest first, a page at a time: pass `next` of a page as `after`."""
-    found = tx.all(_LIST, verdict=verdict, table=table, ns=ns, after=after, limit=logged_rows.limited(limit))
-    return ImportPage(*logged_rows.paged(found, limit, _record, lambda record: record.id))
+    tx: Tx,
+    *,
+    verdict: str | None = None,
+    table: str | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
+    ns: str = MAIN,
+) -> Page[ImportRecord]:
+    """List what was imported row by row, the newest first: its verdict, and the values its row here cannot hold."""
+    before = paging.last_id(cursor)
+    rows = tx.all(_LIST, verdict=verdict, table=table, ns=ns, before=before, limit=paging.fetch(limit))
+    return paging.page(map(_record, rows), limit, _sort_key)
+
+
+def _sort_key(record: ImportRecord) -> tuple[int]:
+    return (record.id,)
 
 
 def _record(row: tuple[Any, ...]) -> ImportRecord:

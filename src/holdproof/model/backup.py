@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from holdproof.model.value import Value
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -34,7 +36,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Backup:
+class Backup(Value):
     """A backup on disk; `trust` says against what its signature was checked."""
 
     path: str
@@ -56,7 +58,7 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceremony:
+class RestoreRecord:
     """How the log went on after a restore."""
 
     n: int

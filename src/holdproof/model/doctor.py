@@ -1,32 +1,32 @@
-"""What the doctor finds."""
+"""What `doctor` reports."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Health = Literal["well", "note", "ill"]
+Level = Literal["ok", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Symptom:
-    """One thing the doctor looked at: `well`, worth a `note`, or `ill`, and then what to do."""
+class HealthCheck:
+    """One thing that was examined: its level, what it is about, what was seen, and what to do unless it is ok."""
 
-    health: Health
+    level: Level
     about: str
     what: str
     remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    """Everything the doctor looked at."""
+class HealthReport:
+    """Everything that was examined."""
 
-    symptoms: list[Symptom] = field(default_factory=list)
+    checks: list[HealthCheck] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is ill."""
-        return all(each.health != "ill" for each in self.symptoms)
+        """Whether nothing is at level error; warnings do not count."""
+        return all(each.level != "error" for each in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
-        return {"ok": self.ok, "symptoms": [asdict(each) for each in self.symptoms]}
+        """Return the report as JSON values."""
+        return {"ok": self.ok, "checks": [asdict(each) for each in self.checks]}

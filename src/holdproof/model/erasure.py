@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdproof.model.value import Value
+
 
 @dataclass(frozen=True, slots=True)
-class Erasure:
+class Erasure(Value):
     """One erasure: of a subject (`target` is its handle) or of a record (`target` is its table).
 
     `services` says how many of their records went with a subject, which is under no leaf. `remains` names what the

@@ -1,16 +1,17 @@
-"""Evaluations (evaluations), their DBOMs, and what is found out about them."""
+"""Evaluations, their DBOMs, and what is found out about them."""
 
 import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from holdproof.model.value import Value
 from holdproof.model.verdicts import Verdict
 
 ImportVerdict = Literal["VERIFIED", "DBOM_MISSING", "DBOM_SUPERSEDED", "UNLINKED", "SCHEMA_OLD"]
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Value):
     """One evaluation as it is stored; `raw_result` and `dbom` are the exact texts that hashes cover."""
 
     id: int
@@ -44,22 +45,6 @@ class Evaluation:
         plain = asdict(self)
         plain["legacy"] = self.facts or None
         return plain
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationPage:
-    """Some evaluations, and where the next page begins; None on the last."""
-
-    evaluations: list[Evaluation]
-    next: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The page as every face prints it: the short columns."""
-        short = ("id", "evaluation_id", "timestamp", "score", "dbom_hash", "ns")
-        return {
-            "evaluations": [{name: getattr(each, name) for name in short} for each in self.evaluations],
-            "next": self.next,
-        }
 
 
 @dataclass(frozen=True, slots=True)

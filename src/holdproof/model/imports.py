@@ -94,11 +94,3 @@ class ImportRecord(Value):
     beside: Any
     imported_at: str
     ns: str
-
-
-@dataclass(frozen=True, slots=True)
-class ImportPage(Value):
-    """Some records of imports, oldest first; `next` is where the following page begins."""
-
-    records: tuple[ImportRecord, ...]
-    next: int | None

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from holdproof.model.value import Value
+
 Role = Literal["judge", "memory", "log", "root"]
 Action = Literal["introduce", "rotate", "admit", "readmit", "revoke"]
 Successors = Literal["readmit", "revoke"]
@@ -10,7 +12,7 @@ Successors = Literal["readmit", "revoke"]
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class Key(Value):
     """A public key of the keyring; `statement` holds one signed statement a line, the oldest first."""
 
     keyid: str

@@ -1,7 +1,8 @@
 """One page of a listing, the same for every resource."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from holdproof.model.value import Value
 
@@ -14,3 +15,17 @@ class Page(Value, Generic[T]):
 
     items: list[T]
     next_cursor: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the page as JSON shows it; items print themselves, since some hold bytes or links."""
+        shown = [item.to_dict() if isinstance(item, Value) else item for item in self.items]
+        return {"items": shown, "next_cursor": self.next_cursor}
+
+
+def cut_page(items: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> Page[T]:
+    """Return the first `limit` items as a page.
+
+    Callers read one item more than the page holds: only then is it known whether another page follows.
+    """
+    first = [*items[:limit]]
+    return Page(first, cursor_of(first[-1]) if len(items) > limit else None)

@@ -76,7 +76,7 @@ class Locked:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class BundleReport:
     """The outcome of checking a bundle offline: what holds, under whose keys."""
 
     verdict: Verdict

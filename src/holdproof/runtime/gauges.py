@@ -38,6 +38,6 @@ def read(tx: Tx) -> dict[str, int]:
         "flows.orphaned": orphans,
         "flows.dirty": dirty,
         "keys.unknown": unknown,
-        "log.size": tree.state(tx).size if tree.begun(tx) else 0,
+        "log.size": tree.state(tx).size if tree.exists(tx) else 0,
         "log.pending": log.pending(tx),
     }

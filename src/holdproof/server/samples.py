@@ -45,4 +45,4 @@ class Samples:
 
 
 def _leaves(tx: Tx) -> int:
-    return tree.state(tx).size + log.pending(tx) if tree.begun(tx) else 0
+    return tree.state(tx).size + log.pending(tx) if tree.exists(tx) else 0

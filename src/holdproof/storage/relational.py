@@ -79,7 +79,7 @@ class Relational(Resource[Executor]):
     executemany = Writes(executemany)
     fetch_all = Runs(fetch_all)
     fetch_one = Runs(fetch_one)
-    close = RunsWith(close)
+    close = RunsWith(close, internal=True, local=True)
 
     @property
     def held(self) -> AsyncExecutor | SyncExecutor:

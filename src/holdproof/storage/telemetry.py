@@ -353,13 +353,19 @@ def _export(telemetry: "Telemetry[Any]") -> Stream[TelemetryEvent]:
 class Telemetry(Resource[Executor]):
     """Events in the order they happened."""
 
-    append = Runs(append)
-    query = Reads(query)
+    group = "Inspect"
+
+    append = Runs(append, example="@events.jsonl")
+    query = Reads(
+        query,
+        columns=("timestamp", "event_type", "instance_id", "span_id", "trace_id", "data"),
+        example="--event-type tool.call --since 2026-01-01T00:00:00Z",
+    )
     count = Reads(count)
-    export = StreamsWith(_export, reads=True)
-    prune = Runs(prune)
+    export = StreamsWith(_export, reads=True, example="--out events.jsonl")
+    prune = Runs(prune, example="730")
     retain = RunsWith(_retain)
-    close = RunsWith(_close)
+    close = RunsWith(_close, internal=True, local=True)
 
     def __init__(self, face: Executor, retention: Retention | None = None) -> None:
         super().__init__(face)

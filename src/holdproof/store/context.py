@@ -1,4 +1,4 @@
-"""What operations need beside their transaction: where things lie, and who signs."""
+"""The context of one open store: what operations need beside their transaction."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,27 +7,28 @@ from typing import TYPE_CHECKING, Any
 from holdproof.config import Paths, Settings
 from holdproof.db import Database
 
-if TYPE_CHECKING:  # evidence takes a Context, so at run time the arrow points the other way
+if TYPE_CHECKING:  # evidence imports Context, so at run time the arrow points the other way
     from holdproof.evidence.heads import HeadFile
     from holdproof.evidence.key_files import Keys
     from holdproof.evidence.log import Log
 
 Embedder = Callable[[str], Any]
-"""From the text of a task to its vector: any callable, on the async face a coroutine function too."""
+"""From the text of a task to its vector: any callable; in the async client a coroutine function too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One open store, as seen by work that spans transactions; `None` where a store in memory has no such place."""
+    """One open store, for work that spans transactions: where its files are, its database, and who signs for it."""
 
     paths: Paths
     settings: Settings
     database: Database
     keys: "Keys"
     log: "Log"
-    marks: "HeadFile | None"
+    head_file: "HeadFile | None"
+    """The file that keeps signed heads outside the database; None for a store in memory, which has no files."""
     embedder: Embedder | None = None
     dimensions: int | None = None
-    """How many numbers an intent vector has, where that was said."""
+    """The required length of intent vectors; None accepts any."""
     services: dict[Any, Any] = field(default_factory=dict)
-    """What services have open over the same home, by face."""
+    """The application stores that are open over the same home, by executor class."""

@@ -1,14 +1,15 @@
-"""The operator's question: a lockdown is an escalation in the store itself, beside the alerts that leave it.
+"""A lockdown as an escalation in the store itself, beside the alerts that are sent out.
 
 Rules:
 - It is one of the lockdown's own records and passes the gate; its flow has the lockdown's id.
-- The kernel asks under a name of its own: that costs no agent anything.
-- While the store is locked nobody can answer it; root's statement does, and ends the flow. A locked skill is asked
-  about as well, and answered by its next approval.
-- It is best effort: a runtime that is itself damaged stops neither the lockdown nor its end.
+- The escalation belongs to an agent id of the kernel's own, so that it counts against no agent's budget.
+- While the store is locked nobody can resolve it; root's unlock statement does, and ends the flow. A locked skill is
+  escalated as well, and resolved by its next approval.
+- It is best effort: a damaged runtime prevents neither the lockdown nor its end.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from holdproof.db import Database, Tx, sql
@@ -17,27 +18,28 @@ from holdproof.model.verify import Locked
 from holdproof.runtime import agents, escalations, flows
 
 AGENT: Final = "__holdproof__"
-"""Who asks: a name that programs leave alone."""
+"""The agent id of the kernel's own escalations."""
 FLOW: Final = "LOCKDOWN"
 
 
 _STEPS: Final = "keep a copy, run `holdproof verify --full`, restore, then end the lockdown as root"
 
 
-def ask(database: Database, locked: Locked, *, findings: int, to_do: str = _STEPS) -> str:
-    """Put the question before the operator; what became of it, in a word or two."""
-    return _attempt(database, lambda tx: _ask(tx, locked, findings, to_do))
+def escalate(database: Database, locked: Locked, *, findings: int, to_do: str = _STEPS) -> str:
+    """Escalate a lockdown to the operator; return the outcome in a word or two, for the log."""
+    return _attempt(database, partial(_escalate, locked=locked, findings=findings, to_do=to_do))
 
 
-def answer(database: Database, locked: Locked, *, reason: str, by: str = "root") -> str:
-    """Somebody has ended the lockdown: that is the answer."""
-    return _attempt(database, lambda tx: _answer(tx, locked, reason, by))
+def resolve(database: Database, locked: Locked, *, reason: str, by: str = "root") -> str:
+    """Resolve the escalation of a lockdown that was ended; return the outcome in a word or two, for the log."""
+    return _attempt(database, partial(_resolve, locked=locked, reason=reason, by=by))
 
 
 _KNOWN = sql("SELECT 1 FROM decision_flows WHERE dfid = :dfid")
 
 
-def _ask(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
+def _escalate(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
+    # The flow has the lockdown's id, so a second process that finds the same lockdown does not escalate it again.
     if tx.one(_KNOWN, dfid=locked.id) is not None:
         return "asked before"
     try:
@@ -54,13 +56,13 @@ def _ask(tx: Tx, locked: Locked, findings: int, to_do: str) -> str:
 _OPEN = sql("SELECT id FROM escalation_requests WHERE dfid = :dfid AND status = 'PENDING' ORDER BY id")
 
 
-def _answer(tx: Tx, locked: Locked, reason: str, by: str) -> str:
-    asked = tx.all(_OPEN, dfid=locked.id)
-    for (id,) in asked:
+def _resolve(tx: Tx, locked: Locked, reason: str, by: str) -> str:
+    pending = tx.all(_OPEN, dfid=locked.id)
+    for (id,) in pending:
         escalations.resolve(tx, id, "APPROVED", by=by, comment=reason)
-    if asked and flows.get(tx, locked.id).status == "RUNNING":
+    if pending and flows.get(tx, locked.id).status == "RUNNING":
         flows.transition(tx, locked.id, "COMPLETED", reason=reason)
-    return "answered" if asked else "nothing was asked"
+    return "answered" if pending else "nothing was asked"
 
 
 def _attempt(database: Database, fn: Callable[[Tx], str]) -> str:

@@ -1,4 +1,4 @@
-"""Bundles: one zip with which a stranger checks a record, offline, without Holdproof if need be.
+"""Bundles: one zip with which an outsider checks a record, offline, without Holdproof if need be.
 
     VERIFY.md                   how to check it with openssl and a page of Python
     bundle.json                 kind, subject, and for each record its projection, leaf and salt
@@ -12,8 +12,8 @@
 Rules:
 - Records, proofs and head are read in one snapshot, so they belong together.
 - A record that does not match its leaf, or is not under a signed head yet, is not exported.
-- What is too large to be checked (offline.py) is not exported either.
-- Members stand in a fixed order with fixed zip fields; only trust.json carries a time.
+- A record that is too large to be checked (offline.py) is not exported either.
+- Members are in a fixed order with fixed zip fields; only trust.json carries a time.
 """
 
 import io
@@ -38,7 +38,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a kind of bundle is made of: covered rows by table and key, and further files."""
+    """The content of a bundle: logged rows by table and key, and further files."""
 
     kind: str
     records: list[tuple[str, str | int]]
@@ -46,7 +46,7 @@ class Material:
 
 
 def _evaluation(tx: Tx, evaluation_id: str) -> Material:
-    """The newest evaluation of an evaluation; an imported one has no signature of ours to show."""
+    """Gather the newest row of an evaluation; an imported one has no signature of this store."""
     evaluation = evaluations.get(tx, evaluation_id)
     records: list[tuple[str, str | int]] = [("battles", evaluation.id)]
     if evaluation.legacy is not None or evaluation.dbom is None:
@@ -66,10 +66,11 @@ _OF_FLOW: Final = {
 
 
 def _flow(tx: Tx, flow_id: str) -> Material:
-    """A flow with everything that is recorded of it; flows that it delegated have bundles of their own."""
+    """Gather a flow with everything recorded of it; its child flows have bundles of their own."""
     records: list[tuple[str, str | int]] = [("decision_flows", flow_id)]
     for table, query in _OF_FLOW.items():
-        records += [(table, row[0]) for row in tx.all(query, dfid=flow_id, limit=offline.MOST_RECORDS + 1)]
+        # One more than a bundle may hold, so that too many are noticed without reading all of them.
+        records += [(table, key) for (key,) in tx.all(query, dfid=flow_id, limit=offline.MOST_RECORDS + 1)]
     if len(records) > offline.MOST_RECORDS:
         raise InvalidInputError(f"a bundle has at most {offline.MOST_RECORDS} records", flow_id=flow_id)
     return Material("flow", records)
@@ -81,7 +82,10 @@ KINDS: Final[dict[str, Gather]] = {"evaluation": _evaluation, "flow": _flow}
 
 
 def export(context: Context, subject: str, *, kind: str = "evaluation") -> Work[bytes]:
-    """The bundle of an evaluation, or of another kind of subject."""
+    """Return the bundle of an evaluation or of another kind of subject, as the bytes of a zip file.
+
+    NotFoundError while a record is not under a signed head yet, ProofError for one that does not match its leaf.
+    """
     gather = KINDS.get(kind)
     if gather is None:
         raise InvalidInputError(f"no bundle is made of a {kind}; kinds are {', '.join(sorted(KINDS))}", kind=kind)
@@ -112,32 +116,33 @@ def _collect(tx: Tx, material: Material, subject: str) -> dict[str, bytes]:
 
 
 def _record(tx: Tx, table: str, key: str | int) -> tuple[dict[str, canonical.Json], dict[str, bytes]]:
-    """What bundle.json says of a record, and its files."""
-    known = logged_tables.COVERED[table]
-    row = tx.one(known.one, key=key)
+    """Return a record's entry in bundle.json, and its files."""
+    logged = logged_tables.COVERED[table]
+    row = tx.one(logged.one, key=key)
     if row is None:
         raise NotFoundError(f"{table} has no row {key}", table=table, key=key)
-    _refuse(known, row)
-    leaf = str(row[5])
-    projection = known.projections[str(_said(leaf)["p"])]
-    content = projection.content(dict(zip(known.columns, row[COLUMNS:], strict=True)))
-    proof = log.prove(tx, row[1], row[2])
+    _refuse(logged, row)
+    _, leaf_id, leaf_ver, salt, _, text, _, _ = logged_tables.logged_row(row)
+    leaf = str(text)
+    projection = logged.projections[str(_said(leaf)["p"])]
+    content = projection.content(dict(zip(logged.columns, row[COLUMNS:], strict=True)))
+    proof = log.prove(tx, leaf_id, leaf_ver)
     entry: dict[str, canonical.Json] = {
         "projection": projection.name,
-        "leaf_id": row[1],
-        "leaf_ver": row[2],
-        "salt": bytes(row[3]).hex(),
+        "leaf_id": leaf_id,
+        "leaf_ver": leaf_ver,
+        "salt": bytes(salt).hex(),
     }
     return entry, {".json": content, ".leaf.json": leaf.encode(), ".tlog-proof": tlog_proof.encode(proof)}
 
 
-def _refuse(known: LoggedTable, row: Row) -> None:
-    """What cannot be proven is not exported."""
-    finding = judge(known, row)
+def _refuse(logged: LoggedTable, row: Row) -> None:
+    """Raise for a row that cannot be proven: it does not match its leaf, or has no index in the log yet."""
+    finding = judge(logged, row)
     if finding is not None:
-        raise ProofError(f"{known.table} {row[0]}: {finding.what}", table=known.table, verdict=finding.verdict.word)
-    if row[4] is None:
-        raise NotFoundError("the record is committed, but not yet under a signed head; try again", table=known.table)
+        raise ProofError(f"{finding.place}: {finding.what}", table=logged.table, verdict=finding.verdict.word)
+    if logged_tables.logged_row(row).leaf_index is None:
+        raise NotFoundError("the record is committed, but not yet under a signed head; try again", table=logged.table)
 
 
 def _said(leaf: str) -> dict[str, canonical.Json]:
@@ -147,16 +152,18 @@ def _said(leaf: str) -> dict[str, canonical.Json]:
 
 
 def instructions() -> bytes:
-    """VERIFY.md as it is shipped."""
+    """Return the text of VERIFY.md."""
     return (resources.files("holdproof.upkeep") / "VERIFY.md").read_bytes()
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
-    """A zip of these members, in this order, the same bytes every time."""
+    """Return a zip of these members, in this order, the same bytes every time."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
+            # A fixed time and mode: zipfile would otherwise store the clock and the umask.
             about = zipfile.ZipInfo(name, _EPOCH)
-            about.compress_type, about.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            about.compress_type = zipfile.ZIP_DEFLATED
+            about.external_attr = 0o644 << 16
             archive.writestr(about, data)
     return target.getvalue()

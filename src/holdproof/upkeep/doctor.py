@@ -1,16 +1,17 @@
-"""The doctor: whether a store stands well, before something falls over.
+"""Health checks of a store and its surroundings: disk, folders, keys, clock, log, flows.
 
 Rules:
-- It makes no store where there is none, and it does not verify: that is what `verify` is for.
-- A look that fails is a finding itself, and hides none of the others.
-- What is not well comes with what to do about it.
-- It also sees a store that cannot be opened: everything around it, and why.
+- It creates no store where there is none, and it does not verify: that is what `verify` is for.
+- A check that fails to run is reported as an error, and prevents none of the others.
+- Every warning and error comes with what to do about it.
+- A store that cannot be opened is examined too: its surroundings, and why it does not open.
 """
 
 import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,7 @@ from holdproof.db.sql import sql_postgres
 from holdproof.errors import HoldproofError, NotFoundError
 from holdproof.evidence.key_files import ROLES
 from holdproof.evidence.witness_client import level_of
-from holdproof.model.doctor import Examined, Symptom
+from holdproof.model.doctor import HealthCheck, HealthReport
 from holdproof.model.times import to_micros
 from holdproof.runtime import sweeps
 from holdproof.store.context import Context
@@ -35,63 +36,65 @@ _SKEW_S: Final = 2.0
 _REMOTE: Final = frozenset({"9p", "afs", "cifs", "fuse.sshfs", "nfs", "nfs4", "smb3", "smbfs"})
 _MOUNTS: Final = Path("/proc/self/mounts")
 
-Look = Callable[[], Iterator[Symptom]]
+Check = Callable[[], Iterator[HealthCheck]]
 
 
-def examine(context: Context) -> Examined:
-    """Look at an open store."""
-    looks: dict[str, Look] = {"versions": _versions}
-    if context.marks is not None:
-        looks |= {"folders": lambda: _folders(context.paths), "disk": lambda: _disk(context.paths)}
+def examine(context: Context) -> HealthReport:
+    """Examine an open store."""
+    looks: dict[str, Check] = {"versions": _versions}
+    if context.head_file is not None:
+        looks |= {"folders": partial(_folders, context.paths), "disk": partial(_disk, context.paths)}
     looks |= {
-        "database": lambda: _database(context),
-        "keys": lambda: _keys(context),
-        "clock": lambda: _clock(context),
-        "log": lambda: _log(context),
-        "lockdown": lambda: _lockdown(context),
-        "skills": lambda: _skills(context),
-        "flows": lambda: _flows(context),
+        "database": partial(_database, context),
+        "keys": partial(_keys, context),
+        "clock": partial(_clock, context),
+        "log": partial(_log, context),
+        "lockdown": partial(_lockdown, context),
+        "skills": partial(_skills, context),
+        "flows": partial(_flows, context),
     }
-    return _gathered(looks)
+    return _gather(looks)
 
 
-def unopened(paths: Paths, error: HoldproofError) -> Examined:
-    """Look at what is around a store that cannot be opened."""
-    looks: dict[str, Look] = {
+def unopened(paths: Paths, error: HoldproofError) -> HealthReport:
+    """Examine the surroundings of a store that cannot be opened."""
+    looks: dict[str, Check] = {
         "versions": _versions,
-        "folders": lambda: _folders(paths),
-        "disk": lambda: _disk(paths),
-        "store": lambda: iter([Symptom("ill", "store", f"cannot be opened: {error.message}", error.remedy)]),
+        "folders": partial(_folders, paths),
+        "disk": partial(_disk, paths),
+        "store": lambda: iter([HealthCheck("error", "store", f"cannot be opened: {error.message}", error.remedy)]),
     }
-    return _gathered(looks)
+    return _gather(looks)
 
 
-def absent(paths: Paths) -> Examined:
-    """Look at a place where there is no store yet."""
-    there = Symptom("note", "store", f"there is none in {paths.data} yet", "the first command that needs it makes it")
-    return _gathered({"versions": _versions, "disk": lambda: _disk(paths), "store": lambda: iter([there])})
+def absent(paths: Paths) -> HealthReport:
+    """Examine a home without a store."""
+    there = HealthCheck(
+        "warning", "store", f"there is none in {paths.data} yet", "the first command that needs it makes it"
+    )
+    return _gather({"versions": _versions, "disk": partial(_disk, paths), "store": partial(iter, [there])})
 
 
-def _gathered(looks: dict[str, Look]) -> Examined:
-    found: list[Symptom] = []
+def _gather(looks: dict[str, Check]) -> HealthReport:
+    symptoms: list[HealthCheck] = []
     for about, look in looks.items():
         try:
-            found += look()
+            symptoms += look()
         except (HoldproofError, OSError) as error:
-            found.append(Symptom("ill", about, f"cannot be looked at: {error}", getattr(error, "remedy", "")))
-    return Examined(found)
+            symptoms.append(HealthCheck("error", about, f"cannot be looked at: {error}", getattr(error, "remedy", "")))
+    return HealthReport(symptoms)
 
 
-def _versions() -> Iterator[Symptom]:
+def _versions() -> Iterator[HealthCheck]:
     running = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    yield Symptom("well", "versions", f"holdproof {metadata.version('holdproof')}, {running}")
+    yield HealthCheck("ok", "versions", f"holdproof {metadata.version('holdproof')}, {running}")
 
 
 # --- around the store ----------------------------------------------------------------------------------------------
 
 
-def _folders(paths: Paths) -> Iterator[Symptom]:
-    """The folders are there, can be written, and are nobody else's business."""
+def _folders(paths: Paths) -> Iterator[HealthCheck]:
+    """Check that the folders exist, can be written, and are closed to other users."""
     sound = True
     for name in ("data", "config", "state", "cache"):
         folder: Path = getattr(paths, name)
@@ -99,36 +102,41 @@ def _folders(paths: Paths) -> Iterator[Symptom]:
             sound = False
             yield symptom
     if sound:
-        yield Symptom("well", "folders", f"{paths.data} and its companions are there, and the owner's only")
+        yield HealthCheck("ok", "folders", f"{paths.data} and its companions are there, and the owner's only")
 
 
-def _folder(folder: Path) -> Iterator[Symptom]:
+def _folder(folder: Path) -> Iterator[HealthCheck]:
     if not folder.is_dir():
-        yield Symptom("ill", "folders", f"{folder} is not there", "create it, or mount its disk")
+        yield HealthCheck("error", "folders", f"{folder} is not there", "create it, or mount its disk")
     elif not os.access(folder, os.W_OK | os.X_OK):
-        yield Symptom("ill", "folders", f"{folder} cannot be written", f"chown it to the user who runs this: {folder}")
+        yield HealthCheck(
+            "error", "folders", f"{folder} cannot be written", f"chown it to the user who runs this: {folder}"
+        )
     elif others := folder.stat().st_mode & 0o077:
-        yield Symptom("note", "folders", f"{folder} is open to others ({others:03o})", f"chmod go= {folder}")
+        yield HealthCheck("warning", "folders", f"{folder} is open to others ({others:03o})", f"chmod go= {folder}")
 
 
-def _disk(paths: Paths) -> Iterator[Symptom]:
-    """There is room for what comes, and the disk keeps its word on locks."""
+def _disk(paths: Paths) -> Iterator[HealthCheck]:
+    """Check that the disk has room, and is not one whose locks SQLite cannot rely on."""
     if (kind := _mounted(paths.data)) in _REMOTE:
         what = f"{paths.data} is on a network disk ({kind}), whose locks SQLite cannot rely on"
-        yield Symptom("ill", "disk", what, "keep the data on a local disk, or use PostgreSQL")
-    known = next(part for part in (paths.data, *paths.data.parents) if part.exists())
-    free, held = shutil.disk_usage(known).free, _held(paths.data)
-    said = f"{_mib(free)} free, {_mib(held)} held"
+        yield HealthCheck("error", "disk", what, "keep the data on a local disk, or use PostgreSQL")
+    existing = next(part for part in (paths.data, *paths.data.parents) if part.exists())
+    free = shutil.disk_usage(existing).free
+    used = _bytes_used(paths.data)
+    usage = f"{_mib(free)} free, {_mib(used)} held"
     if free < _LITTLE:
-        yield Symptom("ill", "disk", f"nearly full: {said}", "make room: a full disk refuses every write")
-    elif free < max(held, _GIB):
-        yield Symptom("note", "disk", f"little room: {said}", "a backup or a compaction needs as much again as is held")
+        yield HealthCheck("error", "disk", f"nearly full: {usage}", "make room: a full disk refuses every write")
+    elif free < max(used, _GIB):
+        yield HealthCheck(
+            "warning", "disk", f"little room: {usage}", "a backup or a compaction needs as much again as is held"
+        )
     else:
-        yield Symptom("well", "disk", said)
+        yield HealthCheck("ok", "disk", usage)
 
 
 def _mounted(place: Path) -> str:
-    """The kind of file system that a place is on; unknown where nobody says."""
+    """Return the type of file system that a path is on; empty where that cannot be read."""
     try:
         lines = _MOUNTS.read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -137,8 +145,8 @@ def _mounted(place: Path) -> str:
     return next((mounts[str(part)] for part in (place, *place.parents) if str(part) in mounts), "")
 
 
-def _held(folder: Path) -> int:
-    """How many bytes a folder holds; what goes while we look holds none."""
+def _bytes_used(folder: Path) -> int:
+    """Return how many bytes the files of a folder have; files removed meanwhile are skipped."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -158,31 +166,32 @@ def _mib(size: int) -> str:
 _CHECKSUMS = sql_postgres("SELECT current_setting('data_checksums')")
 
 
-def _database(context: Context) -> Iterator[Symptom]:
+def _database(context: Context) -> Iterator[HealthCheck]:
     facts = context.database.backend.facts()
     size = facts.get("bytes", {})
-    yield Symptom("well", "database", f"{facts['backend']} {facts['version']} at {facts['path']}")
+    yield HealthCheck("ok", "database", f"{facts['backend']} {facts['version']} at {facts['path']}")
     if size.get("wal", 0) > _LONG_WAL:
         what = f"the write-ahead log has grown to {_mib(size['wal'])}"
-        yield Symptom("note", "database", what, "end the reader that keeps it from being taken in, or restart")
+        yield HealthCheck("warning", "database", what, "end the reader that keeps it from being taken in, or restart")
     if facts.get("checksums") is False:
         what = "pages carry no checksums: damage that SQLite does not see is found by `verify` only"
-        yield Symptom("note", "database", what, "back up and restore into a new home")
+        yield HealthCheck("warning", "database", what, "back up and restore into a new home")
     if facts.get("path") == MEMORY:
-        yield Symptom("note", "database", "in memory: nothing survives this process", "open it with a home")
+        yield HealthCheck("warning", "database", "in memory: nothing survives this process", "open it with a home")
     if context.database.dialect == "postgres" and context.database.read(_checksums).result() == "off":
         what = "the server writes no page checksums: damage is found by `verify` only"
-        yield Symptom("note", "database", what, "pg_checksums --enable, while the server is down")
+        yield HealthCheck("warning", "database", what, "pg_checksums --enable, while the server is down")
 
 
 def _checksums(tx: Tx) -> str:
     row = tx.one(_CHECKSUMS)
     assert row is not None, "a setting always comes"
-    return str(row[0])
+    (setting,) = row
+    return str(setting)
 
 
-def _keys(context: Context) -> Iterator[Symptom]:
-    """The keys are there, and open to nobody else; those that are made at their first use may be missing."""
+def _keys(context: Context) -> Iterator[HealthCheck]:
+    """Check that the keys can be loaded; keys that are generated at their first use may be missing."""
     there: list[str] = []
     for role in ROLES:
         try:
@@ -191,75 +200,82 @@ def _keys(context: Context) -> Iterator[Symptom]:
         except NotFoundError:
             continue
         except HoldproofError as error:
-            yield Symptom("ill", "keys", f"the {role} key cannot be used: {error.message}", error.remedy)
+            yield HealthCheck("error", "keys", f"the {role} key cannot be used: {error.message}", error.remedy)
     if "root" not in there:
         what = "no root key is here: unless it is kept elsewhere, nobody could end a lockdown"
-        yield Symptom("note", "keys", what, "holdproof keys init-root --recovery FILE; keep the file elsewhere")
+        yield HealthCheck("warning", "keys", what, "holdproof keys init-root --recovery FILE; keep the file elsewhere")
     if not context.log.signs:
         what = "no log key of this store is here: nothing can be logged"
-        yield Symptom("ill", "keys", what, "put the key file back, or let a home that has it sign")
+        yield HealthCheck("error", "keys", what, "put the key file back, or let a home that has it sign")
     else:
-        yield Symptom("well", "keys", f"{', '.join(there)} here")
+        yield HealthCheck("ok", "keys", f"{', '.join(there)} here")
 
 
 _SERVER_CLOCK = sql_postgres("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)")
 _NEWEST = sql("SELECT updated_at FROM log_state WHERE id = 1")
 
 
-def _clock(context: Context) -> Iterator[Symptom]:
-    """This clock is not behind what was written, nor beside the server's."""
-    now, remedy = system_clock(), "set the clock (NTP): leases and deadlines go by it"
+def _clock(context: Context) -> Iterator[HealthCheck]:
+    """Check that the clock is not behind the newest record, and agrees with the server's."""
+    now = system_clock()
+    remedy = "set the clock (NTP): leases and deadlines go by it"
     newest, served = context.database.read(_clocks).result()
-    behind, beside = (newest - now) / 1e6, abs((served or now) - now) / 1e6
+    behind = (newest - now) / 1e6
+    beside = abs((served or now) - now) / 1e6
     if behind > _SKEW_S:
-        yield Symptom("ill", "clock", f"{behind:,.0f} s behind the newest record", remedy)
+        yield HealthCheck("error", "clock", f"{behind:,.0f} s behind the newest record", remedy)
     elif beside > _SKEW_S:
-        yield Symptom("ill", "clock", f"{beside:,.0f} s beside the clock of the server", remedy)
+        yield HealthCheck("error", "clock", f"{beside:,.0f} s beside the clock of the server", remedy)
     else:
-        yield Symptom("well", "clock", "not behind what was written")
+        yield HealthCheck("ok", "clock", "not behind what was written")
 
 
 def _clocks(tx: Tx) -> tuple[int, int | None]:
-    """When the log last grew, and what the server's clock says, in microseconds."""
-    newest, served = tx.one(_NEWEST), tx.one(_SERVER_CLOCK) if tx.dialect == "postgres" else None
-    return (0 if newest is None else to_micros(newest[0])), (None if served is None else int(served[0]))
+    """Return when the log was last extended, and the time of the server's clock, in microseconds."""
+    newest = tx.one(_NEWEST)
+    served = tx.one(_SERVER_CLOCK) if tx.dialect == "postgres" else None
+    newest_micros = 0 if newest is None else to_micros(*newest)
+    server_micros = None if served is None else int(*served)
+    return newest_micros, server_micros
 
 
-def _log(context: Context) -> Iterator[Symptom]:
-    """Heads are kept where whoever can change the database cannot."""
-    kept = context.marks.largest() if context.marks else {}
-    level = context.database.read(lambda tx: level_of(tx, kept)).result()
+def _log(context: Context) -> Iterator[HealthCheck]:
+    """Check that heads are kept where somebody who can change the database cannot change them."""
+    heads = context.head_file.largest() if context.head_file else {}
+    level = context.database.read(partial(level_of, largest=heads)).result()
     if level.name == "WITNESSED":
-        yield Symptom("well", "log", level.text)
+        yield HealthCheck("ok", "log", level.text)
     else:
-        what = f"{level.text}: whoever rules this machine could put an older store in place unseen"
-        yield Symptom("note", "log", what, "`holdproof log witness URL`, or a webhook that keeps heads")
-    if context.marks is not None and (torn := context.marks.unreadable()):
-        what = f"{torn} lines of {context.marks.path} are torn or damaged"
-        yield Symptom("note", "log", what, "keep a copy of the file: those heads count no more")
+        what = f"{level.text}: an administrator of this machine could put an older store in place unnoticed"
+        yield HealthCheck("warning", "log", what, "`holdproof log witness URL`, or a webhook that keeps heads")
+    if context.head_file is not None and (torn := context.head_file.unreadable()):
+        what = f"{torn} lines of {context.head_file.path} are torn or damaged"
+        yield HealthCheck("warning", "log", what, "keep a copy of the file: those heads count no more")
 
 
-def _lockdown(context: Context) -> Iterator[Symptom]:
-    for told in lockdown.in_force(context):
-        yield Symptom("ill", "lockdown", told, "holdproof verify --full; then restore, or `holdproof unlock`")
+def _lockdown(context: Context) -> Iterator[HealthCheck]:
+    for line in lockdown.in_force(context):
+        yield HealthCheck("error", "lockdown", line, "holdproof verify --full; then restore, or `holdproof unlock`")
 
 
-def _skills(context: Context) -> Iterator[Symptom]:
-    for told in skill_watch.warnings(context):
-        yield Symptom(
-            "ill", "skills", told, "look at the file, then approve the one you trust: holdproof skills approve"
+def _skills(context: Context) -> Iterator[HealthCheck]:
+    for line in skill_watch.warnings(context):
+        yield HealthCheck(
+            "error", "skills", line, "look at the file, then approve the one you trust: holdproof skills approve"
         )
 
 
-def _flows(context: Context) -> Iterator[Symptom]:
-    """Nobody's work is left lying."""
+def _flows(context: Context) -> Iterator[HealthCheck]:
+    """Check for flows without a worker, failed sagas, and steps in doubt."""
     orphans, dirty, unknown = context.database.read(sweeps.left).result()
     if orphans:
-        yield Symptom("note", "flows", f"{orphans} flows have lost their worker", "recover them: store.flows.recover()")
+        yield HealthCheck(
+            "warning", "flows", f"{orphans} flows have lost their worker", "recover them: store.flows.recover()"
+        )
     if dirty:
-        yield Symptom("note", "flows", f"{dirty} flows failed half way and are dirty", "holdproof sagas list")
+        yield HealthCheck("warning", "flows", f"{dirty} flows failed half way and are dirty", "holdproof sagas list")
     if unknown:
-        what = f"{unknown} calls were begun under a key and never finished"
-        yield Symptom("note", "flows", what, "store.idempotency.settle(key, result), or forget(key)")
+        what = f"{unknown} idempotent calls are in doubt: started and never confirmed"
+        yield HealthCheck("warning", "flows", what, "store.idempotency.settle(key, result), or forget(key)")
     if not (orphans or dirty or unknown):
-        yield Symptom("well", "flows", "none is left lying")
+        yield HealthCheck("ok", "flows", "none is without a worker")

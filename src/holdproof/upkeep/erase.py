@@ -1,20 +1,20 @@
-"""Erasure: a person or a record goes for good, and every proof still holds.
+"""Erase a subject or a record for good; every proof stays valid.
 
 Rules:
-- Erasing a subject destroys its key, so that whatever was sealed with it is unreadable in every copy that has no key of
-  its own, and removes every row labelled with it: content, salt, DBOM file and all.
-- Objects and values that were sealed stay as envelopes nobody can open: their CIDs stand in trees, signatures and
+- Erasing a subject destroys its key, so that content sealed with it is unreadable in every copy without a key of its
+  own, and removes every row labelled with it: content, salt and DBOM file.
+- Objects and values that were sealed stay as envelopes that nobody can open: their CIDs are in trees, signatures and
   proofs. `Erasure.sealed` says how many.
-- What stays is leaves: one of type `erasure` under each record's handle, one for the erasure itself.
+- Leaves stay: one of type `erasure` under each record's handle, one for the erasure itself.
 - Bytes are gone from every file of the store when the call returns: `secure_delete`, files overwritten, the
   write-ahead log emptied. `Erasure.remains` names what could not be reached: older states kept aside by a restore, a
-  log that somebody is reading just now.
-- Where one DBOM of a battle goes, another takes its file name at once: every file is right when the call returns.
+  write-ahead log that a reader is using.
+- Where one DBOM of an evaluation is erased, another takes its file name at once: every file is right on return.
 - A crash after the commit leaves only files to remove; the next opening of the store removes them.
-- Erasures are remembered outside the database too (`state/erasures.jsonl`, handles only), so that a restore of an older
-  backup re-applies them even where the database is lost.
-- Said plainly: copies exported in clear, raw copies of `kernel.db`, and backups made with `--keys` cannot be recalled;
-  on PostgreSQL the server's own dead rows and logs go with its vacuum and its retention, not with this call.
+- Erasures are recorded outside the database too (`state/erasures.jsonl`, handles only), so that a restore of an older
+  backup applies them again even where the database is lost.
+- Not reached: copies exported in clear, raw copies of `kernel.db`, and backups made with `--keys`. On PostgreSQL the
+  server's own dead rows and logs are removed by its vacuum and its retention, not by this call.
 """
 
 import builtins
@@ -22,8 +22,10 @@ import json
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from holdproof import paging
 from holdproof.config import Paths
 from holdproof.content import disk, encryption
 from holdproof.crypto.canonical import sha256_hex
@@ -34,6 +36,7 @@ from holdproof.evidence import dbom_files, erasable, erasures, evaluations, lock
 from holdproof.evidence.erasable import Removed
 from holdproof.evidence.lockdown import gate_of
 from holdproof.model.erasure import Erasure
+from holdproof.model.page import Page
 from holdproof.store.context import Context
 from holdproof.upkeep import subject_stores
 from holdproof.upkeep.subject_stores import SubjectStore
@@ -46,58 +49,65 @@ _NS = "main"
 
 
 def subject(context: Context, name: str, *, who: str = "operator", ns: str | None = None) -> Work[Erasure]:
-    """Erase a person: the key, every row and file labelled with it, and labelled blobs and sessions of services.
+    """Erase a subject: its key, every row and file labelled with it, and labelled blobs and sessions of services.
 
-    Services know no namespaces: they are looked at where none is given, and a store that is open for one always is.
+    Services have no namespaces: they are searched only if no `ns` is given. NotFoundError for an unknown subject.
     """
     served = (yield from call(subject_stores.find, context, name)) if ns is None else []
-    made = yield from ask(Write(lambda tx: _by_name(tx, name, served, who=who, ns=_NS if ns is None else ns)))
+    erasure = yield from ask(Write(partial(_by_name, name=name, served=served, who=who, ns=_NS if ns is None else ns)))
     remains = yield from finish(context)
     went = {kind: sum(each.holds[kind] for each in served) for kind in (served[0].holds if served else ())}
-    return replace(made, files=(), remains=remains, services=went)
+    return replace(erasure, files=(), remains=remains, services=went)
 
 
 def record(context: Context, table: str, id: str, *, who: str = "operator") -> Work[Erasure]:
-    """Erase one record of a table."""
-    made = yield from ask(Write(lambda tx: _one(tx, table, id, who=who)))
+    """Erase one record of a table; NotFoundError if there is none."""
+    erasure = yield from ask(Write(partial(_one, table=table, key=id, who=who)))
     remains = yield from finish(context)
-    return replace(made, files=(), remains=remains)
+    return replace(erasure, files=(), remains=remains)
 
 
-def list(tx: Tx) -> builtins.list[Erasure]:
-    """Every erasure, oldest first."""
-    return [_with_sealed(tx, each) for each in erasures.history(tx)]
+def list(tx: Tx, *, cursor: str | None = None, limit: int = 100) -> Page[Erasure]:
+    """List erasures, the newest first."""
+    (before,) = paging.decode(cursor, erasures.LAST)
+    erased = erasures.before(tx, before, limit=paging.fetch(limit))
+    return paging.page([_with_sealed(tx, each) for each in erased], limit, _sort_key)
 
 
-def _with_sealed(tx: Tx, made: Erasure) -> Erasure:
-    """The erasure, and how much became unreadable with the key."""
-    return replace(made, sealed=encryption.marked(tx, made.target)) if made.kind == "subject" else made
+def _sort_key(erasure: Erasure) -> tuple[str]:
+    return (erasure.id,)
+
+
+def _with_sealed(tx: Tx, erasure: Erasure) -> Erasure:
+    """Return the erasure with the count of content that became unreadable with the key."""
+    return replace(erasure, sealed=encryption.marked(tx, erasure.target)) if erasure.kind == "subject" else erasure
 
 
 def _by_name(tx: Tx, name: str, served: Iterable[SubjectStore] = (), *, who: str, ns: str) -> Erasure:
-    handle, made = encryption.find(tx, name, ns=ns), builtins.list[Erasure]()
+    handle = encryption.find(tx, name, ns=ns)
+    erased: builtins.list[Erasure] = []
     if handle is not None and (own := _subject(tx, handle, who=who)) is not None:
-        made.append(own)
-    made += [_served(tx, subject_stores.target(each.handle), sum(each.holds.values()), who=who) for each in served]
-    if not made:
+        erased.append(own)
+    erased += [_served(tx, subject_stores.target(each.handle), sum(each.holds.values()), who=who) for each in served]
+    if not erased:
         raise NotFoundError("no such subject is known here (it may be erased already)")
-    return _with_sealed(tx, made[0])
+    return _with_sealed(tx, erased[0])
 
 
 def _served(tx: Tx, target: str, count: int, *, who: str) -> Erasure:
-    """Record that a label of services goes; what carries it goes after the commit."""
+    """Record the erasure of a label of services; what carries the label is removed after the commit."""
     return erasures.record(tx, "subject", target, who=_who(who), removed=[], outside=count, due=[target])
 
 
 def _subject(tx: Tx, handle: str, *, who: str) -> Erasure | None:
-    """Destroy the key and remove every labelled row; None where nothing was left to erase."""
+    """Destroy the key and remove every labelled row; None where there was nothing to erase."""
     destroyed = encryption.destroy(tx, handle)
     if destroyed:
         erasures.log_subject(tx, handle)
     removed: builtins.list[Removed] = []
     for domain in erasable.domains():
-        gone = [domain.remove(tx, key) for key in domain.find(tx, handle)]
-        removed += [each for each in gone if each is not None]
+        results = [domain.remove(tx, key) for key in domain.find(tx, handle)]
+        removed += [each for each in results if each is not None]
     outside = erasable.remove_rows(tx, handle)
     if not destroyed and not removed and not outside:
         return None
@@ -118,25 +128,28 @@ def _one(tx: Tx, table: str, key: str, *, who: str) -> Erasure:
 
 
 def finish(context: Context) -> Work[tuple[str, ...]]:
-    """Remove the files of committed erasures, remember them outside, empty the write-ahead log; what is not reached."""
-    left: builtins.list[str] = []
+    """Remove the files of committed erasures, record them outside, empty the write-ahead log.
+
+    Returns the names of what could not be reached.
+    """
+    unreached: builtins.list[str] = []
     for due in (yield from ask(Read(erasures.due))):
-        left += yield from ask(Call(lambda due=due: _remove(context, due.files)))  # type: ignore[misc]
-        yield from ask(Write(lambda tx, due=due: erasures.done(tx, due.id)))  # type: ignore[misc]
-    if context.marks is None:
-        return tuple(left)
-    known = yield from ask(Read(erasures.history))
-    yield from ask(Call(lambda: remember(context.paths, known)))
-    remains = left + sorted(str(path) for path in context.paths.data.glob("before-restore-*"))
+        unreached += yield from ask(Call(partial(_remove, context, due.files)))
+        yield from ask(Write(partial(erasures.mark_done, erasure_id=due.id)))
+    if context.head_file is None:
+        return tuple(unreached)
+    recorded = yield from ask(Read(erasures.history))
+    yield from ask(Call(partial(record_outside, context.paths, recorded)))
+    remains = unreached + sorted(str(path) for path in context.paths.data.glob("before-restore-*"))
     if context.database.dialect == "sqlite":
         file = Path(context.database.backend.facts()["path"])
-        if not (yield from ask(Call(lambda: snapshot.fold(file)))):
-            remains.append(f"{file}-wal")  # somebody reads an old state just now; the next checkpoint empties it
+        if not (yield from ask(Call(partial(snapshot.fold, file)))):
+            remains.append(f"{file}-wal")  # a reader still uses an old state; the next checkpoint empties it
     return tuple(remains)
 
 
 def at_opening(context: Context) -> None:
-    """What a crash between commit and removal left to do; a locked store is left as it is found."""
+    """Finish erasures that a crash left between commit and removal; a locked store is left as it is."""
     database = context.database
     if gate_of(database).flag() is not None or database.read(lockdown.current).result() is not None:
         return
@@ -148,12 +161,14 @@ def at_opening(context: Context) -> None:
                 raise
             _log.warning("an erasure in what services store is still to be done: %s", error)
             continue
-        database.write(lambda tx, due=due: erasures.done(tx, due.id), ungated=True).result()  # type: ignore[misc]
+        database.write(partial(erasures.mark_done, erasure_id=due.id), ungated=True).result()
 
 
 def _remove(context: Context, names: tuple[str, ...]) -> builtins.list[str]:
-    """Remove what is due for good, and write anew what other DBOMs have under names of files; what was not reached."""
-    left = [each for name in names if subject_stores.is_target(name) for each in subject_stores.erase(context, name)]
+    """Remove files and labels for good, and rewrite DBOM files whose name another DBOM takes; what was not reached."""
+    unreached = [
+        each for name in names if subject_stores.is_target(name) for each in subject_stores.erase(context, name)
+    ]
     paths = [context.paths.data / name for name in names if not subject_stores.is_target(name)]
     with disk.translated(context.paths.data):
         for path in paths:
@@ -161,30 +176,30 @@ def _remove(context: Context, names: tuple[str, ...]) -> builtins.list[str]:
     for ns, evaluation_id in dict.fromkeys(
         each for path in paths for each in dbom_files.owners(context.paths.dboms, path)
     ):
-        evaluations.file(context, ns, evaluation_id)
-    return left
+        evaluations.write_files(context, ns, evaluation_id)
+    return unreached
 
 
 # --- erasures on their way into a restored store ------------------------------------------------------------------
 
 
-def remember(paths: Paths, known: Iterable[Erasure]) -> None:
-    """Keep erasures outside the database, each on one line; several that do so at once take turns."""
+def record_outside(paths: Paths, recorded: Iterable[Erasure]) -> None:
+    """Record erasures outside the database, one a line; processes that do so at once are serialised."""
     file = paths.state / _FILE
     with disk.translated(file), disk.locked(file.with_name(f".{_FILE}.lock")):
-        have = {each.id: each for each in kept(file)}
-        if fresh := [each for each in known if each.id not in have]:
+        have = {each.id: each for each in read_list(file)}
+        if fresh := [each for each in recorded if each.id not in have]:
             lines = [_line(each) for each in (*have.values(), *fresh)]
             disk.write(file, "".join(f"{line}\n" for line in lines).encode())
 
 
-def remembered(paths: Paths) -> builtins.list[Erasure]:
-    """The erasures kept outside the database."""
-    return kept(paths.state / _FILE)
+def recorded_outside(paths: Paths) -> builtins.list[Erasure]:
+    """Return the erasures recorded outside the database."""
+    return read_list(paths.state / _FILE)
 
 
-def kept(file: Path) -> builtins.list[Erasure]:
-    """The erasures that a file lists; none where there is no file."""
+def read_list(file: Path) -> builtins.list[Erasure]:
+    """Return the erasures that a file lists; none where there is no file; FormatError for another file."""
     if not file.exists():
         return []
     try:
@@ -196,13 +211,13 @@ def kept(file: Path) -> builtins.list[Erasure]:
 
 
 def _line(erasure: Erasure) -> str:
-    """With a digest of its own: a flipped bit must not make a restore erase somebody else, or nobody."""
-    said = erasure.to_dict()
-    return json.dumps({**said, "sha256": _digest(said)}, sort_keys=True)
+    """Return an erasure as a line with its own digest: a flipped bit must not erase another subject, or none."""
+    fields = erasure.to_dict()
+    return json.dumps({**fields, "sha256": _digest(fields)}, sort_keys=True)
 
 
-def _digest(said: dict[str, object]) -> str:
-    return sha256_hex(json.dumps(said, sort_keys=True).encode())
+def _digest(fields: dict[str, object]) -> str:
+    return sha256_hex(json.dumps(fields, sort_keys=True).encode())
 
 
 def _parse(line: dict[str, object]) -> Erasure:
@@ -219,25 +234,29 @@ def _parse(line: dict[str, object]) -> Erasure:
     return Erasure(key, kind, target, who, count, tuple(map(str, handles)), moment)
 
 
-def reapply(tx: Tx, known: Iterable[Erasure]) -> builtins.list[Erasure]:
-    """Erase again what was erased after the state in this database; gives what that did."""
-    made = []
-    for each in known:
+def reapply(tx: Tx, recorded: Iterable[Erasure]) -> builtins.list[Erasure]:
+    """Apply erasures again that were made after the state in this database; return those that did something."""
+    repeated = []
+    for each in recorded:
         again = _subject_again(tx, each) if each.kind == "subject" else _again(tx, each)
         if again is not None:
-            made.append(again)
-    return made
+            repeated.append(again)
+    return repeated
 
 
-def _subject_again(tx: Tx, known: Erasure) -> Erasure | None:
-    """A subject of the kernel, or a label of services, which goes at the next opening."""
-    if not subject_stores.is_target(known.target):
-        return _subject(tx, known.target, who=known.who)
-    return None if erasures.known(tx, known.target) else _served(tx, known.target, known.count, who=known.who)
+def _subject_again(tx: Tx, erasure: Erasure) -> Erasure | None:
+    """Erase a subject of the kernel again, or record a label of services, which is erased at the next opening."""
+    if not subject_stores.is_target(erasure.target):
+        return _subject(tx, erasure.target, who=erasure.who)
+    return (
+        None
+        if erasures.is_recorded(tx, erasure.target)
+        else _served(tx, erasure.target, erasure.count, who=erasure.who)
+    )
 
 
-def _again(tx: Tx, known: Erasure) -> Erasure | None:
-    domain = erasable.of(known.target)
-    found = [key for handle in known.leaf_ids if (key := domain.at(tx, handle)) is not None]
-    removed = [gone for key in found if (gone := domain.remove(tx, key)) is not None]
-    return erasures.record(tx, "record", known.target, who=known.who, removed=removed) if removed else None
+def _again(tx: Tx, erasure: Erasure) -> Erasure | None:
+    domain = erasable.of(erasure.target)
+    keys = [key for handle in erasure.leaf_ids if (key := domain.at(tx, handle)) is not None]
+    removed = [record for key in keys if (record := domain.remove(tx, key)) is not None]
+    return erasures.record(tx, "record", erasure.target, who=erasure.who, removed=removed) if removed else None

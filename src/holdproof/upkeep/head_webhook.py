@@ -1,11 +1,11 @@
-"""Heads sent elsewhere: a webhook that gets the newest signed head, for whoever wants to keep it.
+"""A webhook that receives the newest signed head, so that another system can keep it.
 
 Rules:
-- Only durable heads are sent, each as the signed note it is: `{"type": "holdproof.head", "origin", "size", "head"}`.
-- A commit never waits for it: a head is laid down, and a thread of its own carries it.
-- At most one a second; a newer head takes the place of one that still waits, since it commits to everything before.
-- What could not be delivered is tried again, ever more slowly, until a newer head or the end; `status` says so.
-- A clean close gives the last head a few seconds. What is lost then comes with the next head.
+- Only durable heads are sent, each as a signed note: `{"type": "holdproof.head", "origin", "size", "head"}`.
+- A commit never waits for it: a head is queued, and a thread of its own sends it.
+- At most one a second; a newer head replaces one that still waits, since it commits to everything before.
+- A delivery that failed is retried with growing pauses until a newer head or the close; `status` reports it.
+- A clean close gives the last head a few seconds. A head lost then is covered by the next one.
 - Secrets (the URL, the HMAC key) appear in no message, log line or `repr`.
 """
 
@@ -26,18 +26,22 @@ _CLOSE_S: Final = 5.0
 
 
 class HeadWebhook:
-    """Carries heads to one webhook; `publish` and `close` may be called from any thread, `close` twice."""
+    """Sends heads to one webhook; `publish` and `close` may be called from any thread, `close` twice."""
 
     def __init__(self, url: str, secret: str = "", *, poster: Poster | None = None, every_s: float = _EVERY_S) -> None:
-        self._url, self._secret, self._poster, self._every_s = url, secret, poster or Poster(), every_s
+        self._url = url
+        self._secret = secret
+        self._poster = poster or Poster()
+        self._every_s = every_s
         self._turn = threading.Condition()
-        self._waiting, self._closing = "", False
+        self._waiting = ""
+        self._closing = False
         self._thread: threading.Thread | None = None
         self.problem = ""
-        """Why the newest head is not there yet; empty while all is well."""
+        """Why the newest head was not delivered yet; empty while deliveries succeed."""
 
     def publish(self, head: str) -> None:
-        """Lay down a durable head to be sent; returns at once."""
+        """Queue a durable head; returns at once."""
         with self._turn:
             self._waiting = head
             if self._thread is None:
@@ -46,7 +50,7 @@ class HeadWebhook:
             self._turn.notify_all()
 
     def close(self) -> None:
-        """Send what waits, if that does not take too long, and stop."""
+        """Send the head that waits, if that takes no longer than a few seconds, and stop."""
         with self._turn:
             self._closing = True
             self._turn.notify_all()
@@ -57,15 +61,16 @@ class HeadWebhook:
         trouble = 0
         while head := self._next():
             trouble = 0 if self._deliver(head) else trouble + 1
-            if self._closing and self._waiting == head:  # it came back, and there is no newer one
+            if self._closing and self._waiting == head:  # its delivery failed, and there is no newer one to try
                 return
             self._rest(min(_LONGEST_S, self._every_s * 2 ** min(trouble, 10)))
 
     def _next(self) -> str:
-        """The newest head that waits; empty once there is none and there will be none."""
+        """Wait for the newest head; empty once there is none and the webhook is closing."""
         with self._turn:
             self._turn.wait_for(lambda: self._waiting or self._closing)
-            head, self._waiting = self._waiting, ""
+            head = self._waiting
+            self._waiting = ""
             return head
 
     def _rest(self, seconds: float) -> None:
@@ -98,12 +103,12 @@ def _body(head: str) -> bytes:
 
 
 def configured(env: Mapping[str, str]) -> HeadWebhook | None:
-    """The courier that `HOLDPROOF_HEADS_WEBHOOK_URL` and `…_SECRET` describe; None where no URL is given."""
+    """Return the webhook of `HOLDPROOF_HEADS_WEBHOOK_URL` and `…_SECRET`; None where no URL is set."""
     return HeadWebhook(env[f"{PREFIX}URL"], env.get(f"{PREFIX}SECRET", "")) if env.get(f"{PREFIX}URL") else None
 
 
-def warnings(carrying: HeadWebhook | None, env: Mapping[str, str]) -> list[str]:
-    """What `status` says: a webhook that is configured by halves, or that does not have the newest head."""
-    if carrying is None:
+def warnings(webhook: HeadWebhook | None, env: Mapping[str, str]) -> list[str]:
+    """Return warnings for `status`: a webhook with a secret but no URL, or one that does not have the newest head."""
+    if webhook is None:
         return [f"heads go to no webhook: {PREFIX}URL is not set"] if env.get(f"{PREFIX}SECRET") else []
-    return [f"the webhook does not have the newest head: {carrying.problem}"] if carrying.problem else []
+    return [f"the webhook does not have the newest head: {webhook.problem}"] if webhook.problem else []

@@ -1,9 +1,9 @@
-"""Research over intent vectors: how battles spread, and whether an embedder still gives what was recorded.
+"""Analyse intent vectors: how evaluations spread, and whether an embedder still gives what was recorded.
 
 Rules:
 - Vectors come from the stored DBOMs, so neither the model nor the task texts are needed for `spread`.
 - `check_intent` calls the embedder with the task text of the stored result, and never writes.
-- A battle whose result holds no task text, or whose vector is empty, is counted as not checked.
+- An evaluation whose result holds no task text, or whose vector is empty, is counted as skipped.
 """
 
 import json
@@ -18,7 +18,7 @@ from holdproof.errors import InvalidInputError
 from holdproof.evidence import evaluations, submissions
 from holdproof.evidence.dbom_files import MAIN
 from holdproof.model import spread as geometry
-from holdproof.model.evaluations import Evaluation, EvaluationPage
+from holdproof.model.evaluations import Evaluation
 from holdproof.model.spread import Spread
 from holdproof.store.context import Embedder
 
@@ -28,7 +28,7 @@ _CLOSE: Final = 1e-6
 
 
 def spread(tx: Tx, *, ns: str = MAIN, threshold: float = 0.9, limit: int = MOST) -> Spread:
-    """Pairwise cosines, clusters, outliers and a plot of the newest DBOM of each battle."""
+    """Return pairwise cosines, clusters, outliers and a plot of the newest DBOM of each evaluation."""
     if not -1 <= threshold <= 1 or not 1 <= limit <= MOST:
         raise InvalidInputError(f"threshold is a cosine, limit 1 to {MOST}", threshold=threshold, limit=limit)
     newest = {
@@ -41,16 +41,15 @@ def spread(tx: Tx, *, ns: str = MAIN, threshold: float = 0.9, limit: int = MOST)
 
 
 def _walk(tx: Tx, ns: str) -> Iterator[Evaluation]:
-    after: int | None = 0
-    while after is not None:
-        page = evaluations.list(tx, ns=ns, after=after, limit=_PAGE)
-        yield from page.evaluations
-        after = page.next
+    after = 0
+    while page := evaluations.walk(tx, ns=ns, after=after, limit=_PAGE):
+        yield from page
+        after = page[-1].id
 
 
 @dataclass(frozen=True, slots=True)
 class IntentCheck:
-    """How what an embedder says now compares with what was recorded."""
+    """How an embedder's vectors compare with the recorded ones."""
 
     checked: int
     same: int
@@ -64,7 +63,7 @@ class IntentCheck:
         return not self.drifted
 
     def to_dict(self) -> dict[str, Any]:
-        """The outcome as every face prints it."""
+        """Return the outcome as JSON values."""
         return {"ok": self.ok, **asdict(self)}
 
 
@@ -72,32 +71,37 @@ def check_intent(
     embedder: Embedder, *, evaluation_id: str | None = None, ns: str = MAIN, at_least: float = 0.999
 ) -> Work[IntentCheck]:
     """Embed every stored task again and compare; `drifted` are those below that cosine or of another length."""
-    same, skipped, cosines = 0, 0, list[float]()
+    same = 0
+    skipped = 0
+    cosines: list[float] = []
     drifted: list[dict[str, Any]] = []
-    after: int | None = 0
-    while after is not None:
-        walk = partial(evaluations.list, evaluation_id=evaluation_id, ns=ns, after=after, limit=_PAGE)
-        page: EvaluationPage = yield from ask(Read(walk))
-        for evaluation in page.evaluations:
-            task, recorded = _task(evaluation), json.loads(evaluation.dbom)["v_intent"] if evaluation.dbom else []
+    after = 0
+    while True:
+        walk = partial(evaluations.walk, evaluation_id=evaluation_id, ns=ns, after=after, limit=_PAGE)
+        page: list[Evaluation] = yield from ask(Read(walk))
+        if not page:
+            break
+        for evaluation in page:
+            task = _task(evaluation)
+            recorded = json.loads(evaluation.dbom)["v_intent"] if evaluation.dbom else []
             if task is None or not recorded:
                 skipped += 1
                 continue
-            given: Any = yield from ask(Call(partial(embedder, task)))
-            fresh = submissions.to_vector(given)
-            fits = len(fresh) == len(recorded)
-            cosines.append(geometry.cosine(recorded, fresh) if fits else -1.0)
-            same += fits and all(map(_equal, fresh, recorded))
+            embedding: Any = yield from ask(Call(partial(embedder, task)))
+            vector = submissions.to_vector(embedding)
+            fits = len(vector) == len(recorded)
+            cosines.append(geometry.cosine(recorded, vector) if fits else -1.0)
+            same += fits and all(map(_equal, vector, recorded))
             if cosines[-1] < at_least:
                 drifted.append(
                     {
                         "id": evaluation.id,
                         "evaluation_id": evaluation.evaluation_id,
                         "cosine": cosines[-1],
-                        "dim": len(fresh),
+                        "dim": len(vector),
                     }
                 )
-        after = page.next
+        after = page[-1].id
     return IntentCheck(len(cosines), same, skipped, min(cosines, default=0.0), drifted)
 
 

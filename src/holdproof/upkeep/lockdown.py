@@ -1,13 +1,13 @@
-"""The response to tampering: lock, tell, keep the evidence; and the way out.
+"""The response to tampering: lock the store, keep the evidence, alert people; and how to unlock it.
 
 Rules:
-- The flag goes up first: whatever fails afterwards, the store is locked.
-- Everything after the flag is best effort and logged: the row with its leaf, the operator's question (alarm.py), the
-  kept evidence, the alerts.
-- Where the log itself is in doubt (rolled back, forked, its tree or head wrong) nothing is appended to it: signing on
-  would make a second history. The row is then written when the lockdown ends, and the question is left to the alerts.
-- A second finding while locked changes nothing; the first lockdown stays the one to be ended.
-- Alerts never raise and never hold up the lockdown longer than their deadline.
+- The flag is written first: whatever fails afterwards, the store is locked.
+- Everything after the flag is best effort and logged: the row with its leaf, the escalation (alarm.py), the evidence
+  folder, the alerts.
+- Where the log itself is in doubt (rolled back, forked, its tree or head wrong) nothing is appended to it: signing
+  another head would make a second history. The row is then written at the unlock, and only alerts are sent.
+- A second finding while locked changes nothing; the first lockdown is the one to be ended.
+- Alerts never raise and never delay the lockdown longer than their deadline.
 """
 
 import json
@@ -15,6 +15,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,13 +46,13 @@ _KEPT: Final = 50
 
 
 def status(context: Context) -> Work[Locked | None]:
-    """The lockdown in force, if there is one: the flag's, or the database's."""
+    """Return the lockdown in force, by the flag or the database; None while the store is not locked."""
     flag = gate_of(context.database).flag()
     return flag if flag is not None else (yield from read(context, state.current))
 
 
 def lock(context: Context, *, reason: str) -> Work[Locked]:
-    """Lock by hand: an operator has seen what verification cannot."""
+    """Lock the store by hand, for something that verification cannot see."""
     finding = Finding(Verdict.TAMPERED, reason, "as the operator says")
     return (yield from respond(context, Report(Verdict.TAMPERED, "manual", [finding]), reason=reason))
 
@@ -59,56 +60,66 @@ def lock(context: Context, *, reason: str) -> Work[Locked]:
 def respond(
     context: Context, report: Report, *, reason: str = "", notifiers: Sequence[Notifier] | None = None
 ) -> Work[Locked]:
-    """Lock the store because of what was found; gives the lockdown, an older one if it was locked already."""
+    """Lock the store because of a report; return the lockdown, an older one if it was locked already."""
     standing = yield from status(context)
     if standing is not None:
         return standing
-    store_id, identity, now = yield from read(context, lambda tx: (log_check.called(tx), tx.new_id(), tx.now))
+    store_id, identity, now = yield from read(
+        context, lambda tx: (log_check.store_id_or_unknown(tx), tx.new_id(), tx.now)
+    )
     locked = Locked(identity, report.verdict.word, reason or summarise(report), now)
     gate = gate_of(context.database)
-    yield from ask(Call(lambda: gate.put_up(locked)))
+    yield from ask(Call(partial(gate.put_up, locked)))
     findings = json.dumps([each.to_dict() for each in report.findings[:_KEPT]])
-    recorded = asked = "not written: the log itself is in doubt"
+    recorded = escalated = "not written: the log itself is in doubt"
     if not in_doubt(report):
-        recorded = yield from ask(Call(lambda: _record(context, locked, findings)))
-        asked = yield from ask(Call(lambda: alarm.ask(context.database, locked, findings=len(report.findings))))
-    kept: str = yield from ask(Call(lambda: keep(context, locked, report)))
+        recorded = yield from ask(Call(partial(_record, context, locked, findings)))
+        escalated = yield from ask(
+            Call(lambda: alarm.escalate(context.database, locked, findings=len(report.findings)))
+        )
+    evidence: str = yield from ask(Call(partial(keep_evidence, context, locked, report)))
     senders = notify.configured(os.environ)[0] if notifiers is None else notifiers
     alert = Alert(store_id, locked.id, locked.verdict, locked.reason, locked.locked_at, len(report.findings))
-    told: dict[str, str] = yield from ask(Call(lambda: notify.broadcast(senders, alert)))
+    alerts: dict[str, str] = yield from ask(Call(partial(notify.broadcast, senders, alert)))
     _log.critical(
-        "locked: %s (row %s, escalation %s, evidence %s, alerts %s)", locked.reason, recorded, asked, kept, told
+        "locked: %s (row %s, escalation %s, evidence %s, alerts %s)",
+        locked.reason,
+        recorded,
+        escalated,
+        evidence,
+        alerts,
     )
     return locked
 
 
 def at_opening(context: Context) -> None:
-    """Lock before anybody writes if the log is not the one whose heads were kept, or not that of its own head.
+    """Lock before the first write if the log does not continue the kept heads, or does not match its own head.
 
-    A new leaf would come under a signed head together with whatever somebody put into the tree meanwhile. Whoever opens
-    a store that is locked already is told, since reads go on.
+    A new head would sign whatever somebody put into the tree meanwhile. A store that is locked already is logged as a
+    warning, since reads still work.
     """
-    for told in in_force(context):
-        _log.warning("%s; writes are refused, and what is read may not be what was written", told)
+    for line in in_force(context):
+        _log.warning("%s; writes are refused, and what is read may not be what was written", line)
     findings = _glance(context)
     if findings:
         gravest = worst(each.verdict for each in findings)
-        _carry_out(respond(context, Report(gravest, "opening", findings)))
+        _drive(respond(context, Report(gravest, "opening", findings)))
 
 
 def _glance(context: Context) -> list[Finding]:
-    remedy, verdict = "run `holdproof verify --full`", context.log.continuity
-    found = [
+    remedy = "run `holdproof verify --full`"
+    verdict = context.log.continuity
+    findings = [
         Finding(flaw.verdict, flaw.what, remedy, table=LOG) for flaw in audit.glance(context.database, []).findings
     ]
     if not verdict.sound:
         what = "the log does not continue the heads that were kept here"
-        found.append(Finding(verdict, what, remedy, file=str(context.paths.heads), table=LOG))
-    return [each for each in found if each.verdict.locks]
+        findings.append(Finding(verdict, what, remedy, file=str(context.paths.heads), table=LOG))
+    return [each for each in findings if each.verdict.locks]
 
 
-def _carry_out(work: Work[Any]) -> None:
-    """Drive work before there is a face to do it: all it asks for are calls."""
+def _drive(work: Work[Any]) -> None:
+    """Run work that only yields calls; there is no executor yet while a store is being opened."""
     answer: Any = None
     try:
         while True:
@@ -120,7 +131,7 @@ def _carry_out(work: Work[Any]) -> None:
 
 
 def lock_unopened(paths: Paths, report: Report) -> Locked:
-    """Lock a store whose database cannot be opened: the flag, and the alerts."""
+    """Lock a store whose database cannot be opened: write the flag and send the alerts."""
     standing = state.read_flag(paths.lockdown)
     if standing is not None:
         return standing
@@ -128,24 +139,24 @@ def lock_unopened(paths: Paths, report: Report) -> Locked:
     locked = Locked(Ids(system_random).new(micros), report.verdict.word, summarise(report), to_text(micros))
     state.write_flag(paths.lockdown, locked)
     alert = Alert("unknown", locked.id, locked.verdict, locked.reason, locked.locked_at, len(report.findings))
-    told = notify.broadcast(notify.configured(os.environ)[0], alert)
-    _log.critical("locked: %s (alerts %s)", locked.reason, told)
+    alerts = notify.broadcast(notify.configured(os.environ)[0], alert)
+    _log.critical("locked: %s (alerts %s)", locked.reason, alerts)
     return locked
 
 
 def warnings(context: Context) -> list[str]:
-    """What `status` says: whether the store is locked, and which alerts would not go out."""
+    """Return warnings for `status`: a lockdown in force, and notifiers that are not fully configured."""
     return in_force(context) + notify.configured(os.environ)[1]
 
 
 def in_force(context: Context) -> list[str]:
-    """The lockdown in one line, if there is one."""
+    """Return the lockdown in force as a list of one line, or an empty list."""
     locked = gate_of(context.database).flag() or context.database.read(state.current).result()
     return [f"LOCKED since {locked.locked_at}: {locked.reason} (lockdown {locked.id})"] if locked else []
 
 
 def summarise(report: Report) -> str:
-    """Why, in one line: the first finding of the gravest kind, and how many more there are."""
+    """Return the reason in one line: the first finding of the gravest kind, and how many more there are."""
     grave = [each for each in report.findings if each.verdict.locks]
     if not grave:
         return report.verdict.word
@@ -161,16 +172,16 @@ def in_doubt(report: Report) -> bool:
 
 
 def _record(context: Context, locked: Locked, findings: str) -> str:
-    """The lockdown's row and leaf; a database too damaged to take them does not stop the lockdown."""
+    """Write the lockdown's row and leaf; a database too damaged for that does not prevent the lockdown."""
     try:
-        context.database.write(lambda tx: state.record(tx, locked, findings=findings), ungated=True).result()
+        context.database.write(partial(state.record, locked=locked, findings=findings), ungated=True).result()
     except HoldproofError as error:
         return f"not written: {error}"
     return "written"
 
 
-def keep(context: Context, locked: Locked, report: Report) -> str:
-    """Keep what was found, and the heads as they stand, in a folder outside the database; where, or why not."""
+def keep_evidence(context: Context, locked: Locked, report: Report) -> str:
+    """Keep the report and the current heads in a folder outside the database; return its path, or why not."""
     if gate_of(context.database).path is None:
         return "not kept: the store is in memory"
     folder = context.paths.state / "lockdowns" / locked.id
@@ -204,25 +215,28 @@ def _read_head(context: Context) -> str:
 
 
 def statement(context: Context, *, reason: str) -> Work[str]:
-    """The draft that root is to sign, as JSON text: which lockdown ends, and why."""
+    """Return the unlock statement for root to sign, as JSON text: which lockdown ends, and why."""
     locked = yield from _in_force(context)
-    store_id = yield from read(context, log_check.called)
+    store_id = yield from read(context, log_check.store_id_or_unknown)
     return statements.draft(store_id, locked, reason=reason).decode()
 
 
 def unlock(context: Context, envelope: str) -> Work[Locked]:
-    """End the lockdown by root's signed statement; the row first, the flag last."""
+    """End the lockdown by root's signed statement; ProofError for another one."""
+    # The row first, the flag last: killed in between, the store is still locked and the statement can be used again.
     locked = yield from _in_force(context)
-    store_id, trusted = yield from read(context, lambda tx: (log_check.called(tx), statements.roots(tx, context)))
+    store_id, trusted = yield from read(
+        context, lambda tx: (log_check.store_id_or_unknown(tx), statements.roots(tx, context))
+    )
     text = statements.check(envelope.encode(), trusted, store_id, locked)
     database = context.database
     yield from ask(
-        Call(lambda: database.write(lambda tx: state.end(tx, locked, statement=text), ungated=True).result())
+        Call(lambda: database.write(partial(state.end, locked=locked, statement=text), ungated=True).result())
     )
     yield from ask(Call(gate_of(database).take_down))
-    said = statements.reason_of(text)
-    answered: str = yield from ask(Call(lambda: alarm.answer(database, locked, reason=said)))
-    _log.warning("the lockdown %s was ended by root (escalation %s)", locked.id, answered)
+    reason = statements.reason_of(text)
+    escalation: str = yield from ask(Call(partial(alarm.resolve, database, locked, reason=reason)))
+    _log.warning("the lockdown %s was ended by root (escalation %s)", locked.id, escalation)
     return locked
 
 

@@ -1,11 +1,11 @@
 """Notifiers: how an alert leaves this machine.
 
 Rules:
-- Nothing here raises into its caller: an alert that cannot be delivered is a line in the log and in the outcome.
+- `broadcast` never raises: an alert that cannot be delivered is a line in the log and in the outcome.
 - Each attempt has a time-out, each notifier a bounded number of attempts, all of them together one deadline.
-- Network trouble, 429 and 5xx are tried again; any other answer but 2xx is final.
+- Network errors, 429 and 5xx are retried; any other answer but 2xx is final.
 - Secrets (tokens, HMAC keys, URLs that hold them) appear in no message, log line or `repr`.
-- A notifier that is configured by halves is a problem that `status` shows, not silence.
+- A notifier with a variable missing is reported by `status`, not ignored.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _TELEGRAM: Final = "https://api.telegram.org"
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What is told: which store, which lockdown, how grave, why, when."""
+    """An alert: which store, which lockdown, its verdict, why and when."""
 
     store_id: str
     lockdown: str
@@ -45,7 +45,7 @@ class Alert:
     """The path of the skill that is locked; empty where the store is."""
 
     def text(self) -> str:
-        """The alert for people."""
+        """Return the alert as text for people."""
         if self.skill:
             return (
                 f"The skill {self.skill} of Holdproof store {self.store_id} is LOCKED ({self.verdict}): {self.reason}\n"
@@ -60,11 +60,11 @@ class Alert:
 
 
 class Notifier(Protocol):
-    """Whatever carries an alert; `send` may raise, may be called again, and is not called by two threads at once."""
+    """Delivers alerts; `send` may raise, may be called again, and is not called by two threads at once."""
 
     @property
     def name(self) -> str:
-        """What outcomes call it; holds no secret."""
+        """Its name in outcomes; must hold no secret."""
         ...
 
     def send(self, alert: Alert) -> None:
@@ -89,7 +89,7 @@ class UndeliveredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Poster:
-    """Posts JSON with time-outs and bounded retries; knows nothing of what it carries."""
+    """Posts JSON with time-outs and bounded retries."""
 
     timeout_s: float = 5.0
     attempts: int = 3
@@ -109,7 +109,7 @@ class Poster:
         raise UndeliveredError(problem)
 
     def _once(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[str, bool]:
-        """What went wrong, and whether it is worth another attempt."""
+        """Try once; return the problem (empty for none), and whether another attempt is worthwhile."""
         timeout = httpx.Timeout(self.timeout_s).as_dict()
         try:
             request = httpx.Request(
@@ -192,29 +192,29 @@ _PARTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 
 def configured(env: Mapping[str, str]) -> tuple[list[Notifier], list[str]]:
-    """The notifiers that `HOLDPROOF_NOTIFY_<KIND>_<PART>` variables describe, and what is wrong with the rest."""
-    made: list[Notifier] = [LogNotifier()]
+    """Return the notifiers of the `HOLDPROOF_NOTIFY_<KIND>_<PART>` variables, and what is wrong with the others."""
+    notifiers: list[Notifier] = [LogNotifier()]
     problems = []
     for kind, (needed, optional) in _PARTS.items():
         prefix = f"HOLDPROOF_NOTIFY_{kind}_"
-        given = {part: env[prefix + part] for part in (*needed, *optional) if env.get(prefix + part)}
-        if missing := [prefix + part for part in needed if part not in given]:
-            if given:
+        parts = {part: env[prefix + part] for part in (*needed, *optional) if env.get(prefix + part)}
+        if missing := [prefix + part for part in needed if part not in parts]:
+            if parts:
                 problems.append(f"no {kind.lower()} alerts: {', '.join(missing)} is not set")
             continue
-        made.append(_MAKERS[kind](given))
-    return made, problems
+        notifiers.append(_MAKERS[kind](parts))
+    return notifiers, problems
 
 
 _MAKERS: Final[dict[str, Callable[[dict[str, str]], Notifier]]] = {
-    "WEBHOOK": lambda given: Webhook(given["URL"], given.get("SECRET", "")),
-    "TELEGRAM": lambda given: Telegram(given["TOKEN"], given["CHAT"], given.get("URL", _TELEGRAM)),
-    "SIGNAL": lambda given: Signal(given["URL"], given["FROM"], tuple(given["TO"].replace(",", " ").split())),
+    "WEBHOOK": lambda parts: Webhook(parts["URL"], parts.get("SECRET", "")),
+    "TELEGRAM": lambda parts: Telegram(parts["TOKEN"], parts["CHAT"], parts.get("URL", _TELEGRAM)),
+    "SIGNAL": lambda parts: Signal(parts["URL"], parts["FROM"], tuple(parts["TO"].replace(",", " ").split())),
 }
 
 
 def broadcast(notifiers: Sequence[Notifier], alert: Alert, *, deadline_s: float = 30.0) -> dict[str, str]:
-    """Send to all at once and say how each ended; never raises, and never takes longer than the deadline."""
+    """Send to all in parallel; return the outcome of each. Never raises, never takes longer than the deadline."""
     outcomes: dict[str, str] = {each.name: "no answer within the deadline" for each in notifiers}
 
     def deliver(notifier: Notifier) -> None:
@@ -222,7 +222,7 @@ def broadcast(notifiers: Sequence[Notifier], alert: Alert, *, deadline_s: float 
             notifier.send(alert)
         except UndeliveredError as error:
             outcomes[notifier.name] = str(error)
-        except Exception as error:  # its text may hold anything, its kind may not
+        except Exception as error:  # only its type is shown: its text may hold a secret
             outcomes[notifier.name] = f"failed ({type(error).__name__})"
         else:
             outcomes[notifier.name] = "delivered"
@@ -233,8 +233,8 @@ def broadcast(notifiers: Sequence[Notifier], alert: Alert, *, deadline_s: float 
     until = time.monotonic() + deadline_s
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    told: dict[str, Any] = dict(outcomes)
-    for name, outcome in told.items():
+    results: dict[str, Any] = dict(outcomes)
+    for name, outcome in results.items():
         if outcome != "delivered":
             _log.error("the alert was not delivered through %s: %s", name, outcome)
-    return told
+    return results

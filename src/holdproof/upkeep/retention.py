@@ -1,18 +1,18 @@
-"""Retention: what has had its time goes, in small transactions, and its space goes back to the system.
+"""Retention: remove old records in small transactions, and return their space to the system.
 
 Rules:
-- Each batch is one transaction: rows gone, and a pruning in the log that names them; a crash leaves whole batches.
-- Log leaves stay, so every proof holds, and `verify` answers VALID.
-- Of memory, snapshots and versions are let go first, then their blocks as garbage, where nothing else leads to them.
+- Each batch is one transaction: rows removed, and a pruning in the log that names them; a crash leaves whole batches.
+- Log leaves stay, so every proof stays valid, and `verify` says VALID.
+- Of memory, snapshots and versions are removed first, then their blocks as garbage, where nothing else refers to them.
 - A dry run counts by the same queries and changes nothing.
-- Space goes back in small transactions too, so that writers get on. PostgreSQL keeps the room for new rows and gives
-  back what is free at the end of a table; `VACUUM FULL`, which locks it, is the server's own business.
+- Space is returned in small transactions too, so that writers are not blocked. PostgreSQL keeps the room for new rows
+  and returns what is free at the end of a table; `VACUUM FULL`, which locks the table, is left to the server's admin.
 """
 
-import builtins
 from collections import Counter
 from functools import partial
 
+from holdproof import paging
 from holdproof.crypto import canonical
 from holdproof.db import Call, Read, Tx, Work, Write, ask
 from holdproof.errors import InvalidInputError
@@ -20,6 +20,7 @@ from holdproof.evidence import prunings
 from holdproof.memory.objects import garbage
 from holdproof.memory.objects import object_retention as memory
 from holdproof.model.memory import Collected
+from holdproof.model.page import Page
 from holdproof.model.progress import Progress
 from holdproof.model.retention import Batch, Compacted, Cut, Pruned, Pruning
 from holdproof.runtime import logged_rows, retention
@@ -55,18 +56,20 @@ def prune(
     else:
         draw = partial(retention.cuts, flow_type=flow_type)
     cuts = yield from ask(Read(lambda tx: draw(tx, what, older_than_days=older_than_days, keep=keep, ns=ns)))
-    count, records = 0, Counter[str]()
+    count = 0
+    records = Counter[str]()
     for cut in cuts:
         after: str | None = ""
         while after is not None:
             act = partial(_batch, what=what, cut=cut, after=after, who=who, dry_run=dry_run, ns=ns)
             done = yield from ask(Read(act) if dry_run else Write(act))
-            count, after = count + done.count, done.after
+            count = count + done.count
+            after = done.after
             records.update({table: len(handles) for table, handles in done.handles.items()})
             records.update(done.counted)
     space = Compacted(None, None) if dry_run or not count else (yield from compact(context))
-    found = {table: records[table] for table in sorted(records)}
-    return Pruned(what, dry_run, count, found, space.bytes_before, space.bytes_after, ns)
+    by_table = {table: records[table] for table in sorted(records)}
+    return Pruned(what, dry_run, count, by_table, space.bytes_before, space.bytes_after, ns)
 
 
 def _batch(tx: Tx, *, what: str, cut: Cut, after: str, who: str, dry_run: bool, ns: str) -> Batch:
@@ -83,7 +86,7 @@ def _batch(tx: Tx, *, what: str, cut: Cut, after: str, who: str, dry_run: bool, 
 
 
 def gc(context: Context, *, dry_run: bool = False, progress: Progress | None = None) -> Work[Collected]:
-    """Remove blocks of memory that nothing leads to any more, and give their space back; `dry_run` only counts them."""
+    """Remove blocks of memory that nothing refers to, and return their space; `dry_run` only counts them."""
     done = yield from garbage.collect(context, dry_run=dry_run, progress=progress)
     if done.blocks and not dry_run:
         yield from compact(context)
@@ -91,8 +94,8 @@ def gc(context: Context, *, dry_run: bool = False, progress: Progress | None = N
 
 
 def compact(context: Context) -> Work[Compacted]:
-    """Give the free space of the database back to the system."""
-    measure: Call[int | None] = Call(lambda: _size(context))
+    """Return the free space of the database to the system; sizes before and after."""
+    measure: Call[int | None] = Call(partial(_size, context))
     before = yield from ask(measure)
     yield from ask(Call(context.database.backend.compact))
     return Compacted(before, (yield from ask(measure)))
@@ -103,6 +106,11 @@ def _size(context: Context) -> int | None:
     return None if sizes is None else sum(sizes.values())
 
 
-def list(tx: Tx, *, ns: str = MAIN, after: str = "", limit: int = 100) -> builtins.list[Pruning]:
-    """What was pruned, by which rule and by whom, oldest first."""
-    return prunings.history(tx, ns=ns, after=after, limit=logged_rows.limited(limit))
+def list(tx: Tx, *, cursor: str | None = None, limit: int = 100, ns: str = MAIN) -> Page[Pruning]:
+    """List what was pruned, by which rule and by whom, the newest first."""
+    (before,) = paging.decode(cursor, prunings.LAST)
+    return paging.page(prunings.before(tx, before, limit=paging.fetch(limit), ns=ns), limit, _sort_key)
+
+
+def _sort_key(pruning: Pruning) -> tuple[str]:
+    return (pruning.id,)

@@ -1,11 +1,11 @@
-"""Skills at work: loaded, verified and watched, and what happens when one is not the approved one.
+"""Load, verify and watch skills, and lock one whose file is not the approved one.
 
 Rules:
-- Nothing but the approved bytes is ever handed out: whatever fails on the way of telling people, the load is refused.
-- The first who finds something else locks the skill and tells: the row with its leaf, the operator's question, the
-  alerts. Whoever comes later is refused, and nobody is told again.
-- In a store that is locked itself nothing is recorded, and that was told already; the load is refused all the same.
-- What is said next of a skill, be it an approval or a revocation, ends the lockdown and answers the question.
+- Only approved bytes are ever returned: whatever fails while alerting people, the load is refused.
+- The first process that finds another file locks the skill and alerts: the row with its leaf, the escalation, the
+  alerts. Later loads are refused without another alert.
+- In a store that is locked itself nothing is recorded, since that was alerted already; the load is still refused.
+- The next approval or revocation of a skill ends its lockdown and resolves the escalation.
 """
 
 import logging
@@ -40,70 +40,70 @@ def approve(
 ) -> Work[Approval]:
     """Approve a skill file as it is now, or with `root` only if it still has that one; ends its lockdown."""
     name = skill_files.absolute(path)
-    before = yield from ask(Read(lambda tx: skills.status(tx, name, ns=ns)))
-    made = yield from skills.approve(context, name, by=by, comment=comment, root=root, ns=ns)
-    yield from _answer(context, before.lockdown, made)
-    return made
+    before = yield from ask(Read(partial(skills.status, path=name, ns=ns)))
+    approval = yield from skills.approve(context, name, by=by, comment=comment, root=root, ns=ns)
+    yield from _answer(context, before.lockdown, approval)
+    return approval
 
 
 def revoke(context: Context, path: str, *, by: str, comment: str = "", ns: str = MAIN) -> Work[Approval]:
-    """Take an approval back: the skill is not loaded until it is approved again."""
+    """Revoke an approval: the skill is not loaded until it is approved again."""
     name = skill_files.absolute(path)
-    before = yield from ask(Read(lambda tx: skills.status(tx, name, ns=ns)))
-    made = yield from skills.revoke(context, name, by=by, comment=comment, ns=ns)
-    yield from _answer(context, before.lockdown, made)
-    return made
+    before = yield from ask(Read(partial(skills.status, path=name, ns=ns)))
+    approval = yield from skills.revoke(context, name, by=by, comment=comment, ns=ns)
+    yield from _answer(context, before.lockdown, approval)
+    return approval
 
 
-def _answer(context: Context, ended: SkillLockdown | None, made: Approval) -> Work[None]:
+def _answer(context: Context, ended: SkillLockdown | None, approval: Approval) -> Work[None]:
     if ended is not None:
-        said = f"{'approved again' if made.action == 'approve' else 'revoked'} by {made.approved_by}"
-        about = partial(alarm.answer, context.database, _as_locked(ended), reason=said, by=made.approved_by)
-        answered: str = yield from ask(Call(about))
-        _log.warning("the lockdown of the skill %s was ended: %s (escalation %s)", made.path, said, answered)
+        reason = f"{'approved again' if approval.action == 'approve' else 'revoked'} by {approval.approved_by}"
+        about = partial(alarm.resolve, context.database, _as_locked(ended), reason=reason, by=approval.approved_by)
+        escalation: str = yield from ask(Call(about))
+        _log.warning("the lockdown of the skill %s was ended: %s (escalation %s)", approval.path, reason, escalation)
 
 
 # --- loading -----------------------------------------------------------------------------------------------------
 
 
 def load(context: Context, path: str, *, ns: str = MAIN) -> Work[LoadedSkill]:
-    """The bytes of a skill, read once and found to be the approved ones; SkillLockedError if they are not."""
-    found = yield from loads.examine(path, ns=ns)
-    if found.loaded is not None:
-        return found.loaded
-    if found.error is not None:
-        raise found.error
-    skill = yield from _respond(context, found, ns=ns)
-    raise _refusal(skill, found)
+    """Return the bytes of a skill, read once and compared with the approved ones; SkillLockedError if they differ."""
+    examined = yield from loads.examine(path, ns=ns)
+    if examined.loaded is not None:
+        return examined.loaded
+    if examined.error is not None:
+        raise examined.error
+    skill = yield from _respond(context, examined, ns=ns)
+    raise _refusal(skill, examined)
 
 
-def _refusal(skill: Skill, found: Examined) -> SkillLockedError:
+def _refusal(skill: Skill, examined: Examined) -> SkillLockedError:
     locked = skill.lockdown
-    reason = locked.reason if locked else found.problem
+    reason = locked.reason if locked else examined.problem
     return SkillLockedError(
         f"the skill {skill.path} is locked: {reason}",
         path=skill.path,
         reason=reason,
-        changes=list(locked.changes if locked else found.changes),
+        changes=list(locked.changes if locked else examined.changes),
         lockdown=locked.id if locked else None,
         locked_at=locked.locked_at if locked else None,
     )
 
 
 def verify(context: Context, *paths: str | os.PathLike[str], lock: bool = True, ns: str = MAIN) -> Work[SkillPage]:
-    """Look at the files of these skills, or of all that are listed; with `lock` what is not approved is locked."""
-    found = []
+    """Verify the files of these skills, or of all; with `lock` a skill that is not as approved is locked."""
+    results = []
     for path in paths or (yield from _listed(ns)):
         examined = yield from loads.examine(os.fspath(path), ns=ns)
-        found.append((yield from _respond(context, examined, ns=ns)) if lock else _as_is(examined))
-    return SkillPage(tuple(found))
+        results.append((yield from _respond(context, examined, ns=ns)) if lock else _without_lock(examined))
+    return SkillPage(tuple(results))
 
 
-def _as_is(found: Examined) -> Skill:
-    """What was found where nothing is recorded of it."""
-    if not found.problem or found.skill.state is not SkillState.APPROVED:
-        return found.skill
-    return Skill(found.skill.path, SkillState.LOCKED, found.skill.approval, None, found.problem)
+def _without_lock(examined: Examined) -> Skill:
+    """Return the state of an examined skill without recording it."""
+    if not examined.problem or examined.skill.state is not SkillState.APPROVED:
+        return examined.skill
+    return Skill(examined.skill.path, SkillState.LOCKED, examined.skill.approval, None, examined.problem)
 
 
 def _listed(ns: str) -> Work[list[str]]:
@@ -119,15 +119,15 @@ def _listed(ns: str) -> Work[list[str]]:
 def watch(
     context: Context, *paths: str, every_s: float = 2.0, rounds: int | None = None, ns: str = MAIN
 ) -> Stream[Skill]:
-    """Verify again and again; gives every skill once, and then each that has changed, for ever or so many rounds."""
+    """Verify repeatedly; yields every skill once, then each that has changed, for ever or for so many rounds."""
     if not 0.01 <= every_s <= 86_400:
         raise InvalidInputError("a watcher looks every 0.01 to 86,400 seconds", every_s=every_s)
-    told: dict[str, Skill] = {}
+    shown_skills: dict[str, Skill] = {}
     while rounds is None or rounds > 0:
         page = yield from verify(context, *paths, ns=ns)
         for skill in page.skills:
-            if told.get(skill.path) != skill:
-                told[skill.path] = skill
+            if shown_skills.get(skill.path) != skill:
+                shown_skills[skill.path] = skill
                 yield Give(skill)
         rounds = None if rounds is None else rounds - 1
         if rounds != 0:
@@ -135,7 +135,7 @@ def watch(
 
 
 def _pause(every_s: float, ns: str) -> Work[None]:
-    """Wait for as long, or until something is said of a skill."""
+    """Wait for that long, or until a skill is approved, revoked or locked."""
     now = yield from ask(Read(lambda tx: tx.now))
     until = later(now, every_s)
     while now < until:
@@ -144,40 +144,43 @@ def _pause(every_s: float, ns: str) -> Work[None]:
 
 
 def warnings(context: Context) -> tuple[str, ...]:
-    """What `status` says: which skills are locked."""
+    """Return warnings for `status`: the skills that are locked."""
     return context.database.read(loads.in_force).result()
 
 
 # --- responding --------------------------------------------------------------------------------------------------
 
 
-def _respond(context: Context, found: Examined, *, ns: str) -> Work[Skill]:
-    """Lock a skill that is not locked yet, and tell; the skill as it stands then."""
-    if not found.problem:
-        return found.skill
-    skill, path = found.skill, found.skill.path
+def _respond(context: Context, examined: Examined, *, ns: str) -> Work[Skill]:
+    """Lock a skill that is not locked yet, and alert; return its state then."""
+    if not examined.problem:
+        return examined.skill
+    skill = examined.skill
+    path = examined.skill.path
     try:
-        lockdown, new = yield from ask(Write(lambda tx: loads.lock(tx, found, ns=ns)))
-    except ConstraintError:  # another process was faster, and tells
-        return (yield from ask(Read(lambda tx: skills.status(tx, path, ns=ns))))
+        lockdown, new = yield from ask(Write(lambda tx: loads.lock(tx, examined, ns=ns)))
+    except ConstraintError:  # another process locked it first, and alerts
+        return (yield from ask(Read(partial(skills.status, path=path, ns=ns))))
     except HoldproofError as error:
-        _log.critical("the skill %s is refused: %s (not recorded: %s)", path, found.problem, error)
-        return Skill(path, SkillState.LOCKED, skill.approval, None, found.problem)
+        _log.critical("the skill %s is refused: %s (not recorded: %s)", path, examined.problem, error)
+        return Skill(path, SkillState.LOCKED, skill.approval, None, examined.problem)
     if new:
         yield from _tell(context, lockdown)
     return Skill(path, SkillState.LOCKED, skill.approval, lockdown, skill.flaw)
 
 
 def _tell(context: Context, lockdown: SkillLockdown) -> Work[None]:
-    """The operator's question and the alerts; best effort, and logged."""
+    """Escalate and send the alerts; best effort, and logged."""
     locked = _as_locked(lockdown)
-    store_id = yield from ask(Read(log_check.called))
+    store_id = yield from ask(Read(log_check.store_id_or_unknown))
     count = len(lockdown.changes)
-    asked: str = yield from ask(Call(partial(alarm.ask, context.database, locked, findings=count, to_do=_STEPS)))
+    escalation: str = yield from ask(
+        Call(partial(alarm.escalate, context.database, locked, findings=count, to_do=_STEPS))
+    )
     senders, _ = notify.configured(os.environ)
     alert = Alert(store_id, lockdown.id, "TAMPERED", lockdown.reason, lockdown.locked_at, count, lockdown.path)
-    told: dict[str, str] = yield from ask(Call(partial(notify.broadcast, senders, alert)))
-    _log.critical("locked: %s (escalation %s, alerts %s)", locked.reason, asked, told)
+    alerts: dict[str, str] = yield from ask(Call(partial(notify.broadcast, senders, alert)))
+    _log.critical("locked: %s (escalation %s, alerts %s)", locked.reason, escalation, alerts)
 
 
 def _as_locked(lockdown: SkillLockdown) -> Locked:

@@ -1,14 +1,15 @@
-"""A person in what services store: blobs and sessions that carry a label. None of it is under the log.
+"""A subject in the application stores: blobs and sessions that carry its label. None of it is under the log.
 
 Rules:
-- What will go is counted first, the erasure is recorded in the kernel, then it goes. A crash in between leaves the
-  record with work to do (`due`), which the next opening does.
+- What will be erased is counted first, the erasure is recorded in the kernel, then it is done. A crash in between
+  leaves a record with pending removals (`erasures.due`), which the next opening finishes.
 - Only the label that the record itself names is ever erased for it.
-- A store in memory has its services in memory: those that are open in this process.
+- A store in memory has its application stores in memory: those that are open in this process.
 """
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +32,7 @@ class SubjectStore(NamedTuple):
 
 
 def target(handle: str) -> str:
-    """A label as the record of its erasure names it, both what went and what is still due."""
+    """Return a label as the record of its erasure names it."""
     return f"{_FOLDER}{handle}"
 
 
@@ -41,26 +42,27 @@ def is_target(name: str) -> bool:
 
 
 def find(context: Context, name: str) -> list[SubjectStore]:
-    """Who is called so, in each of the databases of services."""
-    found = []
+    """Find the label of that name in each database of the application stores."""
+    stores = []
     with _opened(context) as parts:
-        for face, _ in parts:
-            handle = face.read(lambda tx: labels.find(tx, name))
+        for executor, _ in parts:
+            handle = executor.read(partial(labels.find, name=name))
             if handle is not None:
-                found.append(SubjectStore(handle, face.read(lambda tx: labels.counts(tx, handle))))  # noqa: B023
-    return found
+                stores.append(SubjectStore(handle, executor.read(partial(labels.counts, handle=handle))))
+    return stores
 
 
 def erase(context: Context, name: str) -> list[str]:
-    """Erase a label, called as the record names it, wherever it is; what could not be reached."""
-    handle, remains = name.removeprefix(_FOLDER), list[str]()
+    """Erase a label, given as its record names it, in every database; return what could not be reached."""
+    handle = name.removeprefix(_FOLDER)
+    remains: list[str] = []
     with _opened(context) as parts:
-        for face, shelf in parts:
-            remains += face.run(erasure.erase(shelf, handle))
-            facts = face.database.backend.facts()
+        for executor, blobs in parts:
+            remains += executor.run(erasure.erase(blobs, handle))
+            facts = executor.database.backend.facts()
             if (
-                face.database.dialect == "sqlite"
-                and context.marks is not None
+                executor.database.dialect == "sqlite"
+                and context.head_file is not None
                 and not snapshot.fold(Path(facts["path"]))
             ):
                 remains.append(f"{facts['path']}-wal")
@@ -69,23 +71,24 @@ def erase(context: Context, name: str) -> list[str]:
 
 @contextmanager
 def _opened(context: Context) -> Iterator[list[tuple[SyncExecutor, BlobStoreConfig]]]:
-    """Each database of services once, with where its blobs lie; none where nobody has stored anything."""
+    """Open each database of the application stores once, with its blob configuration; none where nothing is stored."""
     with ExitStack() as stack:
-        if context.marks is None:
+        if context.head_file is None:
             opened: list[Any] = list(context.services.values())
         else:
             opened = [stack.enter_context(closing(LazyStores(context.settings, context.paths, SyncStorageExecutor)))]
         parts: dict[str, tuple[SyncExecutor, BlobStoreConfig]] = {}
         for stores in opened:
             for noun in ("blobs", "relational"):
-                if context.marks is not None and not stores.there(noun):
+                if context.head_file is not None and not stores.there(noun):
                     continue
                 store = stores.open(noun)
-                database, shelf = store._face.database, store.held if noun == "blobs" else BlobStoreConfig()
-                parts.setdefault(_name(database), (SyncExecutor(database), shelf))
+                database = store._face.database
+                blobs = store.held if noun == "blobs" else BlobStoreConfig()
+                parts.setdefault(_name(database), (SyncExecutor(database), blobs))
         yield list(parts.values())
 
 
 def _name(database: Any) -> str:
-    """What tells two databases apart: handles on one share its pumps."""
+    """Return what identifies a database: several handles share one backend."""
     return str(id(database.backend))

@@ -1,4 +1,4 @@
-"""Retention of threads: in small transactions, a thread each, and the space goes back to the system."""
+"""Retention of threads: one small transaction for each thread, then the space is returned to the system."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -33,12 +33,13 @@ def prune(
 ) -> Work[ThreadsPruned]:
     """Remove checkpoints beyond the newest `keep` of each line and older than so many days; of all threads or some.
 
-    With `idle_days` threads go as a whole that nobody wrote for so long.
+    With `idle_days` threads that were not written to for so long are removed as a whole.
     """
     if keep is None and older_than_days is None and idle_days is None:
         raise InvalidInputError("say how many to keep, how old, or how long idle")
     now = yield from ask(Read(lambda tx: tx.now))
-    idle, before = _ago(now, "idle_days", idle_days), _ago(now, "older_than_days", older_than_days)
+    idle = _ago(now, "idle_days", idle_days)
+    before = _ago(now, "older_than_days", older_than_days)
     total = ThreadsRemoved()
     if idle is not None:
         for name in (yield from _names(thread_ids, idle, ns)):
@@ -51,8 +52,8 @@ def prune(
             total += yield from ask(Read(step) if dry_run else Write(step))
             if progress is not None:
                 progress("threads", done + 1, len(names))
-    gone = total.threads or total.checkpoints
-    space = (yield from retention.compact(context)) if gone and not dry_run else Compacted(None, None)
+    removed_any = total.threads or total.checkpoints
+    space = (yield from retention.compact(context)) if removed_any and not dry_run else Compacted(None, None)
     return ThreadsPruned(
         dry_run,
         total.threads,
@@ -74,22 +75,22 @@ def _ago(now: str, what: str, days: float | None) -> str | None:
 
 
 def _names(thread_ids: Sequence[str] | None, before: str | None, ns: str) -> Work[list[str]]:
-    """The threads that are meant: those given, or all that were last written before a moment."""
+    """Return the threads to prune: those given, or all that were last written before a moment."""
     if thread_ids is not None:
         return list(dict.fromkeys(thread_ids))
-    found: list[str] = []
+    names: list[str] = []
     after: str | None = ""
     while after is not None:
         look = partial(thread_index.list, before=before, after=after, limit=_PAGE, ns=ns)
         page = yield from ask(Read(look))
-        found += [each.thread_id for each in page.threads]
+        names += [each.thread_id for each in page.threads]
         after = page.next
-    return found
+    return names
 
 
 def _delete(tx: Tx, *, name: str, idle: str, who: str, dry_run: bool, ns: str) -> ThreadsRemoved:
-    """Remove a thread that is still idle."""
-    found = thread_index.find(tx, name, ns=ns)
-    if found is None or found.updated_at >= idle:
+    """Remove a thread that is still idle: it may have been written to since it was listed."""
+    thread = thread_index.find(tx, name, ns=ns)
+    if thread is None or thread.updated_at >= idle:
         return ThreadsRemoved()
     return removal.delete(tx, name, who=who, dry_run=dry_run, ns=ns)

@@ -1,4 +1,4 @@
-"""Ending a lockdown: a statement signed by root, and nothing else.
+"""Unlock statements: only one signed by root ends a lockdown.
 
 The statement is an in-toto Statement v1 in a DSSE envelope (payload type `application/vnd.in-toto+json`), so it can be
 written here, signed on another machine (`holdproof lockdown sign`, or openssl over the PAE bytes) and brought back:
@@ -11,10 +11,11 @@ with digest = SHA-256 of JCS({"id", "locked_at", "reason", "store_id", "verdict"
 
 Rules:
 - It names the store and the lockdown: it ends no other, here or elsewhere.
-- Only a root key counts that the keyring holds unrevoked and the log proves: row, leaf, inclusion, head. A row that
-  somebody put there proves nothing, and neither does a key file beside the store.
-- The head is one that the log key of this home signed (vouched.py).
-- Nor does a leaf alone: whoever could append to the log still needs the word of the root before (keyaudit.py).
+- Only a root key counts that is in the keyring, not revoked, and proven by the log: row, leaf, inclusion, head. A row
+  that somebody inserted proves nothing, and neither does a key file beside the store.
+- The head is one that the log key of this home signed (trusted_keys.py).
+- Nor does a leaf alone: a root key that somebody appended to the log needs the statement of the root before it
+  (key_audit.py).
 - It is kept in the lockdown's row, under a leaf.
 """
 
@@ -37,7 +38,7 @@ PREDICATE_TYPE: Final = "urn:holdproof:unlock:v1"
 
 
 def draft(store_id: str, locked: Locked, *, reason: str) -> bytes:
-    """The payload that root is asked to sign: which lockdown of which store ends, and why."""
+    """Return the payload for root to sign: which lockdown of which store ends, and why."""
     if not reason.strip():
         raise InvalidInputError("say why the lockdown ends", field="reason")
     facts: dict[str, canonical.Json] = {"store_id": store_id, **locked.to_dict()}
@@ -53,14 +54,14 @@ def draft(store_id: str, locked: Locked, *, reason: str) -> bytes:
 
 
 def sign(payload: bytes, signer: PrivateKey) -> bytes:
-    """The envelope around a draft; refuses to sign anything else."""
+    """Sign a draft; returns the envelope, and refuses any other payload."""
     if statement.parse_whole(payload).predicate_type != PREDICATE_TYPE:
         raise FormatError("that is no draft of an unlock statement")
     return dsse.encode(dsse.sign(PAYLOAD_TYPE, payload, signer))
 
 
 def load_root(path: Path, passphrase: bytes | None = None) -> PrivateKey:
-    """A root key from its PKCS#8 file, which only its owner may read."""
+    """Load a root key from its PKCS#8 file; BadKeyError if others can read the file."""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -78,22 +79,22 @@ def load_root(path: Path, passphrase: bytes | None = None) -> PrivateKey:
 
 
 def check(envelope: bytes, roots: list[PublicKey], store_id: str, locked: Locked) -> str:
-    """The statement as text, if root signed it and it ends exactly this lockdown; else ProofError."""
+    """Return the statement as text if root signed it and it ends exactly this lockdown; else raise ProofError."""
     parsed = dsse.parse(envelope)
     if not roots:
         raise ProofError("the log proves no root key here: restore a backup that verifies, then `keys init-root`")
     dsse.verify(parsed, roots, payload_type=PAYLOAD_TYPE)
-    found = statement.parse(parsed.payload)
-    if found.predicate_type != PREDICATE_TYPE:
-        raise ProofError("root signed another kind of statement", predicate_type=found.predicate_type)
-    reason = found.predicate.get("reason")
+    parsed_statement = statement.parse(parsed.payload)
+    if parsed_statement.predicate_type != PREDICATE_TYPE:
+        raise ProofError("root signed another kind of statement", predicate_type=parsed_statement.predicate_type)
+    reason = parsed_statement.predicate.get("reason")
     if not isinstance(reason, str) or draft(store_id, locked, reason=reason) != parsed.payload:
         raise ProofError("the statement ends another lockdown", lockdown=locked.id, store_id=store_id)
     return dsse.encode(parsed).decode()
 
 
 def reason_of(envelope: str) -> str:
-    """Why root ended it, as a checked statement says."""
+    """Return the reason that a checked statement gives."""
     return str(statement.parse(dsse.parse(envelope.encode()).payload).predicate["reason"])
 
 
@@ -101,9 +102,11 @@ _ROOTS = sql("SELECT keyid, public FROM keyring WHERE role = 'root' AND revoked_
 
 
 def roots(tx: Tx, context: Context) -> list[PublicKey]:
-    """The root keys that count: those of the keyring that came in rightly, and that the log proves."""
-    found, flawed = tx.all(_ROOTS), ring.flaws(tx)
-    own, kept = [context.keys.load("log").public], context.marks.kept() if context.marks else []
-    listed = [(keyid, public) for keyid, public in found if keyid not in flawed]
-    proven = [public for keyid, public in listed if trusted_keys.is_proven(tx, keyid, own, kept)]
+    """Return the root keys that count: validly admitted to the keyring, and proven by the log."""
+    rows = tx.all(_ROOTS)
+    flawed = ring.flaws(tx)
+    own = [context.keys.load("log").public]
+    heads = context.head_file.kept() if context.head_file else []
+    listed = [(keyid, public) for keyid, public in rows if keyid not in flawed]
+    proven = [public for keyid, public in listed if trusted_keys.is_proven(tx, keyid, own, heads)]
     return [keys.load_public_pem(public.encode()) for public in proven]

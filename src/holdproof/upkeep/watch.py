@@ -1,9 +1,9 @@
-"""Watching a store: what is under way, who is asked, where the log stands, what is wrong.
+"""Watch a store: flows in progress, escalations, the state of the log, warnings.
 
 Rules:
-- A look costs what is under way, not what the store holds: flows that have ended are counted nowhere.
-- A watcher is woken by a question or its answer, and looks by itself every few moments for the rest.
-- Only what has changed is told.
+- The cost depends on what is in progress, not on the size of the store: flows that have ended are not counted.
+- A watcher is woken by an escalation or its resolution, and polls for the rest.
+- A frame is yielded only if something has changed.
 """
 
 from typing import Final
@@ -34,11 +34,11 @@ _NEWEST = sql(f"SELECT {_COLUMNS} FROM decision_flows WHERE ns = :ns ORDER BY df
 
 
 def look(context: Context, *, limit: int = 20, ns: str = MAIN) -> Work[Frame]:
-    """The store as it is now."""
+    """Return the store as it is now."""
     limited(limit)
     locked = yield from lockdown.status(context)
-    settled = [*context.settings.warnings, *degraded.warnings(degraded.read(context.paths)).values()]
-    settled += image.warnings(context.paths)
+    warnings = [*context.settings.warnings, *degraded.warnings(degraded.read(context.paths)).values()]
+    warnings += image.warnings(context.paths)
 
     def read(tx: Tx) -> Frame:
         head = log.head(tx).checkpoint
@@ -50,7 +50,7 @@ def look(context: Context, *, limit: int = 20, ns: str = MAIN) -> Work[Frame]:
             root=head.root.hex(),
             pending=log.pending(tx),
             locked=locked,
-            degraded=tuple(settled),
+            degraded=tuple(warnings),
             counts=gauges.flows(tx, ns=ns),
             flows=tuple(Flow(*row) for row in tx.all(_UNDER_WAY, ns=ns, limit=limit)),
             ended=tuple(flow for flow in newest if flow.ended),
@@ -63,14 +63,14 @@ def look(context: Context, *, limit: int = 20, ns: str = MAIN) -> Work[Frame]:
 def follow(
     context: Context, *, every_s: float = 1.0, rounds: int | None = None, limit: int = 20, ns: str = MAIN
 ) -> Stream[Frame]:
-    """The store as it is now, and again whenever it has changed; for ever, or so many looks."""
+    """Yield the store as it is now, and again whenever it has changed; for ever, or for so many rounds."""
     if not 0.05 <= every_s <= 86_400:
         raise InvalidInputError("a watcher looks every 0.05 to 86,400 seconds", every_s=every_s)
-    told: Frame | None = None
+    last: Frame | None = None
     while rounds is None or rounds > 0:
         frame = yield from look(context, limit=limit, ns=ns)
-        if not frame.same(told):
-            told = frame
+        if not frame.same(last):
+            last = frame
             yield Give(frame)
         rounds = None if rounds is None else rounds - 1
         if rounds != 0:
@@ -78,7 +78,7 @@ def follow(
 
 
 def _pause(now: str, every_s: float, ns: str) -> Work[None]:
-    """Wait for as long after the last look, or until somebody is asked; a question since that look ends it at once."""
+    """Wait for that long after the last frame, or until an escalation changes; one since that frame ends it at once."""
     until = later(now, every_s)
     while now < until:
         woken: bool = yield Wait(f"escalations:{ns}", until)

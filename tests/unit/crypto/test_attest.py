@@ -22,7 +22,7 @@ from .material import JUDGE, LOG, one_of_each, p256
 
 FIELDS = Fields("battle-1", hashlib.sha256(b"{}").hexdigest(), (0.25, -1.5, 0.0), 0.875, "2026-01-14T21:05:51.755118Z")
 SIGNED = attest.sign(FIELDS, JUDGE)
-PINNED = "585f61072f1c039ff6933222fda0bf4b823ad43bb29ef2c2179a779aeb644824"
+PINNED = "02c79978f3be4132bcf3e17bd96206648aaabf0e092217a6d5641f9f399d9305"
 SIGMAS = st.builds(
     Sigma, st.sampled_from(ALGS), st.binary(min_size=32, max_size=32).map(bytes.hex), st.binary(min_size=1, max_size=80)
 )

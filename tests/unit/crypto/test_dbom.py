@@ -31,7 +31,7 @@ DBOMS = st.builds(
 )
 GOOD: dict[str, Any] = {
     "dbom_version": "1.0",
-    "evaluation_id": "b-1",
+    "battle_id": "b-1",
     "h_delta": "a" * 64,
     "v_intent": [0.5, -1, 2e-7],
     "score_cis": 0.75,
@@ -69,7 +69,7 @@ def test_a_missing_field_is_refused(name: str) -> None:
     "change",
     [
         {"extra": 1},
-        {"evaluation_id": 5},
+        {"battle_id": 5},
         {"dbom_version": 1.0},
         {"h_delta": None},
         {"timestamp": 1768424743},

@@ -19,7 +19,7 @@ def test_the_fast_way_writes_what_json_does(
     fields = Fields(name, "ab" * 32, tuple(vector), score, "2026-01-14T21:05:51Z", version)
     value = {
         "dbom_version": version,
-        "evaluation_id": name,
+        "battle_id": name,
         "h_delta": "ab" * 32,
         "v_intent": vector,
         "score_cis": score,

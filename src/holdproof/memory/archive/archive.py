@@ -342,7 +342,7 @@ def _arrive(context: Context, data: bytes, expected: CID | None, terms: _Terms) 
 
 
 def _trusted(tx: Tx, did: str | None) -> list[PublicKey]:
-    ring = keys.counting(tx, "memory")
+    ring = keys.active_keys(tx, "memory")
     return [*ring, *([] if did is None else [didkey.parse(did)])]
 
 

@@ -271,7 +271,7 @@ class _Found(NamedTuple):
 
 def _trusted(tx: Tx, did: str | None, ns: str) -> tuple[list[PublicKey], str, set[str], bool]:
     """Keys that may sign an image, the moment, the head that is here, and whether nothing is."""
-    ring = keys.counting(tx, "memory")
+    ring = keys.active_keys(tx, "memory")
     head = commits.head(tx, ns)
     known = {str(head)} if head is not None and not snapshot_import.unsaved(tx, ns) else set()
     named = [] if did is None else [didkey.parse(did)]

@@ -6,7 +6,7 @@ from typing import Final
 
 from holdproof.db import Tx, sql
 from holdproof.memory.notes import notes as room
-from holdproof.memory.objects.object_checks import Checked, Flaw
+from holdproof.memory.objects.object_checks import CheckedPage, Flaw
 
 _PAGE: Final = 100
 _NOTES = sql("SELECT n, path, key, value, h FROM notes WHERE n > :after ORDER BY n LIMIT :limit")
@@ -17,7 +17,7 @@ _VECTORS = sql(
 )
 
 
-def notes(tx: Tx, after: int | None) -> Checked:
+def notes(tx: Tx, after: int | None) -> CheckedPage:
     """One page of notes, with the vectors they are found by."""
     rows = tx.all(_NOTES, after=-(2**62) if after is None else after, limit=_PAGE)
     vectors: dict[int, dict[str, bytes]] = defaultdict(dict)
@@ -29,4 +29,4 @@ def notes(tx: Tx, after: int | None) -> Checked:
     for n, path, key, value, h in rows:
         if room.row_hash(path, key, value, vectors[n]) != h:
             flaws.append(Flaw("notes", str(n), "a note, or a vector of it, is damaged or was edited"))
-    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+    return CheckedPage(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)

@@ -129,7 +129,7 @@ def _erase(tx: Tx, handle: str) -> int:
     return tx.count(_ERASE, subject=handle)
 
 
-erasable.register_rows(erasable.Rows("notes", _erase))
+erasable.register_rows(erasable.UnloggedRows("notes", _erase))
 
 # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ def create(tx: Tx, signer: Signer, note: Note, *, expected: str | None = None, n
     for text in note[:3]:
         if not isinstance(text, str) or len(text) > _LONGEST:
             raise InvalidInputError(f"author, message and reason are texts of at most {_LONGEST:,} characters")
-    if not keys.standing(tx, signer.keyid, "memory"):
+    if not keys.is_registered(tx, signer.keyid, "memory"):
         raise UnknownKeyError("this memory key is not in the keyring", keyid=signer.keyid)
     refs.hold(tx, tree_transaction.ref_name(ns))
     head = refs.hold(tx, ref_name(ns))

@@ -38,7 +38,7 @@ class Flaw(NamedTuple):
     """Whether it is only that words or vectors were never written: a store may be older than its search."""
 
 
-class Checked(NamedTuple):
+class CheckedPage(NamedTuple):
     """A page that was looked at: how much, what was wrong, and where the next one begins (None: the end)."""
 
     seen: int
@@ -49,7 +49,7 @@ class Checked(NamedTuple):
 # --- blocks ------------------------------------------------------------------------------------------------------
 
 
-def content(tx: Tx, after: int | bytes | None) -> Checked:
+def content(tx: Tx, after: int | bytes | None) -> CheckedPage:
     """One page of blocks: each is what its CID names, and has what it needs."""
     page = blocks.page(tx, after, _PAGE)
     flaws: list[Flaw] = []
@@ -65,7 +65,7 @@ def content(tx: Tx, after: int | bytes | None) -> Checked:
     lacking = {link: needed[link] for link in blocks.missing(tx, needed)}
     for link, cid in _missed(tx, lacking) if lacking else ():
         flaws.append(Flaw("objects", str(link), f"a block is missing that {cid} needs"))
-    return Checked(len(page.blocks), flaws, page.last)
+    return CheckedPage(len(page.blocks), flaws, page.last)
 
 
 def _missed(tx: Tx, lacking: Mapping[CID, Sequence[CID]]) -> Iterator[tuple[CID, CID]]:
@@ -127,10 +127,10 @@ _SNAPSHOTS = sql(
 )
 
 
-def snapshots(tx: Tx, after: str | None) -> Checked:
+def snapshots(tx: Tx, after: str | None) -> CheckedPage:
     """One page of snapshots: each row is what its commit and its note say, signed by a key that counted there."""
     rows = tx.all(_SNAPSHOTS, after=after or "", limit=_PAGE)
-    ring = {key.keyid: key for key in keys.list(tx, role="memory")}
+    ring = {key.keyid: key for key in keys.keyring(tx, role="memory")}
     flaws = []
     for row in rows:
         try:
@@ -139,7 +139,7 @@ def snapshots(tx: Tx, after: str | None) -> Checked:
             wrong = f"the snapshot cannot be read: {error}"
         if wrong:
             flaws.append(Flaw("snapshots", row[0], wrong))
-    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+    return CheckedPage(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
 
 
 def _wrong(tx: Tx, row: tuple[Any, ...], ring: dict[str, Key]) -> str:
@@ -192,7 +192,7 @@ _ROWS = sql(
 )
 
 
-def tree(tx: Tx, ns: str, after: str | None) -> Checked:
+def tree(tx: Tx, ns: str, after: str | None) -> CheckedPage:
     """One page of a tree: history, index and words say of each object what the tree says."""
     view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
     start = OBJECT if after is None else after + "\x00"
@@ -204,7 +204,7 @@ def tree(tx: Tx, ns: str, after: str | None) -> Checked:
     wanted = json.dumps([key[len(OBJECT) :] for key, _ in page])
     held = {row[0]: row[1:] for row in tx.all(_INDEXED, ns=ns, keys=wanted)}
     flaws = [flaw for key, cid in page for flaw in _unfit(view, key, cid, held.get(key[len(OBJECT) :]))]
-    return Checked(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
+    return CheckedPage(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
 
 
 def _unfit(view: TreeReader, key: str, cid: CID, row: tuple[Any, ...] | None) -> Iterator[Flaw]:
@@ -240,7 +240,7 @@ _VECTORS = sql(
 _VECTOR_ROWS = sql("SELECT key, cid FROM object_vectors WHERE ns = :ns AND key > :after ORDER BY key LIMIT :limit")
 
 
-def vectors(tx: Tx, ns: str, after: str | None) -> Checked:
+def vectors(tx: Tx, ns: str, after: str | None) -> CheckedPage:
     """One page of volatile fields: the vectors that a search compares are theirs."""
     view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
     start = META if after is None else after + "\x00"
@@ -253,7 +253,7 @@ def vectors(tx: Tx, ns: str, after: str | None) -> Checked:
             flaws.append(Flaw("object_vectors", key, "a search by vector does not find the object", missing=True))
         elif row is not None and (found is None or row != (str(cid), *found)):
             flaws.append(Flaw("object_vectors", key, "a search finds the object by a vector that it has not"))
-    return Checked(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
+    return CheckedPage(len(page), flaws, page[-1][0] if len(page) == _PAGE else None)
 
 
 def _vector(view: TreeReader, cid: CID) -> object_vectors.Packed | None:
@@ -264,7 +264,7 @@ def _vector(view: TreeReader, cid: CID) -> object_vectors.Packed | None:
     return None if isinstance(meta, records.Sealed) else object_vectors.packed(meta)
 
 
-def vector_rows(tx: Tx, ns: str, after: str | None) -> Checked:
+def vector_rows(tx: Tx, ns: str, after: str | None) -> CheckedPage:
     """One page of vectors: the tree has the volatile fields they are of."""
     view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
     rows = tx.all(_VECTOR_ROWS, ns=ns, after=after or "", limit=_PAGE)
@@ -273,7 +273,7 @@ def vector_rows(tx: Tx, ns: str, after: str | None) -> Checked:
         for key, cid in rows
         if str(_at(view, META, key)) != cid
     ]
-    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+    return CheckedPage(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
 
 
 def _at(view: TreeReader, kind: str, key: str) -> CID | None:
@@ -284,7 +284,7 @@ def _at(view: TreeReader, kind: str, key: str) -> CID | None:
         return None
 
 
-def index(tx: Tx, ns: str, after: str | None) -> Checked:
+def index(tx: Tx, ns: str, after: str | None) -> CheckedPage:
     """One page of index and words: the tree has every object that they have."""
     view = tree_transaction.view(tx, tree_transaction.root(tx, ns))
     rows = tx.all(_ROWS, ns=ns, after=after or "", limit=_PAGE)
@@ -293,4 +293,4 @@ def index(tx: Tx, ns: str, after: str | None) -> Checked:
         for key, cid in rows
         if str(_at(view, OBJECT, key)) != cid
     ]
-    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+    return CheckedPage(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)

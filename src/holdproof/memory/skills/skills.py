@@ -108,7 +108,7 @@ def locked(tx: Tx, path: str, *, against: int, ns: str = MAIN) -> SkillLockdown 
 
 def read_ring(tx: Tx) -> Ring:
     """Whose signatures count."""
-    known = {key.keyid: key for key in keys.list(tx) if key.role == "memory"}
+    known = {key.keyid: key for key in keys.keyring(tx) if key.role == "memory"}
     return Ring(known, frozenset(keys.flaws(tx)), frozenset(keys.origins(tx)))
 
 
@@ -252,7 +252,7 @@ def _newest(tx: Tx, path: str, ns: str) -> int:
 
 def _record(tx: Tx, row: Mapping[str, Any]) -> Approval:
     """Row and leaf; refused if something was said since, or the key went meanwhile."""
-    if not keys.standing(tx, row["keyid"], "memory"):
+    if not keys.is_registered(tx, row["keyid"], "memory"):
         raise UnknownKeyError("the memory key is not in the keyring any more", keyid=row["keyid"])
     made = {"id": tx.new_id(), **row}
     mark = leaves.stamp(tx, "skill", APPROVALS, made, ns=row["ns"])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdproof.db import Tx, sql
 from holdproof.errors import HoldproofError
-from holdproof.memory.objects.object_checks import Checked, Flaw
+from holdproof.memory.objects.object_checks import CheckedPage, Flaw
 from holdproof.memory.threads import channel_values, thread_states
 from holdproof.memory.threads.channel_values import Digest, Listed, Ref, Space
 
@@ -22,7 +22,7 @@ _BLOCKS = sql(
 )
 
 
-def blocks(tx: Tx, after: tuple[int, bytes] | None) -> Checked:
+def blocks(tx: Tx, after: tuple[int, bytes] | None) -> CheckedPage:
     """One page of blocks: each is what its hash names."""
     thread, h = after or (-1, b"")
     rows = tx.all(_BLOCKS, thread=thread, h=h, limit=_PAGE)
@@ -31,7 +31,7 @@ def blocks(tx: Tx, after: tuple[int, bytes] | None) -> Checked:
         for thread, digest, data in rows
         if sha256(data).digest() != digest
     ]
-    return Checked(len(rows), flaws, (rows[-1][0], rows[-1][1]) if len(rows) == _PAGE else None)
+    return CheckedPage(len(rows), flaws, (rows[-1][0], rows[-1][1]) if len(rows) == _PAGE else None)
 
 
 _CHECKPOINTS = sql(
@@ -40,7 +40,7 @@ _CHECKPOINTS = sql(
 )
 
 
-def checkpoints(tx: Tx, after: int | None) -> Checked:
+def checkpoints(tx: Tx, after: int | None) -> CheckedPage:
     """One page of checkpoints: each is what its hash says, and nothing it needs is missing."""
     rows = tx.all(_CHECKPOINTS, after=-(2**62) if after is None else after, limit=_PAGE)
     flaws, walked = [], _Walked(tx)
@@ -54,7 +54,7 @@ def checkpoints(tx: Tx, after: int | None) -> Checked:
             what = f"a checkpoint cannot be read: {error}"
         if what:
             flaws.append(Flaw("thread_checkpoints", str(n), what))
-    return Checked(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
+    return CheckedPage(len(rows), flaws, rows[-1][0] if len(rows) == _PAGE else None)
 
 
 _WRITES = sql(
@@ -64,7 +64,7 @@ _WRITES = sql(
 )
 
 
-def writes(tx: Tx, after: tuple[Any, ...] | None) -> Checked:
+def writes(tx: Tx, after: tuple[Any, ...] | None) -> CheckedPage:
     """One page of what tasks wrote: nothing it needs is missing."""
     names = ("thread", "checkpoint_ns", "checkpoint_id", "task_id", "idx")
     first = dict(zip(names, after or (-1, "", "", "", -(2**31)), strict=True))
@@ -77,7 +77,7 @@ def writes(tx: Tx, after: tuple[Any, ...] | None) -> Checked:
             what = f"what a task wrote cannot be read: {error}"
         if what:
             flaws.append(Flaw("thread_writes", " ".join(map(str, key)), what))
-    return Checked(len(rows), flaws, tuple(rows[-1][:5]) if len(rows) == _PAGE else None)
+    return CheckedPage(len(rows), flaws, tuple(rows[-1][:5]) if len(rows) == _PAGE else None)
 
 
 class _Walked:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.model.evaluations import DbomChecked, Evaluation
+from holdproof.model.page import Page
 from holdproof.runtime.logged_rows import LAST
 from holdproof.server.console.desk import Desk, kindly
 from holdproof.server.console.flows import download
@@ -19,20 +20,19 @@ Number = Annotated[int | None, Query(ge=0, le=LAST)]
 
 
 @router.get("/evidence")
-async def show(request: Request, before: Number = None) -> Response:
+async def show(request: Request, cursor: Text | None = None) -> Response:
     """The log and its keys, and evaluations, the newest first."""
     desk = Desk(request)
     store = desk.store
-    page = await store.evaluations.recent(before=before, limit=25)
+    page = await store.evaluations.list(cursor=cursor, limit=25)
     shown = {
         "page": page,
-        "checked": {each.id: await checked(desk, each) for each in page.evaluations},
+        "checked": {each.id: await checked(desk, each) for each in page.items},
         "head": await kindly(store.log.head()),
         "level": await kindly(store.log.level()),
         "pending": await kindly(store.log.pending(), 0),
-        "keys": await kindly(store.keys.list(), ()),
+        "keys": (await kindly(store.keys.list(limit=1_000), Page([]))).items,
         "jobs": [job for job in desk.jobs() if job.kind == "verification"][:5],
-        "before": before,
     }
     return await desk.render("evidence.html", shown)
 
@@ -51,7 +51,7 @@ async def one(request: Request, id: Text, row: Number = None) -> Response:
     desk = Desk(request)
     evaluation = await desk.store.evaluations.get(id, id=row)
     shown: dict[str, Any] = {"evaluation": evaluation, "checked": await checked(desk, evaluation)}
-    shown["leaf"] = await kindly(desk.store.log.find(evaluation.leaf_id, ver=evaluation.leaf_ver))
+    shown["leaf"] = await kindly(desk.store.log.get_entry(evaluation.leaf_id, evaluation.leaf_ver))
     return await desk.render("evaluation.html", shown)
 
 

@@ -13,10 +13,19 @@ from holdproof.model.times import to_micros
 _SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SHORT: Final = 13
 _TONES: Final = {
-    "good": {"COMPLETED", "APPROVED", "ACTIVE", "DONE", "VALID", "VERIFIED", "well", "KEPT", "added"},
+    "good": {"COMPLETED", "APPROVED", "ACTIVE", "DONE", "VALID", "VERIFIED", "ok", "KEPT", "added"},
     "live": {"RUNNING", "CREATED", "PENDING", "STARTED", "INFO", "changed", "LOCAL"},
-    "wait": {"WAITING_ESCALATION", "DEGRADED", "ESCALATION_ONLY", "UNKNOWN", "WARNING", "note", "UNSIGNED", "ERASED"},
-    "bad": {"FAILED", "REJECTED", "SUSPENDED", "TAMPERED", "FORKED", "ROLLED_BACK", "REVOKED_KEY", "ERROR", "ill"}
+    "wait": {
+        "WAITING_ESCALATION",
+        "DEGRADED",
+        "ESCALATION_ONLY",
+        "UNKNOWN",
+        "WARNING",
+        "warning",
+        "UNSIGNED",
+        "ERASED",
+    },
+    "bad": {"FAILED", "REJECTED", "SUSPENDED", "TAMPERED", "FORKED", "ROLLED_BACK", "REVOKED_KEY", "ERROR", "error"}
     | {"CRITICAL", "UNLOGGED", "removed", "HIGH_IMPACT", "DBOM_MISSING"},
     "back": {"COMPENSATING", "COMPENSATED", "CANCELLED", "RETIRED", "LOW_IMPACT", "meta", "DEBUG"},
 }

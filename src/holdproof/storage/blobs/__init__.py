@@ -8,6 +8,7 @@
 
 from holdproof.db import Work, call
 from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith
+from holdproof.executors.exit_codes import exit_absent, exit_findings
 from holdproof.storage.blobs import checking, reading, removing, writing
 from holdproof.storage.blobs.blob_backend import BlobBackend, BlobSource
 from holdproof.storage.blobs.blob_config import INLINE, BlobStoreConfig
@@ -24,17 +25,17 @@ def _close(shelf: BlobStoreConfig) -> Work[None]:
 class Blobs(Resource[Executor]):
     """The blobs of one database."""
 
-    put = RunsWith(writing.put)
+    put = RunsWith(writing.put, example="backups/today.bak today.bak --content-type application/gzip")
     open_write = RunsWith(writing.open_write)
-    get = RunsWith(reading.get, reads=True)
+    get = RunsWith(reading.get, reads=True, example="backups/today.bak --out today.bak")
     open_read = StreamsWith(reading.open_read, reads=True)
-    stat = Reads(reading.stat)
-    exists = Reads(reading.exists)
-    list = Runs(reading.list, reads=True)
-    delete = RunsWith(removing.delete)
-    sweep = RunsWith(removing.sweep)
-    check = RunsWith(checking.check, reads=True)
-    close = RunsWith(_close)
+    stat = Reads(reading.stat, example="backups/today.bak --json")
+    exists = Reads(reading.exists, example="backups/today.bak", exit_code=exit_absent)
+    list = Runs(reading.list, reads=True, example="backups/")
+    delete = RunsWith(removing.delete, example="backups/today.bak", exit_code=exit_absent)
+    sweep = RunsWith(removing.sweep, example="--older-than-s 86400")
+    check = RunsWith(checking.check, reads=True, exit_code=exit_findings)
+    close = RunsWith(_close, internal=True, local=True)
 
     def __init__(self, face: Executor, shelf: BlobStoreConfig) -> None:
         super().__init__(face)

@@ -70,16 +70,22 @@ def _start_session(
 class Sessions(Resource[Executor]):
     """Sessions of the command line."""
 
-    start_session = RunsWith(_start_session)
-    end_session = Writes(lives.end)
+    group = "Inspect"
+
+    start_session = RunsWith(_start_session, example="script 'Nightly build'")
+    end_session = Writes(lives.end, example="cli_0a1b2c3d4e5f --state failed --tokens-used 1200")
     get_session = Reads(session_rows.get)
-    list_sessions = Reads(lives.recent)
-    log_event = Writes(lives.log)
+    list_sessions = Reads(
+        lives.recent,
+        columns=("id", "state", "session_type", "name", "started_at", "ended_at", "project_path"),
+        example="--state active",
+    )
+    log_event = Writes(lives.log, example="cli_0a1b2c3d4e5f command repl 'User ran check'")
     get_session_events = Reads(lives.events)
-    spawn_agent = Writes(parts.spawn)
-    complete_agent = Writes(parts.complete)
-    record_artifact = Writes(parts.record)
-    timeline = Reads(lives.timeline)
+    spawn_agent = Writes(parts.spawn, example="cli_0a1b2c3d4e5f C-gent c-gent")
+    complete_agent = Writes(parts.complete, example="agt_0a1b2c3d4e5f --status failed --error timeout")
+    record_artifact = Writes(parts.record, example="cli_0a1b2c3d4e5f plan doc --path plan.md")
+    timeline = Reads(lives.timeline, draw="session", example="cli_0a1b2c3d4e5f")
 
     def __init__(self, face: Executor, project: Project = NOWHERE) -> None:
         super().__init__(face)

@@ -1,6 +1,7 @@
 """`Vectors`: the verbs of a vector store, the same on both faces."""
 
 from holdproof.executors import Executor, Resource, RunsWith, StreamsWith, WritesWith
+from holdproof.executors.exit_codes import exit_absent
 from holdproof.storage.vectors import operations
 from holdproof.storage.vectors.operations import Opened
 
@@ -8,17 +9,22 @@ from holdproof.storage.vectors.operations import Opened
 class Vectors(Resource[Executor]):
     """Vectors by id, found by nearness."""
 
-    add = WritesWith(operations.add)
+    add = WritesWith(operations.add, example="note-1 '[0.1, 0.9]' --metadata '{\"kind\": \"note\"}'")
     add_many = RunsWith(operations.add_many)
     upsert = WritesWith(operations.add)
-    search = RunsWith(operations.search, reads=True)
-    delete = RunsWith(operations.delete)
+    search = RunsWith(
+        operations.search,
+        reads=True,
+        columns=("id", "distance", "metadata"),
+        example="'[0.1, 0.9]' --k 5 --filter '{\"kind\": \"note\"}'",
+    )
+    delete = RunsWith(operations.delete, example="note-1", exit_code=exit_absent)
     count = RunsWith(operations.count, reads=True)
     export = StreamsWith(operations.export, reads=True)
-    close = RunsWith(operations.close)
+    close = RunsWith(operations.close, internal=True, local=True)
     embed = RunsWith(operations.embed)
-    find = RunsWith(operations.find, reads=True)
-    reembed = RunsWith(operations.reembed)
+    find = RunsWith(operations.find, reads=True, columns=("id", "distance", "metadata"))
+    reembed = RunsWith(operations.reembed, local=True)
     index = RunsWith(operations.index)
 
     def __init__(self, face: Executor, opened: Opened) -> None:

@@ -1,11 +1,10 @@
-"""Backups as they lie on disk: checked, listed, chosen by a point in time.
+"""Backups on disk: check, list, and choose one by a point in time.
 
 Rules:
 - A check reads every byte: signature, every file, the database's own check, the log from its leaves to its head.
-- A backup whose manifest cannot be read is listed as damaged, never chosen, and in nobody's way.
+- A backup whose manifest cannot be read is listed as damaged and never chosen.
 - Points in time: rows change in place, so a state is restored from a backup that holds it, never computed from a later
-  one. `choose` takes the newest backup of a folder that is not after the log index or the moment asked for; how fine
-  the points are is how often backups are made.
+  one. `choose` returns the newest backup of a folder that is not after the requested log index or moment.
 """
 
 from pathlib import Path
@@ -16,95 +15,101 @@ from holdproof.errors import CorruptError, HoldproofError, InvalidInputError, No
 from holdproof.model.backup import Backup, Manifest
 from holdproof.model.progress import Progress
 from holdproof.model.times import to_micros
-from holdproof.upkeep.backups import dumps, manifest
+from holdproof.upkeep.backups import dumps
+from holdproof.upkeep.backups import manifest as manifests
 from holdproof.upkeep.verification import log_check
-from holdproof.upkeep.verification.log_check import Parts
+from holdproof.upkeep.verification.log_check import StoreParts
 
 KERNEL = "kernel.db"
 DAMAGED = "damaged"
 """How the `trust` of a backup begins whose manifest cannot be read."""
 
 
-def silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
+def no_progress(what: str, done: int, total: int) -> None:
+    """Ignore progress: the default where no callback is given."""
     del what, done, total
 
 
-def inspect(src: Path, *, key: str | None = None, tell: Progress = silent) -> Backup:
-    """Check a backup where it lies; `key` is the id of the key that must have signed it."""
-    made, data, signature = manifest.read(src)
-    manifest.check_listing(src, made)
+def inspect(src: Path, *, key: str | None = None, tell: Progress = no_progress) -> Backup:
+    """Check a backup in place; `key` is the id of the key that must have signed it."""
+    manifest, data, signature = manifests.read(src)
+    manifests.check_listing(src, manifest)
     with disk.translated(src):
-        for number, name in enumerate(made.files, 1):
-            manifest.check_file(name, disk.entry(src / name), made)
-            tell("files", number, len(made.files))
-    if made.backend == "postgres":
-        signer = _judge(dumps.parts(src, made), made, data, signature, key)
+        for number, name in enumerate(manifest.files, 1):
+            manifests.check_file(name, disk.entry(src / name), manifest)
+            tell("files", number, len(manifest.files))
+    if manifest.backend == "postgres":
+        signer = _judge(dumps.parts(src, manifest), manifest, data, signature, key)
     else:
         if findings := check_file(src / KERNEL):
             raise CorruptError(f"the backup's database is damaged: {findings[0]}", findings=findings)
         with snapshot.view(src / KERNEL) as tx:
-            signer = _judge(log_check.parts(tx), made, data, signature, key)
-    return backup_of(src, made, signer=signer, trust="itself" if key is None else "the key given")
+            signer = _judge(log_check.parts(tx), manifest, data, signature, key)
+    return backup_of(src, manifest, signer=signer, trust="itself" if key is None else "the key given")
 
 
-def _judge(found: Parts, made: Manifest, data: bytes, signature: bytes, key: str | None) -> str:
-    own = log_check.counting(found.keys, made.size)
-    signer = manifest.verify(data, made.store_id, signature, [each for each in own if key in (None, each.keyid)])
-    log_check.agree(found, made, own)
+def _judge(parts: StoreParts, manifest: Manifest, data: bytes, signature: bytes, key: str | None) -> str:
+    own = log_check.active_keys(parts.keys, manifest.size)
+    signer = manifests.verify(data, manifest.store_id, signature, [each for each in own if key in (None, each.keyid)])
+    log_check.agree(parts, manifest, own)
     return signer.keyid
 
 
-def listed(folder: Path) -> list[Backup]:
-    """The backups in a folder, oldest first."""
+def list_backups(folder: Path) -> list[Backup]:
+    """Return the backups in a folder, oldest first."""
     if not folder.is_dir():
         raise NotFoundError(f"{folder}: no such folder", path=str(folder))
-    found = [at for at in folder.iterdir() if (at / manifest.MANIFEST).is_file() and at.suffix != ".partial"]
-    return sorted(map(_glance, found), key=lambda each: (each.created_at, each.size, each.path))
+    candidates = [at for at in folder.iterdir() if (at / manifests.MANIFEST).is_file() and at.suffix != ".partial"]
+    return sorted(map(_summary, candidates), key=sort_key)
 
 
-def _glance(at: Path) -> Backup:
+def sort_key(backup: Backup) -> tuple[str, int, str]:
+    """Return what backups are ordered by: the time they were made, then the size of their log."""
+    return backup.created_at, backup.size, backup.path
+
+
+def _summary(at: Path) -> Backup:
     try:
-        return backup_of(at, manifest.read(at)[0], signer="", trust="not checked")
+        return backup_of(at, manifests.read(at)[0], signer="", trust="not checked")
     except HoldproofError as error:
         return Backup(str(at), "", "", "", 0, "", 0, 0, False, 0, "", f"{DAMAGED}: {error.message}")
 
 
 def choose(folder: Path, *, index: int | None = None, time: str | None = None) -> Path:
-    """The newest backup of a folder that is not after a log index or a moment; a backup itself is its own folder."""
+    """Return the newest backup of a folder that is not after a log index or a moment; a backup may be named itself."""
     try:
         until = None if time is None else to_micros(time)
     except ValueError as error:
         raise InvalidInputError(str(error), time=time) from error
-    one = (folder / manifest.MANIFEST).is_file()
-    listing = [backup_of(folder, manifest.read(folder)[0], signer="", trust="")] if one else listed(folder)
-    found = [each for each in listing if not each.trust.startswith(DAMAGED)]
-    if not found:
+    one = (folder / manifests.MANIFEST).is_file()
+    listing = [backup_of(folder, manifests.read(folder)[0], signer="", trust="")] if one else list_backups(folder)
+    backups = [each for each in listing if not each.trust.startswith(DAMAGED)]
+    if not backups:
         raise NotFoundError(f"there is no backup in {folder}", path=str(folder))
     fits = [
         each
-        for each in found
+        for each in backups
         if (index is None or each.size <= index) and (until is None or to_micros(each.created_at) <= until)
     ]
     if not fits:
-        at = [f"log size {each.size} at {each.created_at}" for each in found]
-        raise NotFoundError(f"no backup in {folder} is that old", path=str(folder), found=at)
+        points = [f"log size {each.size} at {each.created_at}" for each in backups]
+        raise NotFoundError(f"no backup in {folder} is that old", path=str(folder), found=points)
     return Path(fits[-1].path)
 
 
-def backup_of(path: Path, made: Manifest, *, signer: str, trust: str) -> Backup:
-    """A backup as every face prints it."""
+def backup_of(path: Path, manifest: Manifest, *, signer: str, trust: str) -> Backup:
+    """Return the summary of a backup from its manifest."""
     return Backup(
         path=str(path),
-        store_id=made.store_id,
-        created_at=made.created_at,
-        backend=made.backend,
-        size=made.size,
-        root=made.root,
-        files=len(made.files),
-        bytes=sum(entry.size for entry in made.files.values()),
-        keys=made.keys,
-        sealed=made.sealed,
+        store_id=manifest.store_id,
+        created_at=manifest.created_at,
+        backend=manifest.backend,
+        size=manifest.size,
+        root=manifest.root,
+        files=len(manifest.files),
+        bytes=sum(entry.size for entry in manifest.files.values()),
+        keys=manifest.keys,
+        sealed=manifest.sealed,
         signer=signer,
         trust=trust,
     )

@@ -1,22 +1,23 @@
-"""Copying a store to another database: from SQLite to PostgreSQL, back, or from server to server.
+"""Move a store to another database: from SQLite to PostgreSQL, back, or from server to server.
 
-A copy *moves*: the log goes on in the target under its own name, same origin, same tree, same head, so the source is
-sealed for good and says where the store went. (A restore makes a second store of an older state, and so a new origin.)
+The log continues in the target with the same origin, tree and head, so the source is sealed for good and says where
+the store went. (A restore makes a second store of an older state, and so a new origin.)
 
 Rules:
-- Nobody else is in the source meanwhile, and nothing in it changes but the seal, which comes last. Killed at any moment
-  before it, the source is whole and usable, and the target is refused as unfinished; the next copy begins anew.
+- The source is open nowhere else meanwhile, and nothing in it changes but the seal, which comes last. Killed at any
+  moment before it, the source is intact and usable, and the target is refused as unfinished; the next copy starts over.
 - The target is empty, or holds what an earlier copy left unfinished; anything else is refused and left alone.
 - Before the seal every row of the target is compared with the source's, and the target is verified in full.
 - Killed after the seal, the next copy to the same target only finishes. Another target is refused.
 - The home stays: keys, heads, DBOM files, images and the bytes of large blobs are where they were.
-- Tables that services made themselves have a shape of their own, which no other database can be trusted to mean: a
-  store that has any is refused, by name.
+- Tables that applications created have types that may mean something else in another database: a store that has any
+  is refused, and they are named.
 """
 
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -28,7 +29,7 @@ from holdproof.crypto import checkpoint
 from holdproof.db import Row, Tx, sql, transfer
 from holdproof.db.backends import is_url
 from holdproof.db.clock import system_random
-from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED
+from holdproof.db.migrate import ARRIVING, MOVED
 from holdproof.db.sql import sql_postgres
 from holdproof.db.transfer import TransferSource, TransferTarget
 from holdproof.db.tx import MIGRATED_TABLES
@@ -46,7 +47,7 @@ from holdproof.evidence import lockdown
 from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.key_files import KeyFolder
 from holdproof.evidence.log import Log
-from holdproof.evidence.tree import State
+from holdproof.evidence.tree import LogState
 from holdproof.executors.sync_executor import SyncExecutor
 from holdproof.model.copy import Copied
 from holdproof.model.progress import Progress
@@ -59,12 +60,12 @@ _EVERY: Final = 1000
 _LEDGER: Final = "schema_migrations"
 SQLITE: Final = "sqlite"
 _DERIVED: Final = frozenset({"log_pending", "membrane_login", "vector_index", "vector_index_mark"})
-"""What a database makes of other rows, or has only while it works."""
+"""Tables that are derived from other rows, or hold something only while the database is in use."""
 
 
 @dataclass(frozen=True, slots=True)
-class Journey:
-    """From where to where, and what goes along."""
+class CopyPlan:
+    """Where a store is moved from and to, and whether its telemetry goes along."""
 
     paths: Paths
     source: str | Path
@@ -73,17 +74,17 @@ class Journey:
 
     @property
     def spaces(self) -> dict[str, Path]:
-        """The spaces that go, and the files in which they are where they are files; the kernel first."""
+        """Return the spaces to move, with the file of each on SQLite; the kernel first."""
         named = {KERNEL: self.paths.kernel_db, "membrane": self.paths.membrane_db}
         return named | ({"telemetry": self.paths.telemetry_db} if self.telemetry else {})
 
     def into(self, space: str) -> str | Path:
-        """The database of a space at the target."""
+        """Return the database of a space at the target."""
         return self.target if isinstance(self.target, str) else self.spaces[space]
 
 
-def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry: bool) -> Journey:
-    """What is meant: each end is a URL, the word `sqlite` for the file of the home in use, or a home, whose file it is.
+def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry: bool) -> CopyPlan:
+    """Resolve both ends: each is a URL, the word `sqlite` for the file of the home in use, or a home.
 
     A URL has no files, so the files stay in the home of the other end, or in the one in use.
     """
@@ -96,25 +97,27 @@ def plan(src: str | Path, dst: str | Path, home: str | Path | None, *, telemetry
     source, target = (str(each) if is_url(each) else paths.kernel_db for each in (src, dst))
     if source == target:
         raise InvalidInputError("source and target are the same database")
-    return Journey(paths, source, target, telemetry)
+    return CopyPlan(paths, source, target, telemetry)
 
 
-def refuse_absent(journey: Journey) -> None:
-    """NotFoundError where there is no store to copy: opening it would make a new one."""
+def refuse_absent(journey: CopyPlan) -> None:
+    """Raise NotFoundError where there is no store to move: opening it would create one."""
     if transfer.open_target(journey.source, journey.spaces).ledger(KERNEL) is None:
         raise NotFoundError(f"there is no store at {redact(str(journey.source))}")
 
 
-class Moved(NamedTuple):
+class TransferSummary(NamedTuple):
     """What was, or would be, moved: the store, its log, and how many rows of each space."""
 
+    # Compared with the target before the source is sealed.
+
     store_id: str
-    state: State
+    state: LogState
     rows: dict[str, int]
 
 
-def move(journey: Journey, tell: Progress, *, dry_run: bool) -> Moved:
-    """Fill the target, have it verified, seal the source, and let the target count."""
+def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary:
+    """Fill the target, verify it, seal the source, and mark the target as complete."""
     arriving = transfer.open_target(journey.target, journey.spaces)
     with transfer.open_source(journey.source, journey.spaces) as leaving:
         sealed = _check_source(journey, leaving)
@@ -129,13 +132,14 @@ def move(journey: Journey, tell: Progress, *, dry_run: bool) -> Moved:
         try:
             for space in fresh:
                 _fill(journey, (leaving, arriving), space, plan[space], tell)
-            if COPY_IN_PROGRESS.name in (arriving.ledger(KERNEL) or ()):
+            if ARRIVING.name in (arriving.ledger(KERNEL) or ()):
                 _inspect(journey, moved, tell)
         except BaseException:
             for space in fresh:
                 with suppress(HoldproofError):
                     arriving.discard(space)
             raise
+        # The commit point: from here on only the target counts, and a kill is finished by the next copy.
         tell("sealing", 0, 1)
         leaving.seal(redact(str(journey.target)))
         tell("sealing", 1, 1)
@@ -144,9 +148,10 @@ def move(journey: Journey, tell: Progress, *, dry_run: bool) -> Moved:
     return moved
 
 
-def _check_source(journey: Journey, leaving: TransferSource) -> set[str]:
-    """The spaces that are sealed already, for this target; refuses a store that cannot go."""
-    to, sealed = redact(str(journey.target)), set[str]()
+def _check_source(journey: CopyPlan, leaving: TransferSource) -> set[str]:
+    """Return the spaces that are sealed already, for this target; refuses a store that cannot be moved now."""
+    to = redact(str(journey.target))
+    sealed: set[str] = set()
     for space in leaving.spaces:
         ledger = leaving.ledger(space)
         if MOVED in ledger:
@@ -170,12 +175,12 @@ def _tables(leaving: TransferSource, space: str) -> dict[str, list[str]]:
 
 
 def _check_target(arriving: TransferTarget, space: str, *, sealed: set[str]) -> None:
-    """Refuse a target that is another store's; one that an earlier copy began is taken up or begun anew."""
+    """Refuse a target that holds a store; one that an earlier copy left unfinished is continued or emptied."""
     ledger = arriving.ledger(space)
     if ledger is None:
         if space in sealed:
             raise NotFoundError(f"the source is sealed, but the target has no {space}: was it removed?", space=space)
-    elif COPY_IN_PROGRESS.name not in ledger and space not in sealed:
+    elif ARRIVING.name not in ledger and space not in sealed:
         raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
 
 
@@ -188,76 +193,82 @@ def _refuse_strange(tables: Set[str]) -> None:
         )
 
 
-def _survey(leaving: TransferSource, plan: dict[str, dict[str, list[str]]]) -> Moved:
+def _survey(leaving: TransferSource, plan: dict[str, dict[str, list[str]]]) -> TransferSummary:
     tx = leaving.tx(KERNEL)
     parts = log_check.parts(tx)
     rows = {space: sum(leaving.count(space, table) for table in plan[space]) for space in plan}
-    return Moved(parts.store_id, parts.state, rows)
+    return TransferSummary(parts.store_id, parts.state, rows)
 
 
 # --- filling -----------------------------------------------------------------------------------------------------
 
 
 def _fill(
-    journey: Journey,
+    journey: CopyPlan,
     ends: tuple[TransferSource, TransferTarget],
     space: str,
     tables: dict[str, list[str]],
     tell: Progress,
 ) -> None:
-    """One space: emptied, marked, filled and compared."""
+    """Empty, mark, fill and compare one space of the target."""
     leaving, arriving = ends
     arriving.discard(space)
     transfer.create_marked(journey.into(space), space)
     have = arriving.tables(space)
     _refuse_strange({table for table in tables if set(tables[table]) != set(have.get(table, ()))})
     server = not isinstance(journey.target, Path)
-    sums = {table: Sum(space, table, leaving.count(space, table), tell) for table in tables}
+    sums = {table: RowSum(space, table, leaving.count(space, table), tell) for table in tables}
     rows = {
-        table: sums[table].over(changed(table, tables[table], leaving.rows(space, table, tables[table]), server=server))
+        table: sums[table].over(
+            adapt_rows(table, tables[table], leaving.rows(space, table, tables[table]), server=server)
+        )
         for table in tables
     }
     counters = {table: last for table, last in leaving.counters(space).items() if table in tables}
     arriving.fill(space, tables, rows, counters)
     for number, (table, arrived) in enumerate(arriving.rows(space, tables), 1):
-        if Sum.of(row for row in arrived if table != _LEDGER or COPY_IN_PROGRESS.name not in row) != sums[table].total:
+        if RowSum.of(row for row in arrived if table != _LEDGER or ARRIVING.name not in row) != sums[table].total:
             raise CorruptError(f"what arrived of {table} is not what was sent", table=table, space=space)
         tell(f"comparing {space}", number, len(tables))
 
 
-class Sum:
+class RowSum:
     """Adds up the hashes of rows as they pass: the same rows give the same sum, in any order."""
 
     def __init__(self, space: str, table: str, expected: int, tell: Progress) -> None:
-        self._name, self._expected, self._tell, self.total = f"{space}.{table}", expected, tell, 0
+        self._name = f"{space}.{table}"
+        self._expected = expected
+        self._tell = tell
+        self.total = 0
 
     def over(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows, once they are counted."""
+        """Pass the rows on, adding each to the sum."""
         for number, row in enumerate(rows, 1):
-            self.total = (self.total + hashed(row)) % _MODULUS
+            self.total = (self.total + row_hash(row)) % _MODULUS
             if number % _EVERY == 0 or number == self._expected:
                 self._tell(self._name, number, self._expected)
             yield row
 
     @staticmethod
     def of(rows: Iterable[Row]) -> int:
-        """The sum over rows that are not sent on."""
-        return sum(map(hashed, rows)) % _MODULUS
+        """Return the sum over rows that are not passed on."""
+        return sum(map(row_hash, rows)) % _MODULUS
 
 
-def hashed(row: Row) -> int:
-    """A row as a number; rows are plain tuples that are the same on every database."""
+def row_hash(row: Row) -> int:
+    """Return the hash of a row as a number; rows are plain tuples, equal on every database."""
     return int.from_bytes(sha256(repr(row).encode("utf-8", "surrogatepass")).digest(), "big")
 
 
-def changed(table: str, columns: list[str], rows: Iterable[Row], *, server: bool) -> Iterator[Row]:
-    """Rows as they arrive: all as they are, but for numbers that mean something in one database only.
+def adapt_rows(table: str, columns: list[str], rows: Iterable[Row], *, server: bool) -> Iterator[Row]:
+    """Change the values that mean something in one database only; all other rows pass unchanged.
 
-    Of vectors, `change` is the writer's count on SQLite and the transaction on a server: they are numbered anew,
-    without tombstones, under a new key, so that nobody takes a copy in memory or in the cache for these.
+    Of vectors, `change` is the writer's count on SQLite and the transaction on a server: rows are renumbered, without
+    tombstones, under a new key, so that an index cached for the source is not used for the target.
     """
     if table == "vectors":
-        at, stamp = columns.index("change"), columns.index("stamp")
+        at = columns.index("change")
+        stamp = columns.index("stamp")
         numbers = count(1)
         for row in rows:
             if row[stamp]:
@@ -273,19 +284,19 @@ def changed(table: str, columns: list[str], rows: Iterable[Row], *, server: bool
 # --- looking at what arrived -------------------------------------------------------------------------------------
 
 
-def _inspect(journey: Journey, moved: Moved, tell: Progress) -> None:
-    """Refuse a target whose log is not the source's to the last byte, or that does not verify in full."""
+def _inspect(journey: CopyPlan, moved: TransferSummary, tell: Progress) -> None:
+    """Refuse a target whose log differs from the source's in any byte, or that does not verify in full."""
     keys = KeyFolder(journey.paths.keys)
     database = transfer.open_marked(journey.target, KERNEL)
     try:
-        database.read(lambda tx: _agree(tx, moved)).result()
+        database.read(partial(_agree, moved=moved)).result()
         settings = config.load(paths=journey.paths, override={})
         log = Log(keys.ensure("log"), lambda _: None, keys)
         context = Context(journey.paths, settings, database, keys, log, HeadFile(journey.paths.heads))
         report = SyncExecutor(database).run(verify.kernel(context, progress=tell))
     finally:
         database.close()
-    wrong = [each for each in report.findings if each.verdict.locks and each.row != COPY_IN_PROGRESS.name]
+    wrong = [each for each in report.findings if each.verdict.locks and each.row != ARRIVING.name]
     if wrong:
         first = wrong[0]
         raise CorruptError(
@@ -297,16 +308,16 @@ def _inspect(journey: Journey, moved: Moved, tell: Progress) -> None:
 _LEAVES = sql("SELECT count(*) FROM log_leaves")
 
 
-def _agree(tx: Tx, moved: Moved) -> None:
+def _agree(tx: Tx, moved: TransferSummary) -> None:
     parts = log_check.parts(tx)
     [(leaves,)] = tx.all(_LEAVES)
     if (parts.store_id, parts.state, leaves) != (moved.store_id, moved.state, moved.state.size):
         raise CorruptError("the log that arrived is not the one that was sent")
-    log_check.check(parts, log_check.counting(parts.keys, parts.state.size))
+    log_check.check(parts, log_check.active_keys(parts.keys, parts.state.size))
 
 
-def told(journey: Journey, moved: Moved, verdict: str, *, dry_run: bool = True) -> Copied:
-    """The outcome, what stays where it is, and what is left to do."""
+def outcome(journey: CopyPlan, moved: TransferSummary, verdict: str, *, dry_run: bool = True) -> Copied:
+    """Return the outcome: what was moved, what stays where it is, and what is left for the operator to do."""
     to = redact(str(journey.target))
     stays = [str(each) for each in (journey.paths.keys, journey.paths.data / "blobs", journey.paths.heads)]
     steps = [f"HOLDPROOF_DATABASE_URL={to}" if isinstance(journey.target, str) else "unset HOLDPROOF_DATABASE_URL"]

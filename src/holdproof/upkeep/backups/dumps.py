@@ -1,4 +1,4 @@
-"""The files of a backup from PostgreSQL, `kernel/<table>.copy`: COPY's text format, read without a server."""
+"""Read the tables of a backup from PostgreSQL without a server: `kernel/<table>.copy`, in COPY's text format."""
 
 import re
 from collections.abc import Iterator
@@ -6,18 +6,18 @@ from pathlib import Path
 
 from holdproof.crypto import keys
 from holdproof.errors import CorruptError
-from holdproof.evidence.tree import State
+from holdproof.evidence.tree import LogState
 from holdproof.model.backup import Manifest
-from holdproof.upkeep.verification.log_check import LogKey, Parts
+from holdproof.upkeep.verification.log_check import LogKey, StoreParts
 
 FOLDER = "kernel"
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _MEANS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-def rows(src: Path, made: Manifest, table: str) -> Iterator[dict[str, str | None]]:
-    """The rows of a table, every value as text."""
-    columns = made.tables.get(table)
+def rows(src: Path, manifest: Manifest, table: str) -> Iterator[dict[str, str | None]]:
+    """Yield the rows of a table by column name, every value as text."""
+    columns = manifest.tables.get(table)
     if columns is None:
         raise CorruptError(f"the backup has no table {table}", table=table)
     with (src / FOLDER / f"{table}.copy").open(encoding="utf-8", newline="\n") as file:
@@ -28,25 +28,27 @@ def rows(src: Path, made: Manifest, table: str) -> Iterator[dict[str, str | None
             yield dict(zip(columns, values, strict=True))
 
 
-def parts(src: Path, made: Manifest) -> Parts:
-    """What the copied store says of itself."""
+def parts(src: Path, manifest: Manifest) -> StoreParts:
+    """Return the store's id, log state, log keys and leaves from the copied tables."""
     try:
-        return _parts(src, made)
+        return _parts(src, manifest)
     except (KeyError, ValueError) as error:  # a column that is not there, or not of its kind
         raise CorruptError(f"the backup's tables are not those of a store: {error}") from error
 
 
-def _parts(src: Path, made: Manifest) -> Parts:
-    facts = {row["key"]: row["value"] for row in rows(src, made, "store_facts")}
+def _parts(src: Path, manifest: Manifest) -> StoreParts:
+    facts = {row["key"]: row["value"] for row in rows(src, manifest, "store_facts")}
     state = [
-        State(str(row["origin"]), int(row["size"] or 0), bytes.fromhex((row["frontier"] or "")[2:]), str(row["head"]))
-        for row in rows(src, made, "log_state")
+        LogState(
+            str(row["origin"]), int(row["size"] or 0), bytes.fromhex((row["frontier"] or "")[2:]), str(row["head"])
+        )
+        for row in rows(src, manifest, "log_state")
     ]
     if len(state) != 1 or not facts.get("store_id"):
         raise CorruptError("the backup's log has no state, or its store no name")
-    ring = [_key(row) for row in rows(src, made, "keyring") if row["role"] == "log"]
-    leaves = (row["leaf"] or "" for row in rows(src, made, "log_leaves"))
-    return Parts(str(facts["store_id"]), state[0], ring, leaves)
+    ring = [_key(row) for row in rows(src, manifest, "keyring") if row["role"] == "log"]
+    leaves = (row["leaf"] or "" for row in rows(src, manifest, "log_leaves"))
+    return StoreParts(str(facts["store_id"]), state[0], ring, leaves)
 
 
 def _key(row: dict[str, str | None]) -> LogKey:

@@ -1,14 +1,14 @@
 """The manifest of a backup: canonical JSON over every file, and the log key's signature over the manifest.
 
 `manifest.json` is JCS; `manifest.sig` is a C2SP signed note of three lines (`holdproof-backup/1`, the store's id, the
-SHA-256 of manifest.json in base64) under the name `holdproof-backup/<store id>`. The log key signs, because it is at
-hand wherever a store is open; the name enters the key id and the second line is no number, so that neither this note
-can pass for a log head nor a head for it.
+SHA-256 of manifest.json in base64) under the name `holdproof-backup/<store id>`. The log key signs, because it is
+available wherever a store is open; the name enters the key id and the second line is no number, so that neither can
+this note pass for a log head nor a head for it.
 
 Rules:
-- A file that is missing, added, or has another hash or length than the manifest says condemns the backup.
-- Names are relative, without `..`, and lie in the places a backup has.
-- A signature counts only under a key the caller trusts; which ones those are is not decided here.
+- A backup with a file missing, added, or of another hash or length than the manifest says is refused.
+- Names are relative, without `..`, and in the folders that a backup has.
+- A signature counts only under a key that the caller trusts; which ones those are is not decided here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,40 +33,42 @@ _TEXTS = ("store_id", "created_at", "backend", "origin", "root", "head")
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest as it is hashed and stored."""
+    """Return the manifest as it is hashed and stored."""
     return canonical.dumps({"v": 1, "t": "holdproof-backup", **asdict(manifest)})
 
 
 def parse(data: bytes) -> Manifest:
-    """A manifest from untrusted bytes; FormatError where anything is missing, odd or too much."""
+    """Parse a manifest from untrusted bytes; FormatError where anything is missing, unexpected or too much."""
     tree = canonical.loads(data)
     if not isinstance(tree, dict) or (tree.get("v"), tree.get("t")) != (1, "holdproof-backup"):
         raise FormatError("not the manifest of a backup, or of an unknown version")
     try:
         rest: dict[str, Any] = {key: value for key, value in tree.items() if key not in {"v", "t", "files"}}
         listed = cast("Mapping[str, Mapping[str, Any]]", tree["files"])
-        made = Manifest(**rest, files={name: Entry(**entry) for name, entry in listed.items()})
+        manifest = Manifest(**rest, files={name: Entry(**entry) for name, entry in listed.items()})
     except (TypeError, KeyError, AttributeError) as error:
         raise FormatError(f"the manifest lacks a field or has one too many: {error}") from error
     if type(rest.get("size")) is not int or not all(isinstance(rest.get(name), str) for name in _TEXTS):
         raise FormatError("the manifest has a field of the wrong kind")
     try:
-        to_micros(made.created_at)
+        to_micros(manifest.created_at)
     except ValueError as error:
         raise FormatError("the manifest says no time at which the backup was made") from error
-    if not _is_table_list(made.tables) or not all(isinstance(each, dict) for each in (made.migrations, made.sequences)):
+    if not _is_table_list(manifest.tables) or not all(
+        isinstance(each, dict) for each in (manifest.migrations, manifest.sequences)
+    ):
         raise FormatError("the manifest's tables, sequences or migrations are not as a backup lists them")
-    for name, entry in made.files.items():
+    for name, entry in manifest.files.items():
         _check_name(name)
         if not canonical.is_sha256_hex(entry.sha256) or type(entry.size) is not int:
             raise FormatError("the manifest has no hash or size for a file", file=name)
-    return made
+    return manifest
 
 
-def _is_table_list(found: object) -> bool:
-    if not isinstance(found, dict):
+def _is_table_list(value: object) -> bool:
+    if not isinstance(value, dict):
         return False
-    return all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in found.values())
+    return all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in value.values())
 
 
 def _check_name(name: str) -> None:
@@ -77,25 +79,26 @@ def _check_name(name: str) -> None:
 
 
 def sign(manifest: bytes, store_id: str, signer: Signer) -> bytes:
-    """The signature file."""
+    """Return the content of the signature file."""
     text = _text(manifest, store_id)
     return note.encode(Note(text, (note.sign(text, _name(store_id), signer),)))
 
 
 def verify(manifest: bytes, store_id: str, signature: bytes, keys: Iterable[PublicKey]) -> PublicKey:
-    """The key that signed; ProofError if none of these did, or for another manifest."""
+    """Return the key that signed; ProofError if none of these did, or if the note is for another manifest."""
     signed = note.parse(signature)
     if signed.text != _text(manifest, store_id):
         raise ProofError("the signature is for another manifest", store_id=store_id)
-    known = {VerifierKey(_name(store_id), ED25519, key): key for key in keys if key.alg == "ed25519"}
-    return known[note.verify(signed, known)[0].key]
+    verifiers = {VerifierKey(_name(store_id), ED25519, key): key for key in keys if key.alg == "ed25519"}
+    return verifiers[note.verify(signed, verifiers)[0].key]
 
 
 def read(folder: Path) -> tuple[Manifest, bytes, bytes]:
-    """Manifest, its bytes and its signature, out of a backup."""
+    """Read the manifest of a backup, its exact bytes, and its signature."""
     with disk.translated(folder):
         try:
-            data, signature = disk.read(folder / MANIFEST, _MOST), disk.read(folder / SIGNATURE, note.MAX_BYTES)
+            data = disk.read(folder / MANIFEST, _MOST)
+            signature = disk.read(folder / SIGNATURE, note.MAX_BYTES)
         except FileNotFoundError:
             raise NotFoundError(f"{folder} is no complete backup: no manifest", path=str(folder)) from None
     return parse(data), data, signature
@@ -103,17 +106,17 @@ def read(folder: Path) -> tuple[Manifest, bytes, bytes]:
 
 def check_listing(folder: Path, manifest: Manifest) -> None:
     """Refuse a backup that has a file too many or too few."""
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-    found -= {MANIFEST, SIGNATURE}
-    if missing := sorted(manifest.files.keys() - found):
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    names -= {MANIFEST, SIGNATURE}
+    if missing := sorted(manifest.files.keys() - names):
         raise FormatError(f"{missing[0]} is missing from the backup", file=missing[0], count=len(missing))
-    if added := sorted(found - manifest.files.keys()):
+    if added := sorted(names - manifest.files.keys()):
         raise FormatError(f"{added[0]} is not in the backup's manifest", file=added[0], count=len(added))
 
 
-def check_file(name: str, found: Entry, manifest: Manifest) -> None:
-    """Refuse a file that is not the one the manifest speaks of."""
-    if found != manifest.files[name]:
+def check_file(name: str, entry: Entry, manifest: Manifest) -> None:
+    """Refuse a file whose hash or size is not the manifest's."""
+    if entry != manifest.files[name]:
         raise FormatError(f"{name} is not as the backup's manifest says: it was changed or is damaged", file=name)
 
 

@@ -1,20 +1,20 @@
-"""Restoring a store from a backup: verified before anything is replaced, recorded in the log.
+"""Restore a store from a backup: verified before anything is replaced, recorded in the log.
 
 Rules:
 - Manifest, signature, every hash, the database's own check and the log (the root of its leaves is its signed head's)
   are verified on staged copies; on any failure nothing has changed.
-- Whoever has the store open is in the way: BusyError.
-- The old state is kept aside, and the exchange is all or nothing (swap.py; a schema on PostgreSQL, servers.py).
-- The log goes on under a new origin whose first leaf, of type `restore`, cites the last trusted head (restores.py).
-- Erasures that the store made after the backup are made again before it goes live.
-- Keys of subjects that the backup leaves out are taken over from the store it replaces, where that can be read.
+- A store that is open anywhere is not replaced: BusyError.
+- The old state is kept aside, and the swap is all or nothing (swap.py; on PostgreSQL a schema, server_restore.py).
+- The log continues under a new origin whose first leaf, of type `restore`, cites the last trusted head (restores.py).
+- Erasures that the store made after the backup are applied again before it goes live.
+- Keys of subjects that the backup leaves out are taken from the store it replaces, where that can be read.
 - A backup of another store, or one signed by a key this store does not know, is refused unless that is asked for. The
-  database that is replaced is perhaps what somebody tampered with: its keyring counts as far as this home vouches for
-  it (vouched.py), and where it cannot be read the keys of the home do.
-- On a machine that knows nothing a backup vouches for itself (`trust: itself`); name the key (`key=`) to check that.
-- A store that was moved elsewhere (copy.py) is neither replaced nor a source: two could go on under one origin.
-- A closed store's `kernel.db`, alone or with its `-wal` and folders, is a source as well: its head vouches for its
-  leaves, and these for its rows. A backup that has lost its manifest or its signature is not taken for one.
+  replaced database may be what somebody tampered with, so only those keys of its keyring count that this home can
+  prove (trusted_keys.py); where it cannot be read, the keys of the home count.
+- On a machine without any key of the store a backup is trusted by itself (`trust: itself`); `key=` names the signer.
+- A store that was moved elsewhere (copy.py) is neither replaced nor a source: two could continue under one origin.
+- A closed store's `kernel.db`, alone or with its `-wal` and folders, is a source as well: its head proves its leaves,
+  and these its rows. A backup that has lost its manifest or its signature does not pass for one.
 """
 
 import os
@@ -39,43 +39,46 @@ from holdproof.evidence import erasures as erased
 from holdproof.evidence import log
 from holdproof.evidence.heads import HeadFile
 from holdproof.evidence.key_files import KeyFolder
-from holdproof.model.backup import Ceremony, Restored
+from holdproof.model.backup import Restored, RestoreRecord
 from holdproof.model.erasure import Erasure
 from holdproof.upkeep import erase, subject_stores
-from holdproof.upkeep.backups import backup_list, manifest, staging, swap
+from holdproof.upkeep.backups import backup_list, staging, swap
+from holdproof.upkeep.backups import manifest as manifests
 from holdproof.upkeep.backups.backup_list import KERNEL
-from holdproof.upkeep.backups.restore_log import Current, Held, Staged, hold
-from holdproof.upkeep.backups.staging import DATABASES, FOLDERS, Opened, Wanted
+from holdproof.upkeep.backups.restore_log import ReplacedStore, RestoreOutcome, StagedCopy, record_restore
+from holdproof.upkeep.backups.staging import DATABASES, FOLDERS, OpenedBackup, RestoreRequest
 from holdproof.upkeep.verification import log_check, trusted_keys
 from holdproof.upkeep.verification.log_check import LogKey
 
 
-def restore(paths: Paths, target: str | Path, wanted: Wanted) -> Restored:
-    """Put the store of a backup in the place of the one at these paths, or in that database of a server."""
+def restore(paths: Paths, target: str | Path, request: RestoreRequest) -> Restored:
+    """Replace the store at these paths, or in that database of a server, by the one of a backup."""
     if str(target) == MEMORY:
         raise InvalidInputError("nothing can be restored into memory")
     paths.create()
     swap.finish(paths)
     _refuse_moved(paths, target)
-    source = _source(paths, wanted)
-    backup = staging.opened(source)
+    source = _source(paths, request)
+    backup = staging.open_backup(source)
     _check_kind(backup, target)
-    presence = swap.StoreLock(paths, alone=True, patience_s=0)
+    # No waiting: whoever has the store open now will not close it because of us.
+    store_lock = swap.StoreLock(paths, exclusive=True, timeout_s=0)
     try:
         try:
             if isinstance(target, Path):
-                return _into_files(paths, source, backup, wanted)
+                return _into_files(paths, source, backup, request)
             assert backup is not None, "a raw copy is one of files"
-            return _into_server(paths, str(target), source, backup, wanted)
+            return _into_server(paths, str(target), source, backup, request)
         finally:
+            # After the commit point the staged files are needed to finish the swap, even after an error.
             if not swap.under_way(paths):
                 swap.discard(paths)
     finally:
-        presence.end()
+        store_lock.release()
 
 
 def _refuse_moved(paths: Paths, target: str | Path) -> None:
-    """MovedError where the store that would be replaced goes on elsewhere; one too damaged to say so does not."""
+    """Raise MovedError if the store here was moved elsewhere; a store too damaged to tell counts as not moved."""
     ledger: dict[str, str] | None = None
     with suppress(HoldproofError):
         ledger = transfer.open_target(target, {"kernel": paths.kernel_db}).ledger("kernel")
@@ -83,83 +86,88 @@ def _refuse_moved(paths: Paths, target: str | Path) -> None:
         raise MovedError(f"the store here was moved to {ledger[MOVED]}: restore it there", to=ledger[MOVED])
 
 
-def _check_kind(backup: Opened | None, target: str | Path) -> None:
-    have = "sqlite" if backup is None else backup.made.backend
+def _check_kind(backup: OpenedBackup | None, target: str | Path) -> None:
+    have = "sqlite" if backup is None else backup.manifest.backend
     want = "sqlite" if isinstance(target, Path) else "postgres"
     if have != want:
         raise InvalidInputError(f"that backup is of a store on {have}, and this one is on {want}", backend=have)
 
 
-def _source(paths: Paths, wanted: Wanted) -> Path:
-    """The backup, or the closed store, that is meant."""
-    src = Path(os.path.abspath(wanted.src.expanduser()))
+def _source(paths: Paths, request: RestoreRequest) -> Path:
+    """Return the path of the backup, or of the closed store, that the request names."""
+    src = Path(os.path.abspath(request.src.expanduser()))
     if src in (paths.data, paths.kernel_db):
         raise InvalidInputError("a store cannot be restored from itself", path=str(src))
-    signed = any((src / name).exists() for name in (manifest.MANIFEST, manifest.SIGNATURE))
+    signed = any((src / name).exists() for name in (manifests.MANIFEST, manifests.SIGNATURE))
     if src.is_file() or ((src / KERNEL).is_file() and not signed):
         raw = src if src.is_file() else src / KERNEL
         if snapshot.in_use(raw):
             raise BusyError(f"{raw} is open: close that store, or make a backup of it", path=str(raw))
         return src
-    return backup_list.choose(src, index=wanted.to_index, time=wanted.to_time)
+    return backup_list.choose(src, index=request.to_index, time=request.to_time)
 
 
 # --- into files --------------------------------------------------------------------------------------------------
 
 
-def _into_files(paths: Paths, source: Path, backup: Opened | None, wanted: Wanted) -> Restored:
+def _into_files(paths: Paths, source: Path, backup: OpenedBackup | None, request: RestoreRequest) -> Restored:
     if snapshot.in_use(paths.kernel_db):
         raise BusyError(f"{paths.kernel_db} is open elsewhere: close it first", path=str(paths.kernel_db))
-    folder, current = swap.staging(paths), _current(paths)
+    folder = swap.staging(paths)
+    current = _current(paths)
     with disk.translated(folder):
-        staged = staging.stage(source, folder, backup, current, wanted)
+        staged = staging.stage(source, folder, backup, current, request)
     database = open_database(folder / KERNEL)
     try:
         if backup is None:
             staging.check_rows(database)
         keys = _keys(paths, folder)
-        held = hold(database, keys, staged, current=current, known=_known(paths, current, wanted))
-        _remove(database, folder, held.erasures)
+        outcome = record_restore(database, keys, staged, current=current, erasures=_erasures(paths, current, request))
+        _remove(database, folder, outcome.erasures)
     finally:
         database.close()
+    # Without its -wal the database is one file, so that one rename puts it in place.
     snapshot.flatten(folder / KERNEL)
-    aside = _aside(paths, held.ceremony)
-    if not wanted.dry_run:
-        swap.commit(paths, aside=aside, out=_going(folder))
-        _publish(paths, held.head)
-    return _restored(source, staged, held, current, None if wanted.dry_run else str(paths.data / aside))
+    aside = _aside(paths, outcome.record)
+    if not request.dry_run:
+        swap.commit(paths, aside=aside, out=_replaced_names(folder))
+        _publish(paths, outcome.head)
+    return _restored(source, staged, outcome, current, None if request.dry_run else str(paths.data / aside))
 
 
-def _current(paths: Paths) -> Current:
-    """Read what can be read; a damaged store is what restores are for."""
-    found = Current()
+def _current(paths: Paths) -> ReplacedStore:
+    """Read what can be read of the store that is replaced; damage is noted, not raised."""
+    current = ReplacedStore()
     if not paths.kernel_db.exists():
-        return found
+        return current
     try:
         with snapshot.view(paths.kernel_db) as tx:
             parts = log_check.parts(tx)
-            found.store_id, found.head, found.keys = parts.store_id, parts.state.head, _vouched(paths, tx)
-            found.sealed, found.erasures = encryption.keys(tx), erased.history(tx)
+            current.store_id = parts.store_id
+            current.head = parts.state.head
+            current.keys = _trusted_keys(paths, tx)
+            current.sealed = encryption.keys(tx)
+            current.erasures = erased.history(tx)
     except HoldproofError as error:
-        found.notes.append(f"the store that is replaced could not be read in full: {error.message}")
-    return _with_marks(paths, found)
+        current.notes.append(f"the store that is replaced could not be read in full: {error.message}")
+    return _with_head_file(paths, current)
 
 
-def _with_marks(paths: Paths, found: Current) -> Current:
-    kept = HeadFile(paths.heads).kept()
-    if not found.head and kept:
-        found.head = kept[-1].encode().decode()
-    found.here = {key.keyid for key in KeyFolder(paths.keys).every("log")}
-    found.seen = {log.generation(head.checkpoint.origin)[0] for head in kept}
-    return found
+def _with_head_file(paths: Paths, current: ReplacedStore) -> ReplacedStore:
+    heads = HeadFile(paths.heads).kept()
+    if not current.head and heads:
+        current.head = heads[-1].encode().decode()
+    current.local_keys = {key.keyid for key in KeyFolder(paths.keys).every("log")}
+    current.head_origins = {log.generation(head.checkpoint.origin)[0] for head in heads}
+    return current
 
 
-def _vouched(paths: Paths, tx: Tx) -> list[LogKey]:
+def _trusted_keys(paths: Paths, tx: Tx) -> list[LogKey]:
     return trusted_keys.log_keys(tx, KeyFolder(paths.keys), HeadFile(paths.heads).kept())
 
 
-def _going(folder: Path) -> list[str]:
-    """What makes room for the staged files; a whole backup replaces everything."""
+def _replaced_names(folder: Path) -> list[str]:
+    """Return the names that the staged files replace; a complete backup replaces everything."""
     whole = all((folder / name).is_dir() for name in FOLDERS)
     names = [name for name in (*DATABASES, *FOLDERS) if whole or (folder / name).exists()]
     return [*names, *(f"{name}{end}" for name in names if name in DATABASES for end in ("-wal", "-shm"))]
@@ -168,83 +176,87 @@ def _going(folder: Path) -> list[str]:
 # --- into a server -----------------------------------------------------------------------------------------------
 
 
-def _into_server(paths: Paths, url: str, source: Path, backup: Opened, wanted: Wanted) -> Restored:
+def _into_server(paths: Paths, url: str, source: Path, backup: OpenedBackup, request: RestoreRequest) -> Restored:
     try:
         from holdproof.upkeep.backups import server_restore  # noqa: PLC0415 (an optional extra)
     except ImportError as error:
         raise MissingExtraError("PostgreSQL needs its driver: pip install 'holdproof[postgres]'") from error
-    folder, current = swap.staging(paths), _with_marks(paths, server_restore.current(url, partial(_vouched, paths)))
+    folder = swap.staging(paths)
+    current = _with_head_file(paths, server_restore.current(url, partial(_trusted_keys, paths)))
     with disk.translated(folder):
-        staging.copy_files(source, folder, backup.made, wanted.progress)
-    with server_restore.loaded(url, source, backup.made) as database:
-        staged = database.read(lambda tx: staging.judge(log_check.parts(tx), backup, current, wanted)).result()
+        staging.copy_files(source, folder, backup.manifest, request.progress)
+    with server_restore.loaded(url, source, backup.manifest) as database:
+        staged = database.read(lambda tx: staging.judge(log_check.parts(tx), backup, current, request)).result()
         keys = _keys(paths, folder)
-        held = hold(database, keys, staged, current=current, known=_known(paths, current, wanted))
-        _remove(database, folder, held.erasures)
+        outcome = record_restore(database, keys, staged, current=current, erasures=_erasures(paths, current, request))
+        _remove(database, folder, outcome.erasures)
         database.close()
-        aside = _aside(paths, held.ceremony)
+        aside = _aside(paths, outcome.record)
         schema = aside.lower().replace("-", "_")
-        if not wanted.dry_run:
-            swap.prepare(paths, aside=aside, out=list(FOLDERS), origin=held.ceremony.origin, url=url)
+        if not request.dry_run:
+            # Plan, exchange of the schema, files: `swap.settle` finishes or discards the files after a kill in between.
+            swap.prepare(paths, aside=aside, out=list(FOLDERS), origin=outcome.record.origin, url=url)
             server_restore.exchange(url, schema)
-            swap.settle(paths, held.ceremony.origin, url)
-            _publish(paths, held.head)
-    return _restored(source, staged, held, current, None if wanted.dry_run else f"schema {schema}")
+            swap.settle(paths, outcome.record.origin, url)
+            _publish(paths, outcome.head)
+    return _restored(source, staged, outcome, current, None if request.dry_run else f"schema {schema}")
 
 
 # --- both --------------------------------------------------------------------------------------------------------
 
 
 def _keys(paths: Paths, folder: Path) -> KeyFolder:
-    """The keys here; where there are none, those the backup brings."""
-    brought = (folder / "keys").is_dir() and not (paths.keys / "log.pem").exists()
-    return KeyFolder(folder / "keys" if brought else paths.keys)
+    """Return the key folder of this home, or that of the backup where this home has no log key."""
+    from_backup = (folder / "keys").is_dir() and not (paths.keys / "log.pem").exists()
+    return KeyFolder(folder / "keys" if from_backup else paths.keys)
 
 
-def _known(paths: Paths, current: Current, wanted: Wanted) -> list[Erasure]:
-    """Every erasure that anybody here knows of, each once."""
-    known = [*current.erasures, *erase.remembered(paths)]
-    if wanted.erasures is not None:
-        if not wanted.erasures.is_file():
-            raise NotFoundError(f"{wanted.erasures}: no such file", path=str(wanted.erasures))
-        known += erase.kept(wanted.erasures)
-    return list({each.id: each for each in known}.values())
+def _erasures(paths: Paths, current: ReplacedStore, request: RestoreRequest) -> list[Erasure]:
+    """Return every erasure recorded in the replaced store, outside it, or in the file given; each once."""
+    erasures = [*current.erasures, *erase.recorded_outside(paths)]
+    if request.erasures is not None:
+        if not request.erasures.is_file():
+            raise NotFoundError(f"{request.erasures}: no such file", path=str(request.erasures))
+        erasures += erase.read_list(request.erasures)
+    return list({each.id: each for each in erasures}.values())
 
 
-def _remove(database: Database, folder: Path, made: list[Erasure]) -> None:
-    """Remove the files of erasures that were made again; a label of services goes when the store is opened."""
-    now = [each for each in made if not subject_stores.is_target(each.target)]
+def _remove(database: Database, folder: Path, erasures: list[Erasure]) -> None:
+    """Remove the files of erasures that were applied again; labels of services are erased at the next opening."""
+    now = [each for each in erasures if not subject_stores.is_target(each.target)]
     with disk.translated(folder):
         for name in {name for each in now for name in each.files}:
             disk.shred(folder / name)
     for each in now:
-        database.write(lambda tx, each=each: erased.done(tx, each.id), ungated=True).result()  # type: ignore[misc]
+        database.write(partial(erased.mark_done, erasure_id=each.id), ungated=True).result()
 
 
-def _aside(paths: Paths, ceremony: Ceremony) -> str:
-    """A name for the old state that nothing has yet: two restores may share a second."""
-    stamp = f"before-restore-{ceremony.restored_at[:19].replace('-', '').replace(':', '')}Z"
+def _aside(paths: Paths, record: RestoreRecord) -> str:
+    """Return an unused name for the folder of the old state: two restores may share a second."""
+    stamp = f"before-restore-{record.restored_at[:19].replace('-', '').replace(':', '')}Z"
     names = (stamp, *(f"{stamp}-{number}" for number in range(2, 1000)))
     return next(name for name in names if not os.path.lexists(paths.data / name))
 
 
 def _publish(paths: Paths, head: str) -> None:
-    marks = HeadFile(paths.heads)
-    marks.publish(head)
-    marks.flush()
+    head_file = HeadFile(paths.heads)
+    head_file.publish(head)
+    head_file.flush()
 
 
-def _restored(source: Path, staged: Staged, held: Held, current: Current, aside: str | None) -> Restored:
+def _restored(
+    source: Path, staged: StagedCopy, outcome: RestoreOutcome, current: ReplacedStore, aside: str | None
+) -> Restored:
     return Restored(
         source=str(source),
         store_id=staged.store_id,
         size=staged.size,
         as_of=staged.as_of,
-        origin=held.ceremony.origin,
+        origin=outcome.record.origin,
         aside=aside,
         trust=staged.trust,
-        erasures=len(held.erasures),
-        keyless=held.keyless,
+        erasures=len(outcome.erasures),
+        keyless=outcome.keyless,
         dry_run=aside is None,
         notes=current.notes,
     )

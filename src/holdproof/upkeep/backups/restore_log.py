@@ -1,13 +1,14 @@
-"""The restore ceremony, on a copy that is not live yet: new origin, keys of subjects, later erasures.
+"""Record a restore in the log of a copy that is not live yet: new origin, keys of subjects, later erasures.
 
 Rules:
-- The first leaf under the new origin is the restore's own; whatever waited in the copy comes after it.
-- A log key that the restored keyring does not know comes in by itself, or where there is a root by root.
-- Keys of subjects are taken over before erasures are made again: who was erased since stays erased.
+- The first leaf under the new origin is the restore's own; leaves that were pending in the copy come after it.
+- A log key that the restored keyring does not know introduces itself, or where there is a root is admitted by root.
+- Keys of subjects are copied before erasures are applied again: subjects erased since the backup stay erased.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from holdproof.content import encryption
@@ -22,31 +23,31 @@ from holdproof.evidence.leaves import Leaf
 from holdproof.evidence.log import HEAD, Log
 from holdproof.evidence.sequencer import sequence
 from holdproof.evidence.statements import KeyStatement
-from holdproof.evidence.tree import Grower
-from holdproof.model.backup import Ceremony
+from holdproof.evidence.tree import TreeWriter
+from holdproof.model.backup import RestoreRecord
 from holdproof.model.erasure import Erasure
 from holdproof.upkeep import erase
 from holdproof.upkeep.verification.log_check import LogKey
 
 
 @dataclass(slots=True)
-class Current:
-    """What the store that is to be replaced can still tell."""
+class ReplacedStore:
+    """What could be read of the store that is replaced."""
 
     store_id: str | None = None
     head: str = ""
     keys: list[LogKey] = field(default_factory=list)
-    """Its log keys, as far as this home vouches for them."""
-    here: set[str] = field(default_factory=set)
+    """Its log keys, as far as this home can prove them."""
+    local_keys: set[str] = field(default_factory=set)
     """The ids of the log keys in the key folder."""
-    seen: set[str] = field(default_factory=set)
-    """The origins of heads that were kept here."""
-    sealed: encryption.Keys = field(default_factory=lambda: encryption.Keys(None, []))
+    head_origins: set[str] = field(default_factory=set)
+    """The origins of the heads in this home's head file."""
+    sealed: encryption.Keys = field(default_factory=partial(encryption.Keys, None, []))
     erasures: list[Erasure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-class Staged(NamedTuple):
+class StagedCopy(NamedTuple):
     """A verified copy, not live yet."""
 
     store_id: str
@@ -56,38 +57,44 @@ class Staged(NamedTuple):
     source: str
 
 
-class Held(NamedTuple):
-    """What the ceremony did."""
+class RestoreOutcome(NamedTuple):
+    """The record of a restore, the erasures it applied again, and the newest head."""
 
-    ceremony: Ceremony
+    record: RestoreRecord
     erasures: list[Erasure]
     keyless: int
+    """How many subjects have sealed content here but no key."""
     head: str
 
 
-def hold(database: Database, keys: KeyFolder, staged: Staged, *, current: Current, known: Iterable[Erasure]) -> Held:
-    """Hold it on an open copy whose log nobody else grows."""
-    signer, heads, grower = keys.ensure("log"), list[str](), Grower(moves=True)
-    log = Log(signer, heads.append, grower=grower)
+def record_restore(
+    database: Database, keys: KeyFolder, staged: StagedCopy, *, current: ReplacedStore, erasures: Iterable[Erasure]
+) -> RestoreOutcome:
+    """Record the restore in an open copy whose log nobody else writes to; return what was recorded."""
+    signer = keys.ensure("log")
+    heads: list[str] = []
+    tree_writer = TreeWriter(moves=True)
+    log = Log(signer, heads.append, tree_writer=tree_writer)
     if database.dialect == "sqlite":
         database.hooks.before_commit.append(log.integrate)
     database.hooks.after_commit.append(log.publish)
 
-    def act(tx: Tx) -> tuple[Ceremony, list[Erasure], int]:
-        ceremony = restores.record(tx, staged.store_id, abandoned=current.head, source=staged.source)
+    def act(tx: Tx) -> tuple[RestoreRecord, list[Erasure], int]:
+        record = restores.record(tx, staged.store_id, abandoned=current.head, source=staged.source)
         if tx.dialect == "postgres":
-            _first(tx, log, grower)
-        _admit(tx, signer, keys, ceremony.origin)
+            _log_restore_first(tx, log, tree_writer)
+        _admit(tx, signer, keys, record.origin)
         encryption.take_over(tx, current.sealed)
-        made = erase.reapply(tx, known)
-        return ceremony, made, encryption.keyless(tx)
+        erased = erase.reapply(tx, erasures)
+        return record, erased, encryption.keyless(tx)
 
-    ceremony, made, keyless = database.write(act, ungated=True).result()
-    while (
-        database.dialect == "postgres" and database.write(lambda tx: sequence(tx, log, grower), ungated=True).result()
-    ):
-        pass
-    return Held(ceremony, made, keyless, heads[-1])
+    record, erased, keyless = database.write(act, ungated=True).result()
+    if database.dialect == "postgres":
+        # No sequencer runs over a copy: take the pending leaves into the tree here, until none is left.
+        step = partial(sequence, log=log, tree_writer=tree_writer)
+        while database.write(step, ungated=True).result():
+            pass
+    return RestoreOutcome(record, erased, keyless, heads[-1])
 
 
 _TAKE = sql_postgres(
@@ -95,19 +102,21 @@ _TAKE = sql_postgres(
 )
 
 
-def _first(tx: Tx, log: Log, grower: Grower) -> None:
-    """Put the restore's leaf into the tree here and now, before leaves that were pending in the copy."""
+def _log_restore_first(tx: Tx, log: Log, tree_writer: TreeWriter) -> None:
+    """Put the restore's leaf into the tree now, before leaves that were pending in the copy."""
     row = tx.one(_TAKE)
     assert row is not None, "it was appended in this transaction"
-    leaf: Leaf = (row[0], row[1], row[2])
-    tx.note(HEAD, grower.integrate(tx, [leaf], log.sign))
+    handle, version, text = row
+    leaf: Leaf = (handle, version, text)
+    tx.note(HEAD, tree_writer.integrate(tx, [leaf], log.sign))
 
 
 def _admit(tx: Tx, signer: Signer, keys: KeyFolder, origin: str) -> None:
-    if ring.standing(tx, signer.keyid, "log"):
+    """Bring this home's log key into the restored keyring, unless it is there; UnknownKeyError without the root key."""
+    if ring.is_registered(tx, signer.keyid, "log"):
         return
     by: Signer = signer
-    rooted = bool(ring.list(tx, role="root"))
+    rooted = bool(ring.keyring(tx, role="root"))
     if rooted:
         try:
             by = keys.load("root")
@@ -117,5 +126,5 @@ def _admit(tx: Tx, signer: Signer, keys: KeyFolder, origin: str) -> None:
                 " store's keys in place, or restore a backup made with keys",
                 keyid=signer.keyid,
             ) from error
-    said = KeyStatement("admit" if rooted else "introduce", "log", signer.public, origin, tx.now)
-    ring.import_statement(tx, statements.sign(said.encode(), by))
+    statement = KeyStatement("admit" if rooted else "introduce", "log", signer.public, origin, tx.now)
+    ring.import_statement(tx, statements.sign(statement.encode(), by))

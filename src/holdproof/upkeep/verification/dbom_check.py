@@ -1,41 +1,42 @@
-"""DBOM files against rows against signatures.
+"""Check DBOMs: files against rows, rows against signatures.
 
 Rules:
-- The row's DBOM is of its battle, hashes its result, has its score and time, and a judge key that counted at its leaf
-  signed it: so not even whoever holds the log key can change what was decided.
+- The row's DBOM is of its evaluation, hashes its result, has its score and time, and a judge key that counted at its
+  leaf signed it: so not even the holder of the log key can change what was decided.
 - A legacy signature is UNSIGNED on an imported row, whose leaf says so; anywhere else it is a downgrade: TAMPERED.
-- An imported row without a DBOM is UNSIGNED too: nobody vouches for it. A decision that was signed keeps its DBOM.
+- An imported row without a DBOM is UNSIGNED too. A signed decision without its DBOM is TAMPERED.
 - Every DBOM has its file with exactly the row's text; edited, deleted or replaced ones are found.
-- A DBOM file that no row speaks of is UNLOGGED.
-- Files follow their rows a moment later: what looks wrong is looked at again before it counts.
-- A row that does not match its leaf has been reported as such; its DBOM is judged all the same.
+- A DBOM file that no row accounts for is UNLOGGED.
+- Files are written a moment after their rows: what looks wrong is checked again before it is reported.
+- A row that does not match its leaf has been reported as such; its DBOM is checked all the same.
 """
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdproof.crypto import attest, canonical, dbom
 from holdproof.crypto.attest import LegacySigma
-from holdproof.db import Call, Row, Tx, Work, ask, sql
+from holdproof.db import Call, Tx, Work, ask, sql
 from holdproof.errors import FormatError, ProofError
 from holdproof.evidence import dbom_files, keys, logged_tables
-from holdproof.evidence.dbom_files import Due
+from holdproof.evidence.dbom_files import DueFile
 from holdproof.model.keys import Key
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
 from holdproof.store.context import Context
 from holdproof.upkeep.verification.findings import MOST, RESTORE, Findings, read
-from holdproof.upkeep.verification.row_check import fitting
+from holdproof.upkeep.verification.row_check import page_size
 
 _PAGE: Final = 200
 _PAUSES: Final = (0.05, 0.2, 0.8)
 _SURE: Final = 20
-"""After so many wrong files nobody waits for the next one to be mended."""
-_REWRITE: Final = "keep the file aside, then let `holdproof dbom repair --full` write it anew from the database"
-_NONE: Final = "nothing can be done: it was like that when it came"
+"""After so many wrong files the check no longer waits for the next one to be written."""
+_REWRITE: Final = "keep the file aside, then run `holdproof dbom repair --full` to write it again from the database"
+_NONE: Final = "nothing can be done: it was imported like that"
 _IMPORTED: Final = '"t":"legacy_import"'
 _ROWS = sql(
     "SELECT b.id, b.ns, b.battle_id, b.raw_result, b.dbom_hash, b.dbom, l.idx, l.leaf, b.score, b.timestamp,"
@@ -51,37 +52,55 @@ _ROWS = sql(
 )
 
 
-def check(context: Context, found: Findings) -> Work[None]:
-    """Judge every DBOM, then every file."""
-    known = {key.keyid: key for key in (yield from read(context, keys.list))}
+class DbomRow(NamedTuple):
+    """The columns of a row of `battles` that its DBOM is checked against, and its first leaf."""
+
+    id: int
+    ns: str
+    evaluation_id: str
+    raw_result: str | None
+    dbom_hash: str | None
+    dbom: str | None
+    leaf_index: int | None
+    leaf: str | None
+    score: float | None
+    timestamp: str | None
+    is_first: int
+    """1 on the first row of its evaluation: files are compared once for each evaluation, not for each row."""
+
+
+def check(context: Context, findings: Findings) -> Work[None]:
+    """Check the DBOM of every row, then every DBOM file."""
+    ring = {key.keyid: key for key in (yield from read(context, keys.keyring))}
     after: int | None = 0
     while after is not None:
-        rows, wrong, after = yield from read(context, lambda tx: _judge_page(tx, after or 0, known))  # noqa: B023
+        rows, wrong, after = yield from read(context, partial(_judge_page, after=after or 0, ring=ring))
         for finding in wrong:
-            found.add(finding)
-            found.checked["unsigned"] += finding.verdict is Verdict.UNSIGNED
-        yield from _files(context, rows, found)
-        found.checked["DBOMs"] += sum(row[5] is not None for row in rows)
-        found.tell("DBOMs", found.checked["DBOMs"])
-    yield from _strangers(context, found)
+            findings.add(finding)
+            findings.checked["unsigned"] += finding.verdict is Verdict.UNSIGNED
+        yield from _files(context, rows, findings)
+        findings.checked["DBOMs"] += sum(row.dbom is not None for row in rows)
+        findings.tell("DBOMs", findings.checked["DBOMs"])
+    yield from _unlisted_files(context, findings)
 
 
-def _judge_page(tx: Tx, after: int, known: dict[str, Key]) -> tuple[list[Row], list[Finding], int | None]:
-    """A page of rows, what is wrong with them, and after which the next page begins; None after the last."""
-    limit = fitting(tx, logged_tables.COVERED["battles"], after, _PAGE)
-    rows = tx.all(_ROWS, after=after, limit=limit)
-    judged = (judge(row, known) for row in rows)
-    following = rows[-1][0] if len(rows) == limit else None
+def _judge_page(tx: Tx, after: int, ring: dict[str, Key]) -> tuple[list[DbomRow], list[Finding], int | None]:
+    """Return a page of rows, its findings, and the row id to continue after; None after the last page."""
+    # The page is limited by bytes as well: results and DBOMs may be large.
+    limit = page_size(tx, logged_tables.COVERED["battles"], after, _PAGE)
+    rows = [DbomRow(*row) for row in tx.all(_ROWS, after=after, limit=limit)]
+    judged = (judge(row, ring) for row in rows)
+    following = rows[-1].id if len(rows) == limit else None
     return rows, [finding for finding in judged if finding is not None], following
 
 
-def judge(row: Row, known: dict[str, Key]) -> Finding | None:
-    """What is wrong with the DBOM of a row, if anything."""
-    index, imported = row[6], _IMPORTED in (row[7] or "")
-    if row[5] is None:
+def judge(row: DbomRow, ring: dict[str, Key]) -> Finding | None:
+    """Return the finding about a row's DBOM; None if it is valid."""
+    imported = _IMPORTED in (row.leaf or "")
+    if row.dbom is None:
         return _lacking(row, imported)
     try:
-        key = _signer(row, known)
+        key = _signer(row, ring)
     except (FormatError, ProofError) as error:
         verdict = Verdict.UNSIGNED if imported else Verdict.TAMPERED
         return _finding(row, verdict, f"its DBOM does not hold: {error}", _NONE if imported else RESTORE)
@@ -90,37 +109,37 @@ def judge(row: Row, known: dict[str, Key]) -> Finding | None:
     if key is None:
         what = "a signed DBOM was replaced by one with a simulated signature: a downgrade"
         return _finding(row, Verdict.TAMPERED, what)
-    if not key.trusted_at(index):
+    if not key.trusted_at(row.leaf_index):
         what = f"its DBOM is signed with a judge's key that does not count from leaf {key.revoked_from} on"
         return _finding(row, Verdict.REVOKED_KEY, what, "decide it again under a key that counts")
     return None
 
 
-def _lacking(row: Row, imported: bool) -> Finding | None:
-    """What a row without a DBOM is; one without a leaf has been reported as such."""
+def _lacking(row: DbomRow, imported: bool) -> Finding | None:
+    """Return the finding about a row without a DBOM; a row without a leaf has been reported as such."""
     if imported:
         return _finding(row, Verdict.UNSIGNED, "imported without a DBOM: nobody signed it", _NONE)
-    return _finding(row, Verdict.TAMPERED, "the DBOM of a signed decision is gone") if row[7] else None
+    return _finding(row, Verdict.TAMPERED, "the DBOM of a signed decision is gone") if row.leaf else None
 
 
-def _finding(row: Row, verdict: Verdict, what: str, remedy: str = RESTORE) -> Finding:
-    return Finding(verdict, what, remedy, table="battles", row=str(row[0]))
+def _finding(row: DbomRow, verdict: Verdict, what: str, remedy: str = RESTORE) -> Finding:
+    return Finding(verdict, what, remedy, table="battles", row=str(row.id))
 
 
-def _signer(row: Row, known: dict[str, Key]) -> Key | None:
-    """The judge's key whose signature on the row's DBOM holds; None for a legacy one; ProofError for neither."""
-    _, _, evaluation_id, result, digest, text, _, _, score, timestamp, _ = row
-    parsed = dbom.parse(text.encode())
+def _signer(row: DbomRow, ring: dict[str, Key]) -> Key | None:
+    """Return the judge's key that signed the row's DBOM; None for a legacy signature; ProofError for neither."""
+    parsed = dbom.parse((row.dbom or "").encode())
     sigma = attest.parse_sigma(parsed.sigma_judge)
     if isinstance(sigma, LegacySigma):
         return None
-    if parsed.fields.evaluation_id != evaluation_id:
-        raise ProofError("it is of another battle")
-    if result is None or canonical.sha256_hex(result.encode()) != parsed.fields.h_delta:
+    fields = parsed.fields
+    if fields.evaluation_id != row.evaluation_id:
+        raise ProofError("it is of another evaluation")
+    if row.raw_result is None or canonical.sha256_hex(row.raw_result.encode()) != fields.h_delta:
         raise ProofError("it hashes another result")
-    if (digest, score, timestamp) != (parsed.fields.h_delta, parsed.fields.score_cis, parsed.fields.timestamp):
+    if (row.dbom_hash, row.score, row.timestamp) != (fields.h_delta, fields.score_cis, fields.timestamp):
         raise ProofError("its hash, score or time is not the row's")
-    key = known.get(sigma.keyid)
+    key = ring.get(sigma.keyid)
     if key is None or key.role != "judge":
         raise ProofError(f"it is signed with {sigma.keyid[:16]}, which is no judge's key here")
     attest.verify(parsed, keys.public(key))
@@ -130,43 +149,43 @@ def _signer(row: Row, known: dict[str, Key]) -> Key | None:
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def _files(context: Context, rows: list[Row], found: Findings) -> Work[None]:
-    """Compare the files of every battle whose first row is on this page."""
-    if context.marks is None:  # in memory: there are none
+def _files(context: Context, rows: list[DbomRow], findings: Findings) -> Work[None]:
+    """Compare the files of every evaluation whose first row is on this page."""
+    if context.head_file is None:  # a store in memory has no files
         return
-    ids = [(row[1], row[2]) for row in rows if row[10]]
-    wrong = yield from _compare_all(context, ids, found)
-    for pause_s in _PAUSES if found.checked["wrong DBOM files"] < _SURE else ():
-        if not wrong:  # a file comes a moment after its row, and goes a moment after it
+    ids = [(row.ns, row.evaluation_id) for row in rows if row.is_first]
+    wrong = yield from _compare_all(context, ids, findings)
+    for pause_s in _PAUSES if findings.checked["wrong DBOM files"] < _SURE else ():
+        if not wrong:  # a file is written a moment after its row, and removed a moment after it
             return
-        yield from ask(Call(lambda s=pause_s: time.sleep(s)))  # type: ignore[misc]
+        yield from ask(Call(partial(time.sleep, pause_s)))
         again = yield from _compare_all(context, list(wrong), None)
         wrong = {evaluation: again[evaluation] for evaluation in wrong if evaluation in again}
     for finding in (each for listed in wrong.values() for each in listed):
-        found.add(finding)
-        found.checked["wrong DBOM files"] += 1
+        findings.add(finding)
+        findings.checked["wrong DBOM files"] += 1
 
 
 def _compare_all(
-    context: Context, ids: list[tuple[str, str]], found: Findings | None
+    context: Context, ids: list[tuple[str, str]], findings: Findings | None
 ) -> Work[dict[tuple[str, str], list[Finding]]]:
-    """What is wrong with the files of these battles, by battle."""
+    """Return the findings about the files of these evaluations, by evaluation."""
     due = yield from read(context, lambda tx: [(each, dbom_files.due(tx, *each)) for each in ids])
     wrong: dict[tuple[str, str], list[Finding]] = yield from ask(
         Call(lambda: {each: listed for each, files in due if (listed := _compare_each(context, each[0], files))})
     )
-    if found is not None:
-        found.checked["DBOM files"] += sum(len(files) for _, files in due)
+    if findings is not None:
+        findings.checked["DBOM files"] += sum(len(files) for _, files in due)
     return wrong
 
 
-def _compare_each(context: Context, ns: str, files: list[Due]) -> list[Finding]:
+def _compare_each(context: Context, ns: str, files: list[DueFile]) -> list[Finding]:
     folder = dbom_files.folder_of(context.paths.dboms, ns)
     return [finding for file in files if (finding := compare(folder / file.name, file.text)) is not None]
 
 
 def compare(path: Path, text: str) -> Finding | None:
-    """What is wrong with a DBOM file, given what its row says."""
+    """Return the finding about a DBOM file that should have this text; None if it has."""
 
     def finding(what: str) -> Finding:
         return Finding(Verdict.TAMPERED, what, _REWRITE, file=str(path), table="battles")
@@ -188,31 +207,31 @@ def compare(path: Path, text: str) -> Finding | None:
     return finding("the DBOM file is not the one in the database: it was edited or replaced")
 
 
-def _strangers(context: Context, found: Findings) -> Work[None]:
-    """Files that no battle's row speaks of."""
-    if context.marks is None:
+def _unlisted_files(context: Context, findings: Findings) -> Work[None]:
+    """Report files that no row accounts for."""
+    if context.head_file is None:
         return
     files = context.paths.dboms.rglob("dbom_*.json")
     odd: list[Path] = []
-    while page := (yield from _take(files)):
+    while page := (yield from _next_files(files)):
         odd += yield from _unknown(context, page)
         if len(odd) > MOST:
             break
     for pause_s in _PAUSES if odd else ():
-        yield from ask(Call(lambda s=pause_s: time.sleep(s)))  # type: ignore[misc]
+        yield from ask(Call(partial(time.sleep, pause_s)))
         odd = yield from _unknown(context, odd)
     for path in sorted(odd):
-        what = "no row speaks of this DBOM file: Holdproof did not write it, or its battle is gone"
-        found.add(Finding(Verdict.UNLOGGED, what, "keep it aside and find out where it is from", file=str(path)))
+        what = "no row accounts for this DBOM file: Holdproof did not write it, or its evaluation was removed"
+        findings.add(Finding(Verdict.UNLOGGED, what, "keep it aside and find out where it came from", file=str(path)))
 
 
-def _take(files: Iterator[Path]) -> Work[list[Path]]:
+def _next_files(files: Iterator[Path]) -> Work[list[Path]]:
     effect: Call[list[Path]] = Call(lambda: list(islice(files, _PAGE)))
     return (yield from ask(effect))
 
 
 def _unknown(context: Context, paths: list[Path]) -> Work[list[Path]]:
-    """Those of the files that are still there and belong to no row."""
+    """Return those of the files that still exist and belong to no row."""
     dboms = context.paths.dboms
-    known = yield from read(context, lambda tx: {path for path in paths if dbom_files.is_due(tx, dboms, path)})
-    return [path for path in paths if path not in known and path.exists()]
+    named = yield from read(context, lambda tx: {path for path in paths if dbom_files.is_due(tx, dboms, path)})
+    return [path for path in paths if path not in named and path.exists()]

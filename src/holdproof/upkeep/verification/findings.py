@@ -1,4 +1,4 @@
-"""Where checks put what they find: bounded in memory, whatever the size of the store."""
+"""Collect findings of a verification: bounded in memory, whatever the size of the store."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -20,23 +20,26 @@ EXPLAIN: Final = "find out who changed it; restore a backup that verifies, or er
 WAIT: Final = "wait a moment; if it stays, no process that is open has a log key of this store"
 
 
-class Holds(Protocol):
-    """Whatever has a database: an open store, or a copy that is not live yet."""
+class HasDatabase(Protocol):
+    """Anything with a database: the context of an open store, or a copy that is not live yet."""
 
     @property
     def database(self) -> Database:
-        """The database to look at."""
+        """The database to check."""
         ...
 
 
-def read(context: Holds, fn: Callable[[Tx], T]) -> Work[T]:
-    """Read a page on a reader's own thread: too long to be tried on the caller's first, as short reads are."""
+def read(context: HasDatabase, fn: Callable[[Tx], T]) -> Work[T]:
+    """Read a page on a reader thread.
+
+    An effect `Read` is tried on the caller's thread first, which pays for short reads; pages would block an event loop.
+    """
     effect: Call[T] = Call(lambda: context.database.read(fn).result())
     return (yield from ask(effect))
 
 
 def on_reader(context: Context, work: Work[T]) -> Work[T]:
-    """Another operation, with its reads on a reader's own thread as well."""
+    """Run another operation with its reads on a reader thread as well."""
     effect = next(work)
     try:
         while True:
@@ -55,7 +58,7 @@ def on_reader(context: Context, work: Work[T]) -> Work[T]:
 
 
 class Findings:
-    """What one verification has found so far."""
+    """The findings of one verification so far, what was checked, and what was not."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self._progress = progress
@@ -67,25 +70,25 @@ class Findings:
         self.level = ""
 
     def add(self, finding: Finding) -> None:
-        """Keep a finding; past the bound of its kind it only counts, so that no crowd hides another kind."""
-        kept = self._kept.setdefault(finding.verdict, [])
-        if len(kept) < (_MOST_SOUND if finding.verdict.sound else MOST):
-            kept.append(finding)
+        """Add a finding; past the bound of its verdict it is only counted, so that many of one kind hide no other."""
+        listed = self._kept.setdefault(finding.verdict, [])
+        if len(listed) < (_MOST_SOUND if finding.verdict.sound else MOST):
+            listed.append(finding)
         else:
             self.left_off += 1
 
     def skip(self, what: str) -> None:
-        """Say what this run did not look at."""
+        """Record what this run did not check."""
         if what not in self.not_checked:
             self.not_checked.append(what)
 
     def tell(self, step: str, done: int = 0, total: int = 0) -> None:
-        """Let the caller know how far it is."""
+        """Report progress to the caller."""
         if self._progress is not None:
             self._progress(step, done, total)
 
     def report(self, mode: str) -> Report:
-        """The outcome: the worst verdict counts; the gravest findings come first."""
+        """Return the report: its verdict is the worst one; the gravest findings come first."""
         order = [verdict for verdict in reversed(Verdict) if verdict in self._kept]
         return Report(
             worst(self._kept),

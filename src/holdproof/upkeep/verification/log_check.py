@@ -1,4 +1,4 @@
-"""The log of a copy: the root of its leaves is the one its signed head says, under a key that counts."""
+"""Check the log of a copied store: the root of its leaves is that of its signed head, under a trusted key."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -9,24 +9,24 @@ from holdproof.crypto.vkey import ED25519, VerifierKey
 from holdproof.db import Tx, sql
 from holdproof.errors import CorruptError, NotFoundError, ProofError
 from holdproof.evidence import tree
-from holdproof.evidence.tree import State
+from holdproof.evidence.tree import LogState
 from holdproof.model.backup import Manifest
 
 _PAGE = 4096
 
 
 class LogKey(NamedTuple):
-    """A log key of a store's keyring, and from which size of the log on it does not count any more."""
+    """A log key of a store's keyring, and from which size of the log on it is revoked."""
 
     public: PublicKey
     revoked_from: int | None
 
 
-class Parts(NamedTuple):
-    """What a copied store says of itself: who it is, where its log stands, its log keys, its leaves in order."""
+class StoreParts(NamedTuple):
+    """A copied store's id, log state, log keys, and its leaves in order."""
 
     store_id: str
-    state: State
+    state: LogState
     keys: list[LogKey]
     leaves: Iterable[str]
 
@@ -35,38 +35,40 @@ _STORE_ID = sql("SELECT value FROM store_facts WHERE key = 'store_id'")
 
 
 def store_id(tx: Tx) -> str:
-    """The name of the store, as its database has it."""
+    """Return the id of the store, as its database records it; NotFoundError for another database."""
     row = tx.one(_STORE_ID)
     if row is None:
         raise NotFoundError("that database belongs to no store")
-    return str(row[0])
+    (value,) = row
+    return str(value)
 
 
-def called(tx: Tx) -> str:
-    """The same for those who are alerted: damage to it keeps nobody from being told."""
+def store_id_or_unknown(tx: Tx) -> str:
+    """Return the id of the store for an alert, which damage must not prevent."""
     try:
         return store_id(tx)
     except NotFoundError:
         return "unknown"
 
 
-def parts(tx: Tx) -> Parts:
-    """The parts of a store, out of its database."""
-    name, state = store_id(tx), tree.state(tx)
-    return Parts(name, state, log_keys(tx), _leaves(tx, state.size))
+def parts(tx: Tx) -> StoreParts:
+    """Read the parts of a store from its database; leaves are read while they are iterated."""
+    name = store_id(tx)
+    state = tree.state(tx)
+    return StoreParts(name, state, log_keys(tx), _leaves(tx, state.size))
 
 
 _LOG_KEYS = sql("SELECT public, revoked_from FROM keyring WHERE role = 'log'")
 
 
 def log_keys(tx: Tx) -> list[LogKey]:
-    """Every log key a store ever had."""
+    """Return every log key a store ever had."""
     return [LogKey(keys.load_public_pem(pem.encode()), revoked) for pem, revoked in tx.all(_LOG_KEYS)]
 
 
-def counting(known: Iterable[LogKey], size: int) -> list[PublicKey]:
-    """The keys whose signature counts for a log of that size."""
-    return [key for key, revoked in known if revoked is None or size <= revoked]
+def active_keys(log_keys: Iterable[LogKey], size: int) -> list[PublicKey]:
+    """Return the keys whose signature counts for a log of that size."""
+    return [key for key, revoked in log_keys if revoked is None or size <= revoked]
 
 
 _LEAVES = sql("SELECT leaf FROM log_leaves WHERE idx >= :first AND idx < :end ORDER BY idx")
@@ -74,33 +76,34 @@ _LEAVES = sql("SELECT leaf FROM log_leaves WHERE idx >= :first AND idx < :end OR
 
 def _leaves(tx: Tx, size: int) -> Iterator[str]:
     for first in range(0, size, _PAGE):
-        yield from (row[0] for row in tx.all(_LEAVES, first=first, end=min(size, first + _PAGE)))
+        yield from (leaf for (leaf,) in tx.all(_LEAVES, first=first, end=min(size, first + _PAGE)))
 
 
-def check(found: Parts, trusted: Iterable[PublicKey]) -> None:
+def check(parts: StoreParts, trusted: Iterable[PublicKey]) -> None:
     """Refuse a log whose leaves do not give the root of its head, or whose head none of these keys signed."""
-    state = found.state
+    state = parts.state
     head = checkpoint.parse(state.head.encode())
-    grown = _grow(found.leaves)
-    said = head.checkpoint
-    if grown.to_bytes() != state.frontier or (grown.size, grown.root()) != (said.size, said.root):
+    grown = _grow(parts.leaves)
+    signed = head.checkpoint
+    if grown.to_bytes() != state.frontier or (grown.size, grown.root()) != (signed.size, signed.root):
         raise CorruptError("the log's leaves do not give the root of its head", size=state.size, leaves=grown.size)
-    if said.origin != state.origin:
-        raise ProofError("the head is of another log", found=said.origin, expected=state.origin)
+    if signed.origin != state.origin:
+        raise ProofError("the head is of another log", found=signed.origin, expected=state.origin)
     named = [VerifierKey(state.origin, ED25519, key) for key in trusted if key.alg == "ed25519"]
     checkpoint.verify(head, origin=state.origin, log_keys=named)
 
 
-def agree(found: Parts, made: Manifest, trusted: Iterable[PublicKey]) -> None:
-    """The same, and refuse a database that is not the one its manifest speaks of."""
-    check(found, trusted)
-    said = (made.store_id, made.origin, made.size, made.head)
-    if (found.store_id, found.state.origin, found.state.size, found.state.head) != said:
-        raise CorruptError("the backup's database is not the one its manifest speaks of")
+def agree(parts: StoreParts, manifest: Manifest, trusted: Iterable[PublicKey]) -> None:
+    """Do the same, and refuse a database whose log is not the one in its manifest."""
+    check(parts, trusted)
+    expected = (manifest.store_id, manifest.origin, manifest.size, manifest.head)
+    if (parts.store_id, parts.state.origin, parts.state.size, parts.state.head) != expected:
+        raise CorruptError("the backup's database is not the one that its manifest describes")
 
 
 def _grow(leaves: Iterable[str]) -> frontier.Frontier:
-    grown, batch = frontier.EMPTY, list[bytes]()
+    grown = frontier.EMPTY
+    batch: list[bytes] = []
     for text in leaves:
         batch.append(text.encode())
         if len(batch) == _PAGE:

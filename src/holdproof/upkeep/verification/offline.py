@@ -1,12 +1,12 @@
-"""Checking a bundle without store or network.
+"""Check a bundle without store or network.
 
 Rules:
-- A bundle is untrusted: bounded size, bounded members, exactly the members its kind has, nothing is written to disk.
-- A kind that is not known here is refused: only its kind says what binds the records to the subject.
-- Every record: content and salt give the leaf's commitment, the leaf stands under the head, a log key signed the head.
-  None stands in it twice, nor in two versions.
+- A bundle is untrusted: bounded size, bounded members, exactly the members of its kind, nothing is written to disk.
+- An unknown kind is refused: the kind defines what binds the records to the subject.
+- Every record: content and salt give the leaf's commitment, the leaf is under the head, a log key signed the head.
+  No record is in it twice, nor in two versions.
 - Every key comes from trust.json; with a root key from elsewhere only root's signature on it counts, without one the
-  bundle vouches for its own keys, and the answer says so (`trusted` false). It is not older than the head: one from
+  bundle is trusted by its own keys, and the report says so (`trusted` false). It is not older than the head: one from
   before a revocation would let the revoked key count.
 - Of an evaluation: the signature of its DBOM holds under a judge key that counted at that leaf, and the result is the
   one that was hashed.
@@ -32,7 +32,7 @@ from holdproof.evidence.dbom_files import MAIN
 from holdproof.evidence.trust import Trust, TrustedKey
 from holdproof.model.flows import STATUSES, onward
 from holdproof.model.verdicts import Verdict, worst
-from holdproof.model.verify import Checked, Finding
+from holdproof.model.verify import BundleReport, Finding
 
 MOST_BYTES: Final = 64 << 20
 _MOST_MEMBER: Final = 32 << 20
@@ -46,7 +46,7 @@ _REMEDY: Final = "do not rely on this bundle; ask its sender for another and say
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record whose leaf stands under the head."""
+    """A record whose leaf is proven to be under the head."""
 
     table: str
     index: int
@@ -54,28 +54,31 @@ class Record:
     content: Mapping[str, Any]
 
 
-def check(data: bytes, *, root: PublicKey | None = None) -> Checked:
-    """What a bundle proves; a malformed one is a FormatError, a false one a finding."""
+def check(data: bytes, *, root: PublicKey | None = None) -> BundleReport:
+    """Check what a bundle proves; a malformed one is a FormatError, a false one a finding."""
     members = unpack(data)
     about = _about(members["bundle.json"])
-    kind, subject = about["kind"], about["subject"]
+    kind = about["kind"]
+    subject = about["subject"]
     try:
         trust = trusts.parse(members["trust.json"], root=root)
         head = checkpoint.parse(members["head.note"])
         _check_head(head, trust)
         _check_handles(about["records"])
         records = [_record(members, entry, trust, head) for entry in about["records"]]
-        found = _KINDS[kind](members, subject, records, trust)
+        findings = _KINDS[kind](members, subject, records, trust)
     except (
         FormatError,
         InvalidInputError,
         UnicodeEncodeError,
     ) as error:  # an origin that names no key, a lone surrogate
         finding = Finding(Verdict.TAMPERED, str(error), _REMEDY, file="bundle")
-        return Checked(Verdict.TAMPERED, subject, kind, findings=[finding])
-    known = {f"{key.role} {keyid}": _until(key) for keyid, key in trust.keys.items()}
+        return BundleReport(Verdict.TAMPERED, subject, kind, findings=[finding])
+    keys = {f"{key.role} {keyid}": _until(key) for keyid, key in trust.keys.items()}
     facts = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
-    return Checked(worst(each.verdict for each in found), subject, kind, known, root is not None, facts, found)
+    return BundleReport(
+        worst(each.verdict for each in findings), subject, kind, keys, root is not None, facts, findings
+    )
 
 
 def _until(key: TrustedKey) -> str:
@@ -86,7 +89,7 @@ def _until(key: TrustedKey) -> str:
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
-    """The members of a bundle, exactly those it must have; FormatError for anything else."""
+    """Return the members of a bundle; FormatError unless they are exactly those of its kind."""
     if len(data) > MOST_BYTES:
         raise FormatError(f"a bundle has at most {MOST_BYTES} bytes", length=len(data))
     try:
@@ -99,17 +102,18 @@ def unpack(data: bytes) -> dict[str, bytes]:
                 raise FormatError("bundle: a member is neither stored nor deflated")
             if sum(each.file_size for each in listed) > 2 * MOST_BYTES:
                 raise FormatError("bundle: its members are too large")
+            # bundle.json is read first: it says which members there must be. Nothing else is unpacked before that.
             members = {"bundle.json": _member(archive, "bundle.json")}
-            wanted = _wanted(_about(members["bundle.json"]))
-            if set(names) != wanted:
-                raise FormatError("bundle: not exactly its members", odd=sorted(set(names) ^ wanted)[:5])
-            return members | {name: _member(archive, name) for name in sorted(wanted)}
+            expected = _wanted(_about(members["bundle.json"]))
+            if set(names) != expected:
+                raise FormatError("bundle: not exactly its members", odd=sorted(set(names) ^ expected)[:5])
+            return members | {name: _member(archive, name) for name in sorted(expected)}
     except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError) as error:
         raise FormatError(f"not a bundle: {error}") from error
 
 
 def refuse_large(members: Mapping[str, bytes], packed: bytes) -> None:
-    """InvalidInputError for a bundle that nobody could check: what cannot be unpacked is not handed out."""
+    """Raise InvalidInputError for a bundle that `unpack` would refuse as too large."""
     sizes = {name: len(data) for name, data in members.items()}
     name = max(sizes, key=lambda each: sizes[each])
     if sizes[name] > _MOST_MEMBER or sum(sizes.values()) > 2 * MOST_BYTES or len(packed) > MOST_BYTES:
@@ -121,7 +125,7 @@ def refuse_large(members: Mapping[str, bytes], packed: bytes) -> None:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """One member, no larger than allowed whatever its header says."""
+    """Read one member; FormatError if it is larger than allowed, whatever its header says."""
     try:
         with archive.open(name) as file:
             data = file.read(_MOST_MEMBER + 1)
@@ -158,7 +162,8 @@ def _wanted(about: dict[str, Any]) -> set[str]:
 
 
 def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
-    origin, size = head.checkpoint.origin, head.checkpoint.size
+    origin = head.checkpoint.origin
+    size = head.checkpoint.size
     if origin not in trust.origins:
         raise ProofError("the head is of a log that trust.json does not name", origin=origin)
     if trust.size < size:
@@ -169,65 +174,67 @@ def _check_head(head: SignedCheckpoint, trust: Trust) -> None:
 
 
 def _check_handles(entries: list[Mapping[str, Any]]) -> None:
-    """What happened once must not look as if it happened twice; that a leaf has its handle is checked with it."""
-    seen: set[str] = set()
+    """Refuse a record that is listed twice: what happened once must not look as if it happened twice."""
+    handles: set[str] = set()
     for entry in entries:
-        if str(entry["leaf_id"]) in seen:
+        if str(entry["leaf_id"]) in handles:
             raise ProofError(f"{entry['name']}: the record stands in the bundle twice", leaf_id=str(entry["leaf_id"]))
-        seen.add(str(entry["leaf_id"]))
+        handles.add(str(entry["leaf_id"]))
 
 
 def _record(members: Mapping[str, bytes], entry: Mapping[str, Any], trust: Trust, head: SignedCheckpoint) -> Record:
     name = str(entry["name"])
-    content, leaf = members[f"{name}.json"], members[f"{name}.leaf.json"]
-    said, value = canonical.loads(leaf), canonical.loads(content)
-    if not isinstance(said, dict) or not isinstance(value, dict):
+    content = members[f"{name}.json"]
+    leaf = members[f"{name}.leaf.json"]
+    fields = canonical.loads(leaf)
+    value = canonical.loads(content)
+    if not isinstance(fields, dict) or not isinstance(value, dict):
         raise FormatError(f"{name}: record or leaf is no object")
-    if [said.get(key) for key in ("p", "id", "ver")] != [entry[key] for key in ("projection", "leaf_id", "leaf_ver")]:
+    if [fields.get(key) for key in ("p", "id", "ver")] != [entry[key] for key in ("projection", "leaf_id", "leaf_ver")]:
         raise ProofError(f"{name}: the leaf is of another record")
     try:
         salt = bytes.fromhex(str(entry["salt"]))
     except ValueError as error:
         raise FormatError(f"{name}: the salt is not hex") from error
-    if len(salt) != _SALT_BYTES or canonical.sha256_hex(salt + content) != said.get("h"):
+    if len(salt) != _SALT_BYTES or canonical.sha256_hex(salt + content) != fields.get("h"):
         raise ProofError(f"{name}: the record is not the one its leaf commits to")
     proof = tlog_proof.parse(members[f"{name}.tlog-proof"])
     if proof.head.encode() != members["head.note"]:
         raise ProofError(f"{name}: its proof leads to another head")
-    if proof.extra not in (b"", leaf):  # it is not under the head, but whoever reads the proof alone reads it
+    if proof.extra not in (b"", leaf):  # not covered by the proof, but a reader of the proof alone would rely on it
         raise ProofError(f"{name}: its proof carries another leaf")
     origin = head.checkpoint.origin
     log_keys = [VerifierKey(origin, ED25519, key) for key in trust.of("log")]
     tlog_proof.verify(proof, merkle.leaf_hash(leaf), origin=origin, log_keys=log_keys)
-    return Record(str(said.get("p")).partition("/")[0], proof.index, str(said.get("t")), value)
+    return Record(str(fields.get("p")).partition("/")[0], proof.index, str(fields.get("t")), value)
 
 
 def _evaluation(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
-    """What the record of an evaluation must fulfil beside its place in the log."""
+    """Check the record of an evaluation: its DBOM, the judge's signature, and that the key counted then."""
     record = next((each for each in records if (each.table, each.kind) == ("battles", "dbom")), None)
     if record is None or record.content.get("battle_id") != subject or record.content.get("ns") != MAIN:
         raise ProofError("the bundle holds no record of that evaluation", evaluation_id=subject)
-    found = dbom.parse(members["dbom.json"])
+    parsed = dbom.parse(members["dbom.json"])
     result = record.content.get("raw_result")
-    if found.fields.evaluation_id != subject:
-        raise ProofError("the DBOM is of another evaluation", evaluation_id=found.fields.evaluation_id)
-    if not isinstance(result, str) or canonical.sha256_hex(result.encode()) != found.fields.h_delta:
+    if parsed.fields.evaluation_id != subject:
+        raise ProofError("the DBOM is of another evaluation", evaluation_id=parsed.fields.evaluation_id)
+    if not isinstance(result, str) or canonical.sha256_hex(result.encode()) != parsed.fields.h_delta:
         raise ProofError("the result is not the one that the DBOM hashes", evaluation_id=subject)
-    said = [record.content.get(name) for name in ("dbom_hash", "score", "timestamp")]
-    if said != [found.fields.h_delta, found.fields.score_cis, found.fields.timestamp]:
+    columns = [record.content.get(name) for name in ("dbom_hash", "score", "timestamp")]
+    if columns != [parsed.fields.h_delta, parsed.fields.score_cis, parsed.fields.timestamp]:
         raise ProofError("the record names another DBOM", evaluation_id=subject)
     if record.content.get("dbom") != members["dbom.json"].decode():
         raise ProofError("the DBOM is not the one in the record", evaluation_id=subject)
-    sigma = attest.parse_sigma(found.sigma_judge)
+    sigma = attest.parse_sigma(parsed.sigma_judge)
     if isinstance(sigma, attest.LegacySigma):
         raise ProofError("the DBOM carries a simulated signature: a downgrade", evaluation_id=subject)
     key = trust.keys.get(sigma.keyid)
     if key is None or key.role != "judge":
         raise ProofError("the DBOM is signed with a key that is no judge's", keyid=sigma.keyid)
-    attest.verify(found, key.public)
+    attest.verify(parsed, key.public)
     envelope = dsse.parse(members["dbom.dsse.json"])
     dsse.verify(envelope, [key.public], payload_type=PAYLOAD_TYPE)
-    if envelope != attest.to_envelope(found):
+    if envelope != attest.to_envelope(parsed):
         raise ProofError("the envelope is not that of the DBOM", evaluation_id=subject)
     if not key.trusted_at(record.index):
         what = f"the judge's key does not count from leaf {key.until} on; this is leaf {record.index}"
@@ -236,17 +243,17 @@ def _evaluation(members: Mapping[str, bytes], subject: str, records: list[Record
 
 
 def _imported(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
-    """An imported evaluation: the log vouches that it came like that, nobody that it is true."""
+    """Check an imported evaluation: the log proves that it was imported like that, not that it is true."""
     del members, trust
-    said = {(each.table, each.kind, each.content.get("battle_id"), each.content.get("ns")) for each in records}
-    if said != {("battles", "legacy_import", subject, MAIN)}:
+    identities = {(each.table, each.kind, each.content.get("battle_id"), each.content.get("ns")) for each in records}
+    if identities != {("battles", "legacy_import", subject, MAIN)}:
         raise ProofError("the bundle holds no import of that evaluation", evaluation_id=subject)
     what = "imported from an older Green Agent: no judge of this store signed it"
     return [Finding(Verdict.UNSIGNED, what, "rely on the log alone, or not at all", file="records/0001.json")]
 
 
 def _flow(members: Mapping[str, bytes], subject: str, records: list[Record], trust: Trust) -> list[Finding]:
-    """What the records of a flow must fulfil: they are its own, and its moves follow one another."""
+    """Check the records of a flow: all are its own, and its transitions follow one another."""
     del members, trust
     if sum(each.table == "decision_flows" for each in records) != 1:
         raise ProofError("the bundle holds no opening of that flow", flow_id=subject)
@@ -257,13 +264,14 @@ def _flow(members: Mapping[str, bytes], subject: str, records: list[Record], tru
 
 
 def _check_moves(moves: list[Mapping[str, Any]], flow_id: str) -> None:
-    """Refuse transitions with a gap; words of another kernel are believed where they say they come from."""
+    """Refuse transitions with a gap; statuses of another kernel, in imported flows, are accepted as they are."""
     numbers: list[Any] = [each.get("id") for each in moves]
     if not all(type(number) is int for number in numbers) or numbers != sorted(set(numbers)):
         raise ProofError("the transitions are not in their order", flow_id=flow_id)
     status = "CREATED"
     for each in moves:
-        before, word = str(each.get("from_status")), str(each.get("to_status"))
+        before = str(each.get("from_status"))
+        word = str(each.get("to_status"))
         if before in STATUSES and before != status:
             raise ProofError("a transition is missing", flow_id=flow_id, expected=status)
         status = onward(status, word) or status

@@ -1,4 +1,4 @@
-"""Every row against its leaf, and every leaf against its row.
+"""Check every row against its leaf, and every leaf against its row.
 
 Rules:
 - A row matches the leaf it names: handle, version, type, projection and commitment.
@@ -7,13 +7,14 @@ Rules:
 - A leaf is filed under the record and version it names, or a newer one could be hidden and an older row put back.
 - A record in the log has its row, or its newest leaf, a later one than its first, is an erasure and a row of `erasures`
   names its handle, or a pruning does. A record that a pruning names has no row: one that was put back is found.
-- Memory is bounded: rows and leaves pass in pages, of so many rows and so many bytes. Whether each record has its row
-  is seen from two sums over handles; only where they differ are the missing ones looked for by name.
+- Memory is bounded: rows and leaves are read in pages limited by rows and bytes. Whether each record has its row is
+  decided by two sums over handles; only where they differ are the missing ones searched one by one.
 """
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -22,10 +23,10 @@ from holdproof.crypto import canonical
 from holdproof.db import Row, Tx, Work, sql
 from holdproof.errors import FormatError, InvalidInputError
 from holdproof.evidence import erasures, leaves, logged_tables, prunings, tree
-from holdproof.evidence.logged_tables import COLUMNS, LoggedTable
+from holdproof.evidence.logged_tables import COLUMNS, LoggedRow, LoggedTable
 from holdproof.model.verdicts import Verdict
 from holdproof.model.verify import Finding
-from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, Holds, read
+from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, HasDatabase, read
 
 _PAGE: Final = 500
 _PAGE_BYTES: Final = 16 << 20
@@ -36,24 +37,27 @@ _TABLE: Final = re.compile(r'"p":"([^"/]+)/')
 _ERASURE: Final = '"t":"erasure"'
 
 
-def check(context: Holds, found: Findings) -> Work[None]:
-    """Walk every covered table, then the log, and compare."""
+def check(context: HasDatabase, findings: Findings) -> Work[None]:
+    """Walk every logged table, then the log, and compare."""
+    # The size is read first: records appended meanwhile count on neither side.
     size = (yield from read(context, tree.state)).size
     sums: dict[str, int] = {}
     for table in logged_tables.tables():
-        sums[table.table] = yield from _walk_table(context, table, size, found)
-    pruned = yield from _walk_prunings(context, found)
-    logged = yield from _walk_log(context, size, found)
+        sums[table.table] = yield from _walk_table(context, table, size, findings)
+    pruned = yield from _walk_prunings(context, findings)
+    logged = yield from _walk_log(context, size, findings)
     for table in logged_tables.tables():
         if (sums[table.table] + pruned[table.table]) % _MODULUS != logged.sums[table.table]:
-            yield from _name_lost(context, table, logged.starts, found)
-            yield from _name_returned(context, table, found)
+            yield from _name_lost(context, table, logged.starts, findings)
+            yield from _name_returned(context, table, findings)
     for name in sorted(logged.sums.keys() - sums.keys()):
-        found.skip(f"{found.checked[f'leaves of {name}']} leaves speak of {name}, a table this version does not walk")
+        findings.skip(
+            f"{findings.checked[f'leaves of {name}']} leaves speak of {name}, a table this version does not walk"
+        )
 
 
 class _Page(NamedTuple):
-    """A page of rows, judged."""
+    """A page of rows, checked."""
 
     width: int
     last: Any
@@ -62,35 +66,39 @@ class _Page(NamedTuple):
     findings: list[Finding]
 
 
-def _walk_table(context: Holds, table: LoggedTable, size: int, found: Findings) -> Work[int]:
-    """Judge every row; the sum over the handles of records that the log had when we began."""
-    total, after = 0, table.first
+def _walk_table(context: HasDatabase, table: LoggedTable, size: int, findings: Findings) -> Work[int]:
+    """Check every row; return the sum over the handles of records that the log had at the start."""
+    total = 0
+    after = table.first
     for (key,) in (yield from read(context, lambda tx: tx.all(table.strays, first=table.first))):
         what = "the row has a key that Holdproof never gives: it was added"
-        found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=str(key)))
+        findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=str(key)))
     while True:
-        page = yield from read(context, lambda tx: _judge_page(tx, table, after, size))  # noqa: B023
+        page = yield from read(context, partial(_judge_page, table=table, after=after, size=size))
         for finding in page.findings:
-            found.add(finding)
+            findings.add(finding)
         total += page.total
-        found.checked[table.table] += page.width
-        found.tell(f"rows of {table.table}", found.checked[table.table])
+        findings.checked[table.table] += page.width
+        findings.tell(f"rows of {table.table}", findings.checked[table.table])
         if page.is_last:
             return total % _MODULUS
         after = page.last
 
 
 def _judge_page(tx: Tx, table: LoggedTable, after: Any, size: int) -> _Page:
-    """On the reader's thread, so that an event loop is not held up by the hashing."""
-    limit = fitting(tx, table, after, _PAGE)
+    """Check a page of rows; on the reader's thread, so that hashing does not block an event loop."""
+    limit = page_size(tx, table, after, _PAGE)
     rows = tx.all(table.rows, after=after, limit=limit)
     wrong = [finding for row in rows if (finding := judge(table, row)) is not None]
-    total = sum(_number(row[1]) for row in rows if row[7] is not None and row[7] < size)
-    return _Page(len(rows), rows[-1][0] if rows else after, len(rows) < limit, total, wrong)
+    logged = [logged_tables.logged_row(row) for row in rows]
+    # Records that began after `size` was read are left to the next run: the walk over the log does not meet them.
+    begun_before = (each for each in logged if each.first_index is not None and each.first_index < size)
+    total = sum(_number(each.leaf_id) for each in begun_before)
+    return _Page(len(rows), logged[-1].key if logged else after, len(rows) < limit, total, wrong)
 
 
-def fitting(tx: Tx, table: LoggedTable, after: Any, most: int) -> int:
-    """How many rows a page holds: as many as have so many bytes together, at least one."""
+def page_size(tx: Tx, table: LoggedTable, after: Any, most: int) -> int:
+    """Return how many rows to read as a page: at most `most`, and at least one however large it is."""
     total = 0
     for count, (size,) in enumerate(tx.all(table.sizes, after=after, limit=most)):
         total += size
@@ -100,39 +108,42 @@ def fitting(tx: Tx, table: LoggedTable, after: Any, most: int) -> int:
 
 
 def judge(table: LoggedTable, row: Row) -> Finding | None:
-    """What is wrong with a row, if anything."""
-    key, leaf_id, leaf_ver, salt, index, text, newest = row[: COLUMNS - 1]
+    """Return the finding about a row; None if it matches its leaf."""
+    logged = logged_tables.logged_row(row)
 
     def finding(verdict: Verdict, what: str, remedy: str = EXPLAIN) -> Finding:
-        return Finding(verdict, what, remedy, table=table.table, row=str(key))
+        return Finding(verdict, what, remedy, table=table.table, row=str(logged.key))
 
-    if leaf_id is None:
+    if logged.leaf_id is None:
         return finding(Verdict.UNLOGGED, "the row has no leaf: it was not written through Holdproof")
-    if text is None:
+    if logged.leaf is None:
         return finding(Verdict.TAMPERED, "the row names a leaf that the log does not have")
-    problem = _compare(table, row, text, salt)
+    problem = _compare(table, row, logged)
     if problem:
         return finding(Verdict.TAMPERED, problem, RESTORE)
-    if newest is not None and newest > leaf_ver:
-        return finding(Verdict.TAMPERED, f"version {leaf_ver} of the row was put back; the log has {newest}", RESTORE)
-    if index is None:
+    if logged.newest is not None and logged.newest > logged.leaf_ver:
+        what = f"version {logged.leaf_ver} of the row was put back; the log has {logged.newest}"
+        return finding(Verdict.TAMPERED, what, RESTORE)
+    if logged.leaf_index is None:
         return finding(Verdict.PENDING, "committed, not yet under a signed head", WAIT)
     return None
 
 
-def _compare(table: LoggedTable, row: Row, text: object, salt: object) -> str:
-    """How row and leaf differ; empty where they agree."""
-    leaf = _parse(text)
+def _compare(table: LoggedTable, row: Row, logged: LoggedRow) -> str:
+    """Say how a row and its leaf differ; empty where they agree."""
+    leaf = _parse(logged.leaf)
     if leaf is None:
         return "its leaf is not a leaf: the log was edited"
-    if (leaf.get("id"), leaf.get("ver")) != (row[1], row[2]):
+    if (leaf.get("id"), leaf.get("ver")) != (logged.leaf_id, logged.leaf_ver):
         return "its leaf speaks of another record: the log was edited"
     projection = table.projections.get(str(leaf.get("p")))
     if projection is None or leaf.get("t") not in table.kinds:
         return "its leaf is of another table or type: the leaf was swapped"
     content = dict(zip(table.columns, row[COLUMNS:], strict=True))
+    # SQLite stores any type in any column: a salt that is not bytes was not written by Holdproof.
+    salt = logged.leaf_salt if isinstance(logged.leaf_salt, bytes) else b""
     try:
-        commitment = projection.commit(salt if isinstance(salt, bytes) else b"", content)
+        commitment = projection.commit(salt, content)
     except InvalidInputError:
         return "the row holds what Holdproof never writes"
     return "" if commitment == leaf.get("h") else "the row does not match its leaf: row, salt or leaf was edited"
@@ -146,53 +157,54 @@ def _parse(text: object) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _walk_prunings(context: Holds, found: Findings) -> Work[dict[str, int]]:
-    """The sum over the handles of records that retention removed, by table."""
+def _walk_prunings(context: HasDatabase, findings: Findings) -> Work[dict[str, int]]:
+    """Return the sum over the handles of records that retention removed, by table."""
     sums: dict[str, int] = defaultdict(int)
     after: str | None = ""
     while after is not None:
-        page, after = yield from read(context, lambda tx: prunings.pruned(tx, after))  # type: ignore[arg-type] # noqa: B023
+        page, after = yield from read(context, partial(prunings.pruned, after=after))
         for name, handles in page.items():
             sums[name] += sum(map(_number, handles))
-            found.checked["pruned"] += len(handles)
+            findings.checked["pruned"] += len(handles)
     return sums
 
 
 class _Logged(NamedTuple):
-    """By table a sum over the handles of its records in the log; and every so many leaves an index to begin at."""
+    """The sums over the handles of the records in the log by table, and indexes that divide the log into ranges."""
 
     sums: dict[str, int]
     starts: list[int]
 
 
-def _walk_log(context: Holds, size: int, found: Findings) -> Work[_Logged]:
-    """Walk the leaves that are there; a size that was forged cannot make it walk for ever."""
+def _walk_log(context: HasDatabase, size: int, findings: Findings) -> Work[_Logged]:
+    """Walk the leaves that exist; a forged size cannot make it walk for ever."""
     sums: dict[str, int] = defaultdict(int)
-    seen: Counter[str] = Counter()
-    start, starts = 0, [0]
+    counts: Counter[str] = Counter()
+    start = 0
+    starts = [0]
     while start < size:
-        page = yield from read(context, lambda tx: _read_leaves(tx, start, size))  # noqa: B023
+        page = yield from read(context, partial(_read_leaves, start=start, end=size))
         for index in page.misfiled:
             what = "the leaf is filed under another record or version than its own: the log was edited"
-            found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(index)))
+            findings.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(index)))
         if page.width < page.end - start:
             what = f"leaves are missing between {start} and {page.end}: {page.width} of {page.end - start} are there"
-            found.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(start)))
+            findings.add(Finding(Verdict.TAMPERED, what, RESTORE, table="log", row=str(start)))
         for name, numbers in page.handles.items():
             sums[name] += sum(numbers)
-            seen[name] += len(numbers)
+            counts[name] += len(numbers)
         start = page.end
-        found.checked["leaves"] += page.width
-        if found.checked["leaves"] >= len(starts) * _RANGE:
+        findings.checked["leaves"] += page.width
+        if findings.checked["leaves"] >= len(starts) * _RANGE:
             starts.append(start)
-        found.tell("leaves", start, size)
-    for name in seen.keys() - logged_tables.COVERED.keys():
-        found.checked[f"leaves of {name}"] = seen[name]
+        findings.tell("leaves", start, size)
+    for name in counts.keys() - logged_tables.COVERED.keys():
+        findings.checked[f"leaves of {name}"] = counts[name]
     return _Logged(defaultdict(int, {name: total % _MODULUS for name, total in sums.items()}), [*starts, size])
 
 
 class _Leaves(NamedTuple):
-    """A page of leaves: how many, where the next one begins, by table a number for each record that begins here."""
+    """A page of leaves: how many, where the next page begins, and by table the number of each record's first leaf."""
 
     width: int
     end: int
@@ -218,43 +230,44 @@ def _read_leaves(tx: Tx, start: int, end: int) -> _Leaves:
     return _Leaves(len(page), page[-1][0] + 1 if len(page) == _LEAVES else end, handles, misfiled)
 
 
-def _name_lost(context: Holds, table: LoggedTable, starts: list[int], found: Findings) -> Work[None]:
-    """Find the records of a table that have no row, and tell erased ones from deleted ones."""
+def _name_lost(context: HasDatabase, table: LoggedTable, starts: list[int], findings: Findings) -> Work[None]:
+    """Report the records of a table that have no row, unless they were erased or pruned."""
     like = f'%"p":"{table.table}/%'
     for start, end in pairwise(starts):
-        lost = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
-        handles = {row[1] for row in lost}
-        pruned = yield from read(context, lambda tx: prunings.among(tx, table.table, handles))  # noqa: B023
-        erased = yield from read(context, lambda tx: erasures.among(tx, handles))  # noqa: B023
-        for index, handle, text, newest in lost:
+        rows = yield from read(context, lambda tx: tx.all(table.lost, start=start, end=end, like=like))  # noqa: B023
+        handles = {handle for _, handle, _, _ in rows}
+        pruned = yield from read(context, partial(prunings.among, table=table.table, handles=handles))
+        erased = yield from read(context, partial(erasures.among, handles=handles))
+        for index, handle, text, newest in rows:
             named = _TABLE.search(text)
             if named is None or named[1] != table.table or handle in pruned:
                 continue
-            tombstone = _ERASURE in newest and newest != text  # the first leaf of an erasure itself is none
+            tombstone = _ERASURE in newest and newest != text  # an erasure's own first leaf is no tombstone
             if tombstone and handle in erased:
-                found.checked["erased"] += 1
+                findings.checked["erased"] += 1
                 continue
             why = " and an erasure put into the log for it, which none of the store's names" if tombstone else ""
             what = f"leaf {index} has no row: the record {handle} was deleted{why}"
-            found.add(Finding(Verdict.TAMPERED, what, RESTORE, table=table.table, row=handle))
-        found.tell(f"records of {table.table}", end, starts[-1])
+            findings.add(Finding(Verdict.TAMPERED, what, RESTORE, table=table.table, row=handle))
+        findings.tell(f"records of {table.table}", end, starts[-1])
 
 
-def _name_returned(context: Holds, table: LoggedTable, found: Findings) -> Work[None]:
-    """Find the rows of a table that retention removed and somebody put back."""
+def _name_returned(context: HasDatabase, table: LoggedTable, findings: Findings) -> Work[None]:
+    """Report the rows of a table that retention removed and somebody inserted again."""
     after: str | None = ""
     while after is not None:
-        rows, after = yield from read(context, lambda tx: _returned(tx, table, after))  # type: ignore[arg-type] # noqa: B023
+        rows, after = yield from read(context, partial(_returned, table=table, after=after))
         for key in rows:
             what = "the record was pruned, and its row was put back"
-            found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=key))
+            findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table=table.table, row=key))
 
 
 def _returned(tx: Tx, table: LoggedTable, after: str) -> tuple[list[str], str | None]:
     page, following = prunings.pruned(tx, after)
     rows = (tx.one(table.held, handle=handle) for handle in page.get(table.table, ()))
-    return [row[0] for row in rows if row is not None], following
+    return [key for row in rows if row is not None for (key,) in (row,)], following
 
 
 def _number(handle: str) -> int:
+    # A hash, so that a forger cannot choose handles whose sum hides a missing one.
     return int.from_bytes(sha256(handle.encode()).digest(), "big")

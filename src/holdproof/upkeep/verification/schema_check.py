@@ -1,12 +1,13 @@
-"""The live schema against the one that the migrations of this installation make.
+"""Compare the live schema with the one that the migrations of this installation create.
 
 Rules:
-- Nothing recorded is trusted: the schema is built anew from the shipped migrations, on SQLite in memory, on PostgreSQL
-  in a schema of its own inside a transaction that is rolled back, and compared object by object.
+- Nothing recorded is trusted: the schema is built from the shipped migrations, on SQLite in memory, on PostgreSQL in a
+  schema of its own inside a transaction that is rolled back, and compared object by object.
 - A changed, added or dropped table, column, constraint, index, trigger, view, rule, policy or function is found.
-- Where the server does not let us build, that is said; it is never taken for a match.
+- Where the user may not create a schema, the check is reported as not done, never as a match.
 """
 
+from functools import partial
 from typing import Final, NoReturn
 
 from holdproof.db import MEMORY, Call, Query, Tx, Work, ask, migrate, open_database, sql
@@ -18,11 +19,11 @@ from holdproof.store.context import Context
 from holdproof.upkeep.verification.findings import Findings, read
 
 Objects = dict[str, str]
-"""Kind and name of every object of a schema, and its definition."""
+"""The definition of every object of a schema, by kind and name."""
 
 _SCRATCH: Final = "holdproof_verify"
 _MARKS: Final = "commit_marks"
-"""A table of the connections, made beside the migrations; whatever else has that name was added."""
+"""A table that connections create beside the migrations; nothing else may have that name."""
 _OWN: Final = (f"relation {_MARKS}", f"index {_MARKS}_pkey")
 _REMEDY: Final = "keep a copy; find out who changed the schema; restore a backup that verifies"
 _SQLITE = sql(
@@ -32,30 +33,30 @@ _SQLITE = sql(
 )
 
 
-def check(context: Context, found: Findings) -> Work[None]:
-    """Compare, and name every object that is not as the migrations make it."""
+def check(context: Context, findings: Findings) -> Work[None]:
+    """Report every object that is not as the migrations create it."""
     database = context.database
     if database.dialect == "sqlite":
-        live = yield from read(context, lambda tx: _objects(tx, _SQLITE))
-        wanted: Objects = yield from ask(Call(_build_sqlite))
+        live = yield from read(context, partial(_objects, query=_SQLITE))
+        expected: Objects = yield from ask(Call(_build_sqlite))
     else:
-        live = yield from read(context, lambda tx: _postgres_objects(tx, "kernel"))
-        wanted = yield from ask(Call(lambda: _build_postgres(context)))
-        if not wanted:
-            found.skip("the schema: this user may not create the one to compare with")
+        live = yield from read(context, partial(_postgres_objects, space="kernel"))
+        expected = yield from ask(Call(partial(_build_postgres, context)))
+        if not expected:
+            findings.skip("the schema: this user may not create the one to compare with")
             return
-    found.checked["schema objects"] = len(live)
-    for finding in compare(live, wanted):
-        found.add(finding)
+    findings.checked["schema objects"] = len(live)
+    for finding in compare(live, expected):
+        findings.add(finding)
 
 
-def compare(live: Objects, wanted: Objects) -> list[Finding]:
-    """Every object that is missing, added or different."""
+def compare(live: Objects, expected: Objects) -> list[Finding]:
+    """Return a finding for every object that is missing, added or different."""
     wrong = []
-    for name in sorted(live.keys() | wanted.keys()):
-        if live.get(name) == wanted.get(name):
+    for name in sorted(live.keys() | expected.keys()):
+        if live.get(name) == expected.get(name):
             continue
-        problem = "was dropped" if name not in live else "was added" if name not in wanted else "was changed"
+        problem = "was dropped" if name not in live else "was added" if name not in expected else "was changed"
         what = f"the {name} {problem}: it is not as the migrations make it"
         wrong.append(Finding(Verdict.TAMPERED, what, _REMEDY, table="schema", row=name))
     return wrong
@@ -68,7 +69,7 @@ def _objects(tx: Tx, query: Query) -> Objects:
 def _build_sqlite() -> Objects:
     database = open_database(MEMORY)
     try:
-        return database.read(lambda tx: _objects(tx, _SQLITE)).result()
+        return database.read(partial(_objects, query=_SQLITE)).result()
     finally:
         database.close()
 

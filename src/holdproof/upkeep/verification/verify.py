@@ -1,15 +1,15 @@
-"""Verify: everything a store holds against its log, the log against its heads, the heads against those kept elsewhere.
+"""Verify a store: its rows against its log, the log against its heads, the heads against those kept outside.
 
 Rules:
-- In this order: the database's own integrity check (so that no index can lie to what follows), the schema, the log and
-  its heads, every row against its leaf and back, memory block by block, DBOMs against rows, files and keys, and last
-  what services store.
+- In this order: the database's own integrity check (a forged index could mislead every later check), the schema, the
+  log and its heads, every row against its leaf and back, memory block by block, DBOMs against rows, files and keys, and
+  last the application stores.
 - The overall verdict is the worst one; every finding names file, table, row and what to do.
 - `full` recomputes the whole tree from its leaves; without it leaf and tree are compared by size, frontier and head
   only, and the report says so: a leaf edited together with its row is found by `full`.
-- Damage ends one check, never the run; a store that cannot be read there counts as tampered with.
-- TAMPERED or worse locks the store, unless told not to, or unless it is only in what services store.
-- Memory is bounded, and writers go on meanwhile.
+- Damage ends one check, never the run; a table that cannot be read counts as tampered with.
+- TAMPERED or worse locks the store, unless `lock=False`, or unless it is only in the application stores.
+- Memory is bounded, and writers are not blocked.
 """
 
 import logging
@@ -43,23 +43,26 @@ from holdproof.model.verify import Finding, Report
 from holdproof.runtime import checks as flow_checks
 from holdproof.store.context import Context
 from holdproof.upkeep import lockdown
-from holdproof.upkeep.verification import dbom_check, log_check, memory_check, row_check, schema_check, storage_check
+from holdproof.upkeep.verification import content_check, dbom_check, log_check, row_check, schema_check
 from holdproof.upkeep.verification.findings import EXPLAIN, RESTORE, WAIT, Findings, on_reader, read
 
 _BROKEN: Final = (CorruptError, QueryError, FormatError, NotFoundError, ExpectationError)
 _ODD: Final = (AttributeError, KeyError, TypeError, ValueError)
-"""What becomes of whoever reads a value of another type than ours; SQLite keeps any type in any column."""
+"""What reading a value of an unexpected type raises; SQLite stores any type in any column."""
 _WHY: Final[dict[type, str]] = {CorruptError: "a page is damaged", QueryError: "a table or column is missing"}
 _logger = logging.getLogger("holdproof")
 
 
 def run(context: Context, *, full: bool = False, lock: bool = True, progress: Progress | None = None) -> Work[Report]:
-    """Verify the whole store; with `lock` (the default) tampering locks it."""
-    found = Findings(progress)
+    """Verify the whole store; with `lock` (the default) tampering locks it.
+
+    `full` recomputes the whole tree from its leaves. Findings are in the report, never raised.
+    """
+    findings = Findings(progress)
     if not full:
-        found.skip("the tree was not recomputed from its leaves (--full does)")
-    yield from _look(context, found, _checks(context, found, full))
-    report = found.report("full" if full else "fast")
+        findings.skip("the tree was not recomputed from its leaves (--full does)")
+    yield from _run_checks(context, findings, _checks(context, findings, full))
+    report = findings.report("full" if full else "fast")
     if lock and report.locks:
         locked = yield from lockdown.respond(context, report)
         report = replace(report, locked=locked.id)
@@ -67,152 +70,160 @@ def run(context: Context, *, full: bool = False, lock: bool = True, progress: Pr
 
 
 def kernel(context: Context, *, progress: Progress | None = None) -> Work[Report]:
-    """Verify a kernel that is not live yet, in full and without locking anything; services are left out."""
-    found = Findings(progress)
-    yield from _look(context, found, _checks(context, found, True)[:-1])
-    return found.report("kernel")
+    """Verify a kernel that is not live yet, in full, without locking it and without the application stores."""
+    findings = Findings(progress)
+    yield from _run_checks(context, findings, _checks(context, findings, True)[:-1])
+    return findings.report("kernel")
 
 
-def _look(context: Context, found: Findings, checks: Sequence[tuple[str, Callable[[], Work[None]]]]) -> Work[None]:
+def _run_checks(
+    context: Context, findings: Findings, checks: Sequence[tuple[str, Callable[[], Work[None]]]]
+) -> Work[None]:
     for title, check in checks:
-        found.tell(title)
+        findings.tell(title)
         try:
             yield from check()
-        except (*_BROKEN, InvalidInputError, *_ODD) as error:  # nobody gives it anything: the input is what is stored
+        # InvalidInputError too: a check takes no input but what is stored.
+        except (*_BROKEN, InvalidInputError, *_ODD) as error:
             cut = _unreadable(context, title, error)
-            found.add(cut)
+            findings.add(cut)
             _logger.warning("verify: %s", cut.what, exc_info=isinstance(error, _ODD))
 
 
 def _unreadable(context: Context, title: str, error: Exception) -> Finding:
-    """A check that damage has ended."""
+    """Return the finding for a check that damage has ended."""
     why, tables = _why(error)
     what = f"{title}: cannot be read to the end ({why})"
     return Finding(Verdict.TAMPERED, what, RESTORE, file=_where(context), table=tables)
 
 
 def _why(error: Exception) -> tuple[str, str]:
-    """What is wrong and where; of a query that failed, its tables are named and not its text."""
+    """Return the reason and the tables; a failed query is named by its tables, not by its text."""
     tables = ", ".join(error.fields.get("tables", ())) if isinstance(error, HoldproofError) else ""
     return (_WHY.get(type(error), str(error)) if tables else str(error)), tables
 
 
-def _checks(context: Context, found: Findings, full: bool) -> list[tuple[str, Callable[[], Work[None]]]]:
+def _checks(context: Context, findings: Findings, full: bool) -> list[tuple[str, Callable[[], Work[None]]]]:
     return [
-        ("database", lambda: _database(context, found)),
-        ("schema", lambda: schema_check.check(context, found)),
-        ("log", lambda: _log(context, found, full)),
-        ("rows", lambda: row_check.check(context, found)),
-        ("keys", lambda: _keys(context, found)),
-        ("flows", lambda: _flows(context, found)),
-        ("skills", lambda: _skills(context, found)),
-        ("erasures", lambda: _erasures(context, found)),
-        ("memory", lambda: memory_check.check(context, found)),
-        ("DBOMs", lambda: dbom_check.check(context, found)),
-        ("services", lambda: storage_check.check(context, found)),
+        ("database", partial(_database, context, findings)),
+        ("schema", partial(schema_check.check, context, findings)),
+        ("log", partial(_log, context, findings, full)),
+        ("rows", partial(row_check.check, context, findings)),
+        ("keys", partial(_keys, context, findings)),
+        ("flows", partial(_flows, context, findings)),
+        ("skills", partial(_skills, context, findings)),
+        ("erasures", partial(_erasures, context, findings)),
+        ("memory", partial(content_check.check_memory, context, findings)),
+        ("DBOMs", partial(dbom_check.check, context, findings)),
+        ("services", partial(content_check.check_services, context, findings)),
     ]
 
 
 def damaged(error: HoldproofError, paths: Paths, target: str | Path, *, lock: bool = True) -> Report:
-    """The report on a database that cannot even be opened; raises the error again if it tells of no damage.
+    """Return the report on a database that cannot be opened; raises the error again if it is no damage.
 
-    Where a store has never been, a file that is not ours is a wrong path and no tampering.
+    Where there has never been a store, a file that is no store is a wrong path and no tampering.
     """
-    known = paths.heads.exists()
-    if not isinstance(error, _BROKEN) and not (known and isinstance(error, ForeignFileError)):
+    was_store = paths.heads.exists()
+    if not isinstance(error, _BROKEN) and not (was_store and isinstance(error, ForeignFileError)):
         raise error
     problems = check_file(target) if isinstance(target, Path) and target.exists() else []
-    found = Findings()
+    findings = Findings()
     why, tables = _why(error)
     for problem in problems or [f"the store cannot be opened: {why}"]:
-        found.add(Finding(Verdict.TAMPERED, problem, RESTORE, file=str(target), table="" if problems else tables))
-    found.skip("everything but the database file: it is damaged, so nothing in it was believed")
-    report = found.report("file")
+        findings.add(Finding(Verdict.TAMPERED, problem, RESTORE, file=str(target), table="" if problems else tables))
+    findings.skip("everything but the database file: it is damaged, so nothing in it was believed")
+    report = findings.report("file")
     return replace(report, locked=lockdown.lock_unopened(paths, report).id) if lock else report
 
 
-def _database(context: Context, found: Findings) -> Work[None]:
+def _database(context: Context, findings: Findings) -> Work[None]:
     problems: list[str] = yield from ask(Call(context.database.backend.check))
     for problem in problems:
-        found.add(Finding(Verdict.TAMPERED, f"integrity check: {problem}", RESTORE, file=_where(context)))
+        findings.add(Finding(Verdict.TAMPERED, f"integrity check: {problem}", RESTORE, file=_where(context)))
     if context.database.dialect == "postgres":
-        found.skip("the server's pages and indexes: PostgreSQL checks its own (data checksums, amcheck)")
+        findings.skip("the server's pages and indexes: PostgreSQL checks its own (data checksums, amcheck)")
 
 
-def _log(context: Context, found: Findings, full: bool) -> Work[None]:
-    """The log's own audit: heads, keys, heads kept elsewhere, and in full the tree itself."""
-    told = yield from audits.audit(context, full=full, progress=lambda done, total: found.tell("log", done, total))
-    for flaw in told.findings:
+def _log(context: Context, findings: Findings, full: bool) -> Work[None]:
+    """Run the audit of the log: its heads, its keys, the kept heads, and in full the tree itself."""
+    audited = yield from audits.audit(
+        context, full=full, progress=lambda done, total: findings.tell("log", done, total)
+    )
+    for flaw in audited.findings:
         row = "" if flaw.index is None else str(flaw.index)
-        found.add(Finding(flaw.verdict, flaw.what, _REMEDIES.get(flaw.verdict, RESTORE), table=lockdown.LOG, row=row))
-    found.left_off += told.left_off
-    found.checked["log size"] = told.size
-    found.level = (yield from on_reader(context, witness_client.level(context))).text
+        findings.add(
+            Finding(flaw.verdict, flaw.what, _REMEDIES.get(flaw.verdict, RESTORE), table=lockdown.LOG, row=row)
+        )
+    findings.left_off += audited.left_off
+    findings.checked["log size"] = audited.size
+    findings.level = (yield from on_reader(context, witness_client.level(context))).text
     head = yield from read(context, log.head)
-    found.head = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
-    yield from _identity(context, found, log.generation(head.checkpoint.origin)[0])
+    findings.head = {"origin": head.checkpoint.origin, "size": head.checkpoint.size, "root": head.checkpoint.root.hex()}
+    yield from _identity(context, findings, log.generation(head.checkpoint.origin)[0])
 
 
-def _identity(context: Context, found: Findings, named: str) -> Work[None]:
-    """The store is the one its log speaks of, and not one that took the place of another."""
+def _identity(context: Context, findings: Findings, named: str) -> Work[None]:
+    """Check that the store is the one that its log names, and did not replace another."""
     store_id = yield from read(context, log_check.store_id)
     if named != f"holdproof/{store_id}":
         what = f"the store calls itself {store_id}, its log is that of {named}"
-        found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="store_facts", row="store_id"))
-    if context.marks is not None:
-        yield from _marks(context, context.marks, found, named)
+        findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="store_facts", row="store_id"))
+    if context.head_file is not None:
+        yield from _check_head_file(context, context.head_file, findings, named)
 
 
-def _marks(context: Context, marks: HeadFile, found: Findings, named: str) -> Work[None]:
-    """What the file of kept heads holds that this run could not use."""
-    kept, unreadable = yield from call(lambda: (marks.largest(), marks.unreadable()))
-    if others := sorted({log.generation(origin)[0] for origin in kept} - {named}):
-        found.skip(f"heads of other stores were kept here too ({', '.join(others)}): theirs is another database")
-    given_up = yield from read(context, lambda tx: [each for each in kept.values() if log.counted(tx, each) is None])
-    for said in (each.checkpoint for each in given_up if log.generation(each.checkpoint.origin)[0] == named):
-        found.skip(f"heads of {said.origin} up to {said.size} leaves were kept, whose end a restore gave up")
+def _check_head_file(context: Context, head_file: HeadFile, findings: Findings, named: str) -> Work[None]:
+    """Report what is in the head file that this run could not compare."""
+    heads, unreadable = yield from call(lambda: (head_file.largest(), head_file.unreadable()))
+    if others := sorted({log.generation(origin)[0] for origin in heads} - {named}):
+        findings.skip(f"heads of other stores were kept here too ({', '.join(others)}): theirs is another database")
+    given_up = yield from read(context, lambda tx: [each for each in heads.values() if log.relevance(tx, each) is None])
+    for head in (each.checkpoint for each in given_up if log.generation(each.checkpoint.origin)[0] == named):
+        findings.skip(f"heads of {head.origin} up to {head.size} leaves were kept, whose end a restore gave up")
     if unreadable:
-        found.skip(f"heads kept in {marks.path}: {unreadable} of its lines torn or damaged")
+        findings.skip(f"heads kept in {head_file.path}: {unreadable} of its lines torn or damaged")
 
 
-def _keys(context: Context, found: Findings) -> Work[None]:
-    """Every key came in by its own word, its predecessor's or root's; one with a row and a leaf alone did not."""
+def _keys(context: Context, findings: Findings) -> Work[None]:
+    """Check that every key was admitted by a valid statement; a row and a leaf alone are not enough."""
     flawed: dict[str, str] = yield from read(context, keys.flaws)
     for keyid, why in flawed.items():
-        found.add(
+        findings.add(
+            # Somebody with the log key can append any row and leaf; only a signed statement makes a key count.
             Finding(Verdict.TAMPERED, f"a key that nobody admitted: {why}", EXPLAIN, table="keyring", row=str(keyid))
         )
 
 
-def _erasures(context: Context, found: Findings) -> Work[None]:
-    """Which files an erasure has yet to remove stands under no leaf: at least it names none of somebody else's."""
-    for erasure in (yield from read(context, erasures.odd)):
+def _erasures(context: Context, findings: Findings) -> Work[None]:
+    """Check that pending erasures name only files of the store: no leaf covers that list."""
+    for erasure in (yield from read(context, erasures.with_foreign_files)):
         what = "the erasure is to remove files that are not the store's: its list of files was edited"
-        found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="erasures", row=erasure))
+        findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="erasures", row=erasure))
 
 
-def _skills(context: Context, found: Findings) -> Work[None]:
-    """An approval is signed, with a key that counts; one with a row and a leaf alone is nobody's word."""
+def _skills(context: Context, findings: Findings) -> Work[None]:
+    """Check that every approval of a skill is signed with a key that counts."""
     after: str | None = ""
     while after is not None:
         count, flawed, after = yield from read(context, partial(skills.flaws, after=after))
-        found.checked["approvals of skills"] += count
+        findings.checked["approvals of skills"] += count
         for row, why in flawed.items():
             revoked = isinstance(why, RevokedKeyError)
             verdict = Verdict.REVOKED_KEY if revoked else Verdict.TAMPERED
             remedy = "look at the skill and approve it again" if revoked else EXPLAIN
             what = f"an approval that does not hold: {why}"
-            found.add(Finding(verdict, what, remedy, table="skill_approvals", row=row))
+            findings.add(Finding(verdict, what, remedy, table="skill_approvals", row=row))
 
 
-def _flows(context: Context, found: Findings) -> Work[None]:
-    """A flow's status and times follow from its transitions, which are under the log."""
+def _flows(context: Context, findings: Findings) -> Work[None]:
+    """Check that a flow's status and times follow from its transitions, which are under the log."""
     after: str | None = ""
     while after is not None:
         page = partial(flow_checks.flows, after=after)
         astray, after = yield from read(context, page)
         for what in astray:
-            found.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="decision_flows"))
+            findings.add(Finding(Verdict.TAMPERED, what, EXPLAIN, table="decision_flows"))
 
 
 _REMEDIES: Final = {
@@ -223,4 +234,4 @@ _REMEDIES: Final = {
 
 
 def _where(context: Context) -> str:
-    return str(context.database.backend.facts().get("path", "")) if context.marks is not None else ":memory:"
+    return str(context.database.backend.facts().get("path", "")) if context.head_file is not None else ":memory:"

@@ -1,0 +1,173 @@
+"""What is done with a store that is closed, or too damaged to open: check, verify, migrate, restore, copy, import.
+
+Plain blocking functions, defined once. `holdproof.sync` offers them as they are, `holdproof.client` in a thread.
+"""
+
+from contextlib import closing, suppress
+from pathlib import Path
+
+from holdproof.db import migrate as migrations
+from holdproof.db import open_database
+from holdproof.db.sqlite import check_file
+from holdproof.errors import HoldproofError, MovedError
+from holdproof.executors import SyncExecutor
+from holdproof.importers import kgents
+from holdproof.model.backup import Restored
+from holdproof.model.copy import Copied
+from holdproof.model.doctor import HealthCheck, HealthReport
+from holdproof.model.legacy import LegacyReport
+from holdproof.model.progress import Progress
+from holdproof.model.status import Check, Migrated
+from holdproof.model.verify import Report
+from holdproof.storage.executors import SyncStorageExecutor
+from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import StorageExecutor
+from holdproof.store.opening import locate, open_at, open_store
+from holdproof.upkeep import doctor as examination
+from holdproof.upkeep.backups import copy as copying
+from holdproof.upkeep.backups import restore as restoring
+from holdproof.upkeep.backups import swap
+from holdproof.upkeep.backups.backup_list import no_progress
+from holdproof.upkeep.backups.staging import RestoreRequest
+from holdproof.upkeep.verification import verify as verification
+
+
+def open_services(home: str | Path | None, url: str | None, executor: StorageExecutor) -> LazyStores:
+    """Return the application stores at `home` or `url` without the kernel; each is opened at its first use."""
+    location = locate(home, url)
+    return LazyStores(location.settings, location.paths, executor)
+
+
+def check(home: str | Path | None = None, url: str | None = None) -> Check:
+    """Check a store that may be too damaged to open: its file first, then the whole if that is sound."""
+    target = locate(home, url).target
+    if isinstance(target, Path) and target.exists():
+        findings = check_file(target)
+        if findings:
+            return Check(findings)
+    with closing(open_store(home, url)) as store:
+        return store.check()
+
+
+def verify(
+    home: str | Path | None = None,
+    url: str | None = None,
+    *,
+    full: bool = False,
+    lock: bool = True,
+    progress: Progress | None = None,
+) -> Report:
+    """Verify a store, also one that is too damaged to open; with `lock` tampering locks it.
+
+    Raises whatever kept it from opening if that is no damage: a wrong URL, a server that is down.
+    """
+    try:
+        with closing(open_store(home, url)) as store:
+            work = verification.run(store.context, full=full, lock=lock, progress=progress)
+            return SyncExecutor(store.database).run(work)
+    except HoldproofError as error:
+        location = locate(home, url)
+        return verification.damaged(error, location.paths, location.target, lock=lock)
+
+
+def doctor(home: str | Path | None = None, url: str | None = None) -> HealthReport:
+    """Examine a store and its surroundings, also one that cannot be opened; makes no store where there is none."""
+    location = locate(home, url)
+    if isinstance(location.target, Path) and not location.target.exists():
+        return examination.absent(location.paths)
+    try:
+        store = open_store(home, url)
+    except HoldproofError as error:
+        return examination.unopened(location.paths, error)
+    with closing(store):
+        checks = examination.examine(store.context).checks
+        reported = {each.what for each in checks}
+        reasons = [reason for reason in store.status().degraded if reason not in reported]
+        return HealthReport([*checks, *(HealthCheck("warning", "degraded", reason) for reason in reasons)])
+
+
+def migrate(home: str | Path | None = None, url: str | None = None, *, dry_run: bool = False) -> Migrated:
+    """Apply pending migrations without opening the store; with `dry_run` only list them."""
+    target = locate(home, url).target
+    steps = migrations.shipped("kernel")
+    if dry_run and isinstance(target, Path) and not target.exists():
+        return Migrated(applied=[], pending=[step.name for step in steps])
+    with closing(open_database(target, migrate=False)) as database:
+        applied = [] if dry_run else migrations.migrate(database, steps)
+        return Migrated(applied=applied, pending=[step.name for step in migrations.pending(database, steps)])
+
+
+def migrate_legacy(
+    source: str | Path | None = None,
+    home: str | Path | None = None,
+    url: str | None = None,
+    *,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> LegacyReport:
+    """Import data of kgents from `source`, or from `~/.kgents` and its XDG home; nothing is deleted there.
+
+    With `dry_run` everything is read and nothing is written.
+    """
+    roots = kgents.roots() if source is None else [kgents.required(Path(source).expanduser().absolute())]
+    with closing(open_services(home, url, SyncStorageExecutor)) as stores:
+        return kgents.migrate(stores, roots, dry_run=dry_run, progress=progress)
+
+
+def restore(
+    src: str | Path,
+    home: str | Path | None = None,
+    url: str | None = None,
+    *,
+    to_index: int | None = None,
+    to_time: str | None = None,
+    key: str | None = None,
+    erasures: str | Path | None = None,
+    other: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Restored:
+    """Replace the store at `home` or `url`, which must be closed, by that of a backup; the old one is kept aside.
+
+    The backup is verified first; on any failure nothing has changed. `to_index` and `to_time` choose the newest backup
+    of a folder that is not after that log index or moment. `key` is the id of the log key that must have signed it;
+    `erasures` is a file of erasures to apply again; `other` allows another store than the one here.
+    """
+    location = locate(home, url)
+    listed = None if erasures is None else Path(erasures)
+    request = RestoreRequest(Path(src), to_index, to_time, key, listed, other, dry_run, progress)
+    return restoring.restore(location.paths, location.target, request)
+
+
+def copy(
+    src: str | Path,
+    dst: str | Path,
+    home: str | Path | None = None,
+    *,
+    telemetry: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Copied:
+    """Move a closed store to another database: each of `src` and `dst` is a URL, a home, or `sqlite` for the home's.
+
+    The target is verified before the source is sealed, which then says where the store went. Telemetry stays in the
+    home unless it is asked for.
+    """
+    plan = copying.plan(src, dst, home, telemetry=telemetry)
+    plan.paths.create()
+    swap.finish(plan.paths)
+    copying.refuse_absent(plan)
+    # Opening it once applies pending migrations and sequences pending leaves. A source that is sealed already refuses
+    # that: a copy was killed after the seal, and only its end is missing.
+    with suppress(MovedError):
+        open_at(plan.paths, plan.source).close()
+    store_lock = swap.StoreLock(plan.paths, exclusive=True, timeout_s=0)
+    try:
+        moved = copying.move(plan, progress or no_progress, dry_run=dry_run)
+    finally:
+        store_lock.release()
+    if dry_run:
+        return copying.outcome(plan, moved, "not verified")
+    with closing(open_at(plan.paths, plan.target)) as store:
+        report = SyncExecutor(store.database).run(verification.run(store.context, progress=progress))
+    return copying.outcome(plan, moved, report.verdict.word, dry_run=False)

@@ -1,0 +1,112 @@
+"""`Store`: one open store, shared by every client of it."""
+
+import os
+from importlib import metadata
+from typing import Any
+
+from holdproof.db import MEMORY, Tx, migrate, sql
+from holdproof.errors import ClosedError, HoldproofError
+from holdproof.evidence import crash_recovery
+from holdproof.evidence.witness_client import level_of
+from holdproof.memory.images import image
+from holdproof.model.status import Check, Status
+from holdproof.storage import degraded
+from holdproof.storage.lazy_stores import LazyStores
+from holdproof.storage.open_stores import StorageExecutor
+from holdproof.store.context import Context
+from holdproof.upkeep import head_webhook, lockdown, skill_watch
+from holdproof.upkeep.backups.swap import StoreLock
+from holdproof.upkeep.head_webhook import HeadWebhook
+
+VERSION = metadata.version("holdproof")
+
+
+class Store:
+    """An open database with its keys and files. Close it; `close` may be called twice."""
+
+    def __init__(
+        self, context: Context, store_lock: StoreLock | None = None, webhook: HeadWebhook | None = None
+    ) -> None:
+        self.context = context
+        self.paths = context.paths
+        self.settings = context.settings
+        self.database = context.database
+        self._store_lock = store_lock
+        self._webhook = webhook
+        self._closed = False
+
+    def services(self, executor: StorageExecutor) -> LazyStores:
+        """Return the application stores over the same home for one executor class; each is opened at its first use."""
+        if self._closed:
+            raise ClosedError("the store is closed")
+        stores: LazyStores = self.context.services.setdefault(executor, LazyStores(self.settings, self.paths, executor))
+        return stores
+
+    def status(self) -> Status:
+        """Report where everything lives, versions and sizes, and what is degraded."""
+        head_file = self.context.head_file
+        largest = head_file.largest() if head_file else {}
+
+        def read(tx: Tx) -> tuple[dict[str, str], list[str], str]:
+            return facts(tx), sorted(migrate.applied(tx)), level_of(tx, largest).text
+
+        recorded, migrations, log = self.database.read(read).result()
+        where = self.database.backend.facts()
+        return Status(
+            version=VERSION,
+            store_id=recorded["store_id"],
+            created_at=recorded["created_at"],
+            first_run=self.database.first_run and where.get("path") != MEMORY,
+            paths={name: str(getattr(self.paths, name)) for name in ("data", "config", "state", "cache")},
+            database=where,
+            migrations=migrations,
+            log=log,
+            degraded=self._degraded(where),
+        )
+
+    def _degraded(self, where: dict[str, Any]) -> list[str]:
+        warnings = list(self.settings.warnings)
+        warnings += lockdown.warnings(self.context)
+        warnings += degraded.warnings(degraded.read(self.paths)).values()
+        warnings += image.warnings(self.paths)
+        warnings += head_webhook.warnings(self._webhook, os.environ)
+        warnings += skill_watch.warnings(self.context)
+        if where.get("path") == MEMORY:
+            warnings.append("the store is in memory: nothing survives the end of this process")
+        return warnings
+
+    def check(self) -> Check:
+        """Run the database's own integrity check, and compare its migrations with those of this version."""
+        findings = list(self.database.backend.check())
+        try:
+            missing = migrate.pending(self.database, migrate.shipped("kernel"))
+            findings += [f"migration {step.name} is not applied" for step in missing]
+        except HoldproofError as error:
+            findings.append(str(error))
+        return Check(findings)
+
+    def close(self) -> None:
+        """Finish queued work and close; may be called twice."""
+        if not self._closed:
+            self._closed = True
+            crash_recovery.at_closing(self.context)
+        for stores in self.context.services.values():
+            stores.close()
+        # The sequencer still writes, so it stops before the database closes. The last head is durable only once the
+        # database is closed, so it is kept and sent after that. The lock goes last, when all of it is done.
+        self.context.log.stop()
+        self.database.close()
+        if self.context.head_file is not None:
+            self.context.head_file.flush()
+        if self._webhook is not None:
+            self._webhook.close()
+        if self._store_lock is not None:
+            self._store_lock.release()
+
+
+_FACTS = sql("SELECT key, value FROM store_facts")
+
+
+def facts(tx: Tx) -> dict[str, str]:
+    """Return what the store records of itself: its id, and when it was created."""
+    return dict(tx.all(_FACTS))

@@ -1,0 +1,99 @@
+"""Checks of content: memory block by block, and what the application stores hold.
+
+Rules:
+- Memory: leaf, commit, tree and record agree; every block is what its CID says, every snapshot is signed.
+- Application stores: their database files are intact, and every blob is what its row says. None of it is under the log:
+  what is wrong there is reported, but does not lock the kernel.
+- A store that nobody has used is not created for the check; one that cannot be opened is reported as not checked.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from holdproof.db import Work, call
+from holdproof.db.sqlite import check_file
+from holdproof.errors import HoldproofError
+from holdproof.memory.notes import note_checks
+from holdproof.memory.objects import object_checks
+from holdproof.memory.objects.object_checks import CheckedPage, Flaw
+from holdproof.memory.threads import thread_checks
+from holdproof.model.verdicts import Verdict
+from holdproof.model.verify import Finding
+from holdproof.storage.executors import SyncStorageExecutor
+from holdproof.storage.lazy_stores import LazyStores
+from holdproof.store.context import Context
+from holdproof.upkeep.verification.findings import RESTORE, Findings, HasDatabase, read
+
+_MISSING: Final = "words or vectors of some objects, which were never written: `holdproof objects reindex` does"
+
+
+def check_memory(context: HasDatabase, findings: Findings) -> Work[None]:
+    """Check every block, commit, thread, note and index of memory."""
+    yield from _pages(context, findings, "blocks", object_checks.content)
+    yield from _pages(context, findings, "commits", object_checks.snapshots)
+    yield from _pages(context, findings, "blocks of threads", thread_checks.blocks)
+    yield from _pages(context, findings, "checkpoints of threads", thread_checks.checkpoints)
+    yield from _pages(context, findings, "writes of threads", thread_checks.writes)
+    yield from _pages(context, findings, "notes", note_checks.notes)
+    spaces, flaws = yield from read(context, object_checks.names)
+    for flaw in flaws:
+        findings.add(_finding(flaw))
+    for ns in spaces:
+        yield from _pages(context, findings, "objects", partial(object_checks.tree, ns=ns))
+        yield from _pages(context, findings, "indexed objects", partial(object_checks.index, ns=ns))
+        yield from _pages(context, findings, "volatile fields", partial(object_checks.vectors, ns=ns))
+        yield from _pages(context, findings, "vectors of objects", partial(object_checks.vector_rows, ns=ns))
+
+
+def _pages(context: HasDatabase, findings: Findings, what: str, check: Callable[..., CheckedPage]) -> Work[None]:
+    after: object = None
+    while True:
+        page = yield from read(context, partial(check, after=after))
+        findings.checked[what] += page.seen
+        findings.tell(f"memory: {what}", findings.checked[what])
+        for flaw in page.flaws:
+            if flaw.missing:
+                findings.skip(_MISSING)
+            else:
+                findings.add(_finding(flaw))
+        if page.last is None:
+            return
+        after = page.last
+
+
+def _finding(flaw: Flaw) -> Finding:
+    return Finding(Verdict.TAMPERED, flaw.what, RESTORE, table=flaw.table, row=flaw.row)
+
+
+def check_services(context: Context, findings: Findings) -> Work[None]:
+    """Check the database files of the application stores, then every blob."""
+    if context.head_file is None:  # a store in memory has its application stores in memory
+        return
+    for path in (context.paths.membrane_db, context.paths.telemetry_db):
+        for problem in (yield from call(_problems, path)):
+            what = f"integrity check: {problem}"
+            findings.add(Finding(Verdict.TAMPERED, what, RESTORE, file=str(path), outside=True))
+    for finding in (yield from call(_blobs, context, findings)):
+        findings.add(finding)
+
+
+def _problems(path: Path) -> list[str]:
+    return check_file(path) if path.exists() else []
+
+
+def _blobs(context: Context, report: Findings) -> list[Finding]:
+    def tell(done: int) -> None:
+        report.checked["blobs"] = done
+        report.tell("blobs", done)
+
+    with closing(LazyStores(context.settings, context.paths, SyncStorageExecutor)) as stores:
+        try:
+            blobs = stores.open("blobs") if stores.there("blobs") else None
+        except HoldproofError as error:
+            report.skip(f"blobs, which cannot be opened: {error.message}")
+            return []
+        wrong: list[Finding] = blobs.check(progress=tell) if blobs is not None else []
+        return wrong
