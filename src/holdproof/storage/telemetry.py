@@ -5,7 +5,7 @@ Rules:
 - Events come newest first; of those at the same moment, the one that arrived later.
 - The newest events are rows. A thousand rows are sealed into a chunk; a batch of a thousand or more is sealed at once.
 - One transaction changes chunks at a time: else repacking could restore events that another one has pruned.
-- RetentionSettings goes by age: chunks past `hot_days` and `warm_days` are compressed harder, those past `cold_days` are
+- Retention goes by age: chunks past `hot_days` and `warm_days` are compressed harder, those past `cold_days` are
   removed. The file shrinks when events are removed.
 """
 

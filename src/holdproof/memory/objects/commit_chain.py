@@ -18,7 +18,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from holdproof.content import blocks
 from holdproof.crypto import cid as cids
 from holdproof.crypto import commit as formats
-from holdproof.crypto import didkey, mst_diff
+from holdproof.crypto import didkey, mst, mst_diff
 from holdproof.crypto.car import BlockMap
 from holdproof.crypto.cid import CID
 from holdproof.crypto.commit import Commit
