@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from holdproof import errors, sync
 from holdproof.cli.app import app

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from harness.filling import populate
 from harness.raw_access import attack, attack_server, behind
@@ -91,7 +91,7 @@ def seen(place: StoreLocation) -> dict[str, Any]:
             "audit": store.audit.search(),
             "note": store.objects.get("note"),
             "found": store.objects.search("kept"),
-            "snapshots": store.snapshots.list(),
+            "snapshots": store.snapshots.list().items,
             "blob": store.blobs.get("small"),
         }
 

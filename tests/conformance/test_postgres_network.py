@@ -26,8 +26,8 @@ def proxy(postgres: Postgres) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def through(proxy: Proxy, postgres_url: str) -> str:
-    name = conninfo_to_dict(postgres_url)["dbname"]
+def through(proxy: Proxy, empty_postgres_url: str) -> str:
+    name = conninfo_to_dict(empty_postgres_url)["dbname"]
     return f"postgresql://postgres@127.0.0.1:{proxy.port}/{name}?sslmode=disable&gssencmode=disable"
 
 
@@ -64,19 +64,19 @@ def test_a_statement_may_take_its_time_while_the_server_is_at_it(db: Database) -
     assert db.write(slow).result(60) == "c"
 
 
-def test_who_waits_for_the_end_of_our_question_is_not_at_work(postgres_url: str) -> None:
+def test_who_waits_for_the_end_of_our_question_is_not_at_work(empty_postgres_url: str) -> None:
     """It calls itself active: the statement is done, and the word that ends the question was lost on its way."""
-    with closing(psycopg.connect(postgres_url)) as connection:
+    with closing(psycopg.connect(empty_postgres_url)) as connection:
         line = connection.pgconn
         line.enter_pipeline_mode()
         line.send_query_params(b"SELECT 1", None)
         line.send_flush_request()
         line.flush()
         connection.wait(fetch(line))
-        with psycopg.connect(postgres_url) as other:
+        with psycopg.connect(empty_postgres_url) as other:
             [(state,)] = other.execute("SELECT state FROM pg_stat_activity WHERE pid = %s", [line.backend_pid])
         assert state == "active"
-        assert not liveness.backend_is_active(postgres_url, line.backend_pid)
+        assert not liveness.backend_is_active(empty_postgres_url, line.backend_pid)
 
 
 def test_who_cannot_be_asked_is_not_at_work(through: str, proxy: Proxy) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from typer.testing import CliRunner
 
 from holdproof import errors
 from holdproof.cli.app import app
@@ -480,7 +480,7 @@ def test_a_working_folder_that_is_gone_is_no_project(home: Path, monkeypatch: py
 
 def test_on_postgres_the_command_line_sees_the_same_sessions(home: Path, postgres_url: str) -> None:
     words = ["--url", postgres_url, "--json"]
-    made = CliRunner().invoke(app, ["sessions", "start", "script", "s", *words])
+    made = CliRunner().invoke(app, ["sessions", "start-session", "script", "s", *words])
     assert made.exit_code == 0, made.output
     id = json.loads(made.stdout)["id"]
 
@@ -490,5 +490,5 @@ def test_on_postgres_the_command_line_sees_the_same_sessions(home: Path, postgre
             assert (await service.end_session(id)).name == "s"
 
     asyncio.run(run())
-    [found] = json.loads(CliRunner().invoke(app, ["sessions", "list", *words]).stdout)["sessions"]
+    [found] = json.loads(CliRunner().invoke(app, ["sessions", "list-sessions", *words]).stdout)
     assert (found["id"], found["state"]) == (id, "completed")

@@ -15,8 +15,7 @@ from holdproof.db import Tx, open_database, sql
 from holdproof.executors import SyncExecutor
 from holdproof.model.storage import TelemetryEvent
 from holdproof.storage import chunks, telemetry
-from holdproof.storage.executors import AsyncStorageExecutor
-from holdproof.storage.operation_tracker import OperationTracker
+from holdproof.storage.executors import AsyncStorageExecutor, OperationTracker
 from holdproof.storage.stores import TelemetryStore
 from holdproof.storage.telemetry import Telemetry
 from holdproof.testing import FrozenClock, TelemetrySuite

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from holdproof import sync
 from holdproof.cli.app import app

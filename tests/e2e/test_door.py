@@ -14,7 +14,6 @@ from holdproof.api.catalogue import entries
 from holdproof.server import Settings
 from holdproof.server.authentication import csrf
 from holdproof.server.middleware import HEADERS
-from holdproof.server.permissions import DECIDING
 from tests.conformance.racing import together
 from tests.web import Web, broken, problem, running
 
@@ -147,7 +146,10 @@ GIVEN: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("noun", "verb"), sorted({*DECIDING} & {*entries()}))
+AGENT_RULES = {name: spec.exposure.agent.owns for name, spec in entries().items() if spec.exposure.agent is not None}
+
+
+@pytest.mark.parametrize(("noun", "verb"), sorted(AGENT_RULES))
 def test_an_agent_does_nothing_to_what_is_another_s(web: Web, noun: str, verb: str) -> None:
     theirs = flow(web, "other")
     asked = web.store.escalations.request(theirs, reason="?", budget=10**6).id
@@ -155,13 +157,13 @@ def test_an_agent_does_nothing_to_what_is_another_s(web: Web, noun: str, verb: s
     call = {
         each.name: GIVEN[each.name] for each in entries()[noun, verb].parameters if each.required and each.name in GIVEN
     }
-    call |= {name: names[kind.rstrip("?")] for name, kind in DECIDING[noun, verb].items()}
+    call |= {name: names[kind.rstrip("?")] for name, kind in AGENT_RULES[noun, verb].items()}
     before = web.store.flows.timeline(theirs)
     problem(web.client(agent(web)).post(f"/v1/{noun}/{verb}", json=call), 403, "access.forbidden")
     refused(web, "access.forbidden", f"/v1/{noun}/{verb}")
     assert web.store.flows.timeline(theirs) == before
     unknown = {"flow": "nothing", "agent": "nobody", "escalation": 10**9}
-    call |= {name: unknown[kind.rstrip("?")] for name, kind in DECIDING[noun, verb].items()}
+    call |= {name: unknown[kind.rstrip("?")] for name, kind in AGENT_RULES[noun, verb].items()}
     problem(web.client(agent(web)).post(f"/v1/{noun}/{verb}", json=call), 403, "access.forbidden")
 
 
@@ -345,7 +347,7 @@ def test_headers_that_two_servers_could_read_differently_reach_no_route(web: Web
     assert b"set-cookie" not in answer.lower()
 
 
-ASKED = sorted(f"{each.noun}/{each.verb}" for each in entries().values() if each.asked)
+ASKED = sorted(f"{each.resource}/{each.method}" for each in entries().values() if each.plain_query)
 
 
 @pytest.mark.parametrize(

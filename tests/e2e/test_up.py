@@ -15,11 +15,11 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from typer.testing import CliRunner
 
 from holdproof import sync
 from holdproof.cli.app import app

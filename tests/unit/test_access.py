@@ -1,79 +1,120 @@
-"""Who may do what: the decision of the server, verb by verb."""
+"""Who may do what: the decision of the server, method by method."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdproof.api.catalogue import entries
+from holdproof.api.catalogue import MethodSpec, entries, methods
 from holdproof.errors import ForbiddenError
-from holdproof.server.permissions import DECIDING, INNER, Caller, Claim, claims, may
+from holdproof.server.mcp import Offer
+from holdproof.server.permissions import Caller, Claim, claims, may
 
 OPERATOR = Caller("operator", "ann")
 AUDITOR = Caller("auditor", "bob")
 AGENT = Caller("agent", "trader", "main", "trader")
-VERBS = sorted(entries())
+METHODS = sorted(entries())
+DECISIONS = Path(__file__).parent / "permissions.txt"
+"""What everybody may do with every method, written down apart from the declarations: a change there shows here."""
 
 
 def allowed(caller: Caller) -> set[tuple[str, str]]:
-    return {each for each in VERBS if may(caller, *each, reads=entries()[each].reads)}
+    return {each for each in METHODS if may(caller, *each)}
+
+
+def decision(spec: MethodSpec) -> str:
+    """One line: who may use a method, on what, and where it is offered."""
+    resource = frozenset({spec.resource})
+    callers = {
+        "operator": OPERATOR,
+        "operator-of-resource": Caller("operator", "x", resources=resource),
+        "auditor": AUDITOR,
+        "auditor-of-resource": Caller("auditor", "x", resources=resource),
+        "agent": AGENT,
+        "granted-agent": Caller("agent", "x", "main", "x", resource),
+    }
+    roles = [name for name, caller in callers.items() if may(caller, spec.resource, spec.method)]
+    rule = spec.exposure.agent
+    facts = [f"{spec.resource}.{spec.method}: {', '.join(roles) or 'nobody'}"]
+    if rule is not None:
+        facts.append("owns " + " ".join(f"{name}={kind}" for name, kind in rule.owns.items()))
+    facts.append("remote" if spec.remote else "local")
+    if spec.remote and Offer().holds(spec):
+        facts.append("tool")
+    if spec.remote and Offer(read_only=True).holds(spec):
+        facts.append("read-only tool")
+    return "; ".join(facts)
+
+
+def test_every_decision_is_the_one_that_is_written_down() -> None:
+    decisions = [decision(spec) for _, spec in sorted(methods().items())]
+    assert decisions == DECISIONS.read_text().splitlines()
+
+
+def test_a_method_is_forbidden_to_agents_unless_its_declaration_says_otherwise() -> None:
+    assert MethodSpec.__dataclass_fields__["exposure"].default_factory().agent is None  # type: ignore[misc]
 
 
 def test_an_operator_may_do_everything_but_try_secrets() -> None:
-    assert allowed(OPERATOR) == {*VERBS} - INNER
+    internal = {name for name, spec in entries().items() if spec.exposure.internal}
+    assert allowed(OPERATOR) == {*METHODS} - internal
+    assert {("agents", "authenticate"), ("tokens", "authenticate")} <= internal
 
 
 def test_an_auditor_changes_nothing_and_opens_nothing_sealed() -> None:
-    found = allowed(AUDITOR)
-    assert {each for each in found if not entries()[each].reads} == {("verify", "run")}
-    assert not found & {("battles", "reveal"), ("agents", "authenticate"), ("tokens", "authenticate")}
-    assert {("flows", "list"), ("log", "prove"), ("tokens", "list"), ("lockdown", "status")} <= found
+    open_to = allowed(AUDITOR)
+    assert {each for each in open_to if not entries()[each].reads} == {("verify", "run")}
+    assert not open_to & {("evaluations", "reveal"), ("agents", "authenticate"), ("tokens", "authenticate")}
+    assert {("flows", "list"), ("log", "prove"), ("tokens", "list"), ("lockdown", "status")} <= open_to
 
 
 def test_an_auditor_verifies_without_locking() -> None:
-    assert claims(AUDITOR, "verify", "run", {"lock": False}, reads=False) == ()
-    for given in ({}, {"lock": True}, {"lock": 0}):
+    assert claims(AUDITOR, "verify", "run", {"lock": False}) == ()
+    arguments: dict[str, Any]
+    for arguments in ({}, {"lock": True}, {"lock": 0}):
         with pytest.raises(ForbiddenError):
-            claims(AUDITOR, "verify", "run", given, reads=False)
+            claims(AUDITOR, "verify", "run", arguments)
 
 
 def test_an_agent_decides_and_nothing_else() -> None:
-    found = allowed(AGENT)
-    assert found == {*DECIDING} & {*VERBS}
-    assert {noun for noun, _ in found}.isdisjoint({"keys", "tokens", "lockdown", "erase", "backup", "sweep", "objects"})
-    assert not found & {("escalations", "resolve"), ("escalations", "expire"), ("agents", "set_status")}
-    assert not found & {("agents", "register"), ("feedback", "record"), ("sagas", "clear"), ("flows", "orphans")}
+    open_to = allowed(AGENT)
+    resources = {resource for resource, _ in open_to}
+    assert resources.isdisjoint({"keys", "tokens", "lockdown", "erase", "backup", "sweep", "objects"})
+    assert not open_to & {("escalations", "resolve"), ("escalations", "expire"), ("agents", "set_status")}
+    assert not open_to & {("agents", "register"), ("feedback", "record"), ("sagas", "clear"), ("flows", "orphans")}
 
 
-def test_every_verb_of_an_agent_names_what_has_to_be_its_own() -> None:
-    for (noun, verb), wanted in DECIDING.items():
-        taken = {each.name for each in entries()[noun, verb].parameters}
-        assert wanted
-        assert wanted.keys() <= taken, (noun, verb)
+def test_every_method_of_an_agent_names_what_has_to_be_its_own() -> None:
+    for spec in methods().values():
+        if (rule := spec.exposure.agent) is not None:
+            names = {each.name for each in spec.parameters}
+            assert rule.owns, spec.name
+            assert rule.owns.keys() | set(rule.never) | rule.refused.keys() <= names, spec.name
 
 
 @pytest.mark.parametrize("role", ["operator", "auditor"])
-def test_a_list_of_nouns_narrows_and_makes_no_tokens(role: str) -> None:
-    narrowed = Caller(role, "x", nouns=frozenset({"log", "tokens"}))
+def test_a_list_of_resources_narrows_and_makes_no_tokens(role: str) -> None:
+    narrowed = Caller(role, "x", resources=frozenset({"log", "tokens"}))
     found = allowed(narrowed)
-    assert {noun for noun, _ in found} == {"log", "tokens"}
+    assert {resource for resource, _ in found} == {"log", "tokens"}
     assert not found & {("tokens", "create"), ("tokens", "link")}
 
 
-def test_a_list_of_nouns_widens_an_agent_by_what_may_be_given_only() -> None:
+def test_a_list_of_resources_widens_an_agent_by_what_may_be_given_only() -> None:
     wider = Caller("agent", "a", "main", "a", frozenset({"objects", "skills", "keys", "tokens"}))
     found = allowed(wider) - allowed(AGENT)
-    assert {noun for noun, _ in found} == {"objects", "skills"}
+    assert {resource for resource, _ in found} == {"objects", "skills"}
     assert ("skills", "revoke") not in found
 
 
 def test_nobody_closes_a_store_or_knows_a_role_that_is_none() -> None:
-    assert not may(OPERATOR, "blobs", "close", reads=False)
-    assert not any(may(Caller("guest", "g"), *each, reads=True) for each in VERBS)
+    assert not may(OPERATOR, "blobs", "close")
+    assert not any(may(Caller("guest", "g"), *each) for each in METHODS)
 
 
 @pytest.mark.parametrize(
-    ("noun", "verb", "given", "wanted"),
+    ("resource", "method", "arguments", "expected"),
     [
         ("flows", "get", {"flow_id": "d"}, (Claim("flow", "d"),)),
         ("flows", "start", {"agent_id": "trader"}, (Claim("agent", "trader"),)),
@@ -90,17 +131,17 @@ def test_nobody_closes_a_store_or_knows_a_role_that_is_none() -> None:
     ],
 )
 def test_an_agent_claims_what_its_call_names(
-    noun: str, verb: str, given: Mapping[str, Any], wanted: tuple[Claim, ...]
+    resource: str, method: str, arguments: Mapping[str, Any], expected: tuple[Claim, ...]
 ) -> None:
-    assert claims(AGENT, noun, verb, given, reads=False) == wanted
-    assert claims(OPERATOR, noun, verb, given, reads=False) == ()
+    assert claims(AGENT, resource, method, arguments) == expected
+    assert claims(OPERATOR, resource, method, arguments) == ()
 
 
 @pytest.mark.parametrize("given", [{"budget": 1000}, {"window_s": 0.1}, {"on_deadline": "approve", "deadline_s": 0.1}])
 def test_an_agent_neither_sets_its_budget_nor_is_approved_by_waiting(given: dict[str, Any]) -> None:
     call = {"flow_id": "d", "reason": "?", **given}
     with pytest.raises(ForbiddenError):
-        claims(AGENT, "escalations", "request", call, reads=False)
-    assert claims(OPERATOR, "escalations", "request", call, reads=False) == ()
+        claims(AGENT, "escalations", "request", call)
+    assert claims(OPERATOR, "escalations", "request", call) == ()
     fine = {"flow_id": "d", "reason": "?", "on_deadline": "cancel", "deadline_s": 5}
-    assert claims(AGENT, "escalations", "request", fine, reads=False) == (Claim("flow", "d"),)
+    assert claims(AGENT, "escalations", "request", fine) == (Claim("flow", "d"),)

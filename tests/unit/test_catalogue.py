@@ -58,7 +58,9 @@ def test_nothing_hidden_is_a_parameter() -> None:
 
 def test_no_place_on_a_disk_can_be_given_by_a_stranger() -> None:
     paths = {
-        f"{each.noun}.{each.verb}" for each in entries().values() if (found := each.parameter("path")) and found.offered
+        f"{each.resource}.{each.method}"
+        for each in entries().values()
+        if (path := each.parameter("path")) and path.offered
     }
     names = {
         "log.tile",

@@ -11,9 +11,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
-from typer.main import get_command
 
 from holdproof.cli.app import app
 
@@ -32,8 +32,8 @@ def copied() -> list[str]:
 
 def said(words: list[str]) -> None:
     """The command line knows these words."""
-    root: Any = get_command(app)
-    command = root.commands[words[0]]
+    command = app.get_command(click.Context(app), words[0])
+    assert command is not None
     known = {option for each in command.params for option in each.opts}
     assert {word for word in words if word.startswith("--")} <= known
 

@@ -36,11 +36,8 @@ TOKENS: Final = logged_rows.register(
     key="token_id",
 )
 TTL_S: Final = 90 * 86_400.0
-GRANTABLE: Final = frozenset(
-    {"blobs", "graph", "idempotency", "objects", "relational", "sessions", "skills", "snapshots", "storage"}
-    | {"telemetry", "vectors"}
-)
-"""What an agent may be given beside its decisions."""
+grantable: set[str] = set()
+"""The resources that a token of an agent may name: the layer above, which declares resources, adds them."""
 _PREFIX: Final = "hf_"
 _SECRET_BYTES: Final = 32
 _MOST_NOUNS: Final = 100
@@ -95,9 +92,9 @@ def _listed(role: str, nouns: Iterable[str] | None) -> str | None:
     names = sorted({logged_rows.name("a noun", each) for each in nouns})
     if len(names) > _MOST_NOUNS:
         raise InvalidInputError(f"a token names at most {_MOST_NOUNS} nouns")
-    if role == "agent" and (beyond := [each for each in names if each not in GRANTABLE]):
+    if role == "agent" and (beyond := [each for each in names if each not in grantable]):
         raise InvalidInputError(
-            f"an agent may be given {', '.join(sorted(GRANTABLE))}, not {', '.join(beyond)}", nouns=beyond
+            f"an agent may be given {', '.join(sorted(grantable))}, not {', '.join(beyond)}", nouns=beyond
         )
     return logged_rows.dump(names)
 

@@ -27,21 +27,43 @@ def _ungated(fn: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Contex
 class Tokens(Resource[Executor]):
     """Who may act at the server, and what happened at its door."""
 
-    create = Writes(tokens.create, secret=True)
+    group = "Operate"
+
+    create = Writes(
+        tokens.create, secret=True, delegates=True, example="grafana --role auditor --nouns log --ttl-s 2592000"
+    )
     get = Reads(tokens.get)
-    list = Reads(tokens.list)
-    revoke = Writes(tokens.revoke)
-    authenticate = Reads(tokens.authenticate)
-    agent = Reads(tokens.agent)
-    touch = Awaits(_ungated(tokens.touch))
-    link = Awaits(_ungated(logins.link), secret=True)
-    login = Awaits(_ungated(logins.login), secret=True)
-    logout = Awaits(_ungated(logins.logout))
-    session = Reads(logins.session)
-    end = Awaits(_ungated(logins.end))
-    logins = Reads(logins.list)
-    record = Awaits(_ungated(access_log.record))
-    events = Reads(access_log.events)
+    list = Reads(
+        tokens.list,
+        columns=("token_id", "name", "role", "agent_id", "ns", "expires_at", "revoked_at", "last_used_at"),
+        example="--all",
+    )
+    revoke = Writes(tokens.revoke, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --by ann")
+    authenticate = Reads(tokens.authenticate, internal=True)
+    agent = Reads(tokens.agent, internal=True)
+    touch = Awaits(_ungated(tokens.touch), internal=True)
+    link = Awaits(
+        _ungated(logins.link),
+        secret=True,
+        delegates=True,
+        from_caller=("token_id", "name", "role"),
+        example="--name ann",
+    )
+    login = Awaits(_ungated(logins.login), secret=True, internal=True)
+    logout = Awaits(_ungated(logins.logout), internal=True)
+    session = Reads(logins.session, internal=True)
+    end = Awaits(_ungated(logins.end), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    logins = Reads(
+        logins.list,
+        columns=("login_id", "kind", "name", "role", "ns", "token_id", "expires_at", "ended_at"),
+        example="--all",
+    )
+    record = Awaits(_ungated(access_log.record), internal=True)
+    events = Reads(
+        access_log.events,
+        columns=("id", "created_at", "event", "status", "code", "caller", "address", "method", "path", "count"),
+        example="--event denied",
+    )
 
 
 class AccessResources(Generic[Executor]):

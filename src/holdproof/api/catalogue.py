@@ -1,42 +1,30 @@
-"""Every noun and verb of a store, as data: what faces that are not Python are made from.
+"""Every resource and method of a store as data: what clients other than Python are generated from.
 
-A verb is offered elsewhere if everything it takes and gives can cross a wire. What lies on the disk of the store's
-machine is no business of a stranger: a verb that needs such a place is not offered, and one that may be given such a
-place is offered without it. A function of the caller stays with the caller, who is called back.
+A method is offered to remote clients if everything it takes and returns can cross a wire. Files of the store's machine
+are not for remote callers: a method that needs one is not offered, and an optional parameter for one is left out. A
+function of the caller stays with the caller, who is called back.
 """
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from types import UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from holdproof.api.parameters import CALLED_BACK, PARAMETERS
 from holdproof.api.resources import Resources
 from holdproof.api.wire import Named, Schema, Shape, dump, shape
 from holdproof.db import Refused
 from holdproof.db.effects import Give
 from holdproof.errors import MissingExtraError
-from holdproof.executors import Method, Resource, StreamsWith
-
-_HERE: Final = frozenset({"close", "transaction"})
-"""What belongs to the process that has the store open."""
-_NOT_TOLD: Final = frozenset(
-    {
-        *(("image", "open"), ("dbom", "check_intent"), ("vectors", "reembed")),  # an open file, an embedder
-        *(("skills", "approve"), ("skills", "fingerprint"), ("skills", "load"), ("skills", "watch")),  # files
-        *(("keys", "init_root"), ("keys", "recover_root")),  # secrets that belong on paper
-    }
-)
-"""What gives or needs something that stays in a process or on a machine."""
-_CALLED_BACK: Final = frozenset({"fn", "progress"})
-"""Functions of the caller that run outside any transaction; others cannot be asked over a wire."""
+from holdproof.executors import Exposure, Method, Resource, StreamsWith
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One thing that a verb takes."""
+    """One parameter of a method."""
 
     name: str
     shape: Shape
@@ -44,130 +32,181 @@ class Parameter:
     default: Any = None
     many: bool = False
     """Whether it takes any number, one after the other."""
+    positional: bool = False
+    """Whether Python takes it by position too; on the command line it is then an argument, not an option."""
+    description: str = ""
 
     @property
     def offered(self) -> bool:
-        """Whether a stranger may give it."""
-        return not self.shape.local and (not self.shape.callback or self.name in _CALLED_BACK)
+        """Whether a remote caller may pass it."""
+        return not self.shape.local and (not self.shape.callback or self.name in CALLED_BACK)
 
     def schema(self, named: Named) -> Schema:
-        """The JSON Schema of what may be given."""
+        """Return the JSON Schema of its values."""
         one = self.shape.schema(named)
         whole: Schema = {"type": "array", "items": one} if self.many else dict(one)
         if not self.required and not self.many and self.default is not None and not self.shape.callback:
             whole["default"] = dump(self.default)
+        # Beside a reference, older readers of schemas ignore every other keyword.
+        if self.description and "$ref" not in whole:
+            whole.setdefault("description", self.description)
         return whole
 
 
 @dataclass(frozen=True, slots=True)
 class MethodSpec:
-    """One verb of one noun."""
+    """One method of one resource."""
 
-    noun: str
-    verb: str
+    resource: str
+    method: str
     reads: bool
     """Whether it changes nothing."""
     streams: bool
-    """Whether it answers bit by bit."""
+    """Whether it answers item by item."""
     secret: bool
-    """Whether it gives a secret, which is shown once and kept nowhere."""
+    """Whether it returns a secret, which is shown once and stored nowhere."""
     parameters: tuple[Parameter, ...]
     answer: Shape
     summary: str
     signature: inspect.Signature
+    exposure: Exposure = field(default_factory=Exposure)
+    grantable: bool = False
+    """Whether a token that grants the resource to an agent grants this method."""
 
     @property
-    def asked(self) -> bool:
-        """Whether a query can say all it takes: then it is read like a page."""
+    def plain_query(self) -> bool:
+        """Whether a query string can express all its arguments: then it is a GET request."""
         return self.reads and not self.streams and all(each.shape.scalar for each in self.parameters if each.offered)
 
     @property
     def name(self) -> str:
-        """As a tool or an operation is called."""
-        return f"{self.noun}_{self.verb}"
+        """The name of the operation, and of the tool unless the declaration names it otherwise."""
+        return f"{self.resource}_{self.method}"
+
+    @property
+    def remote(self) -> bool:
+        """Whether remote clients are offered the method."""
+        return not self.exposure.local and all(each.offered or not each.required for each in self.parameters)
 
     @property
     def callbacks(self) -> tuple[str, ...]:
         """The parameters that are functions of the caller."""
         return tuple(each.name for each in self.parameters if each.shape.callback and each.offered)
 
-    def arguments(self, given: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Named arguments as the verb takes them."""
+    def arguments(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Turn arguments by name into those by position and those by keyword."""
         several = [each.name for each in self.parameters if each.many]
-        args = tuple(item for name in several for item in given.get(name, ()))
-        return args, {name: value for name, value in given.items() if name not in several}
+        args = tuple(item for name in several for item in values.get(name, ()))
+        return args, {name: value for name, value in values.items() if name not in several}
 
     def parameter(self, name: str) -> Parameter | None:
-        """One parameter by its name."""
+        """Return one parameter by its name."""
         return next((each for each in self.parameters if each.name == name), None)
 
     def schema(self, named: Named, *, callbacks: bool = False) -> Schema:
-        """The JSON Schema of all that a stranger may give, as one object."""
-        given = [each for each in self.parameters if each.offered and (callbacks or not each.shape.callback)]
+        """Return the JSON Schema of everything a remote caller may pass, as one object."""
+        offered = [each for each in self.parameters if each.offered and (callbacks or not each.shape.callback)]
         return {
             "type": "object",
-            "properties": {each.name: each.schema(named) for each in given},
-            "required": [each.name for each in given if each.required],
+            "properties": {each.name: each.schema(named) for each in offered},
+            "required": [each.name for each in offered if each.required],
             "additionalProperties": False,
         }
 
 
 @cache
 def entries() -> Mapping[tuple[str, str], MethodSpec]:
-    """Every verb that can be offered, by noun and verb."""
-    found = (each for noun, kind in _nouns() for each in _verbs(noun, kind))
-    return {(each.noun, each.verb): each for each in found}
+    """Return every method that remote clients are offered, by resource and method."""
+    return {name: spec for name, spec in methods().items() if spec.remote}
 
 
-def _nouns() -> Iterable[tuple[str, type[Resource[Any]]]]:
-    for name, noun in sorted(vars(Resources(None)).items()):  # type: ignore[type-var]
-        if isinstance(noun, Resource):
-            try:
-                yield name, noun.kind
-            except MissingExtraError:  # it cannot be offered here
-                continue
+@cache
+def methods() -> Mapping[tuple[str, str], MethodSpec]:
+    """Return every method of a store, by resource and method."""
+    specs = (spec for name, resource in declared_resources() for spec in _specs(name, resource))
+    return {(spec.resource, spec.method): spec for spec in specs}
 
 
-def _verbs(noun: str, kind: type[Resource[Any]]) -> Iterable[MethodSpec]:
-    for name, verb in inspect.getmembers_static(kind):
-        if isinstance(verb, Method) and name not in _HERE and (noun, name) not in _NOT_TOLD:
-            entry = _entry(noun, name, verb)
-            if all(each.offered or not each.required for each in entry.parameters):
-                yield entry
+def resource_methods(name: str) -> Mapping[str, MethodSpec]:
+    """Return the methods of one resource without looking at any other; none where there is no such resource."""
+    resource = vars(Resources(None)).get(name)  # type: ignore[type-var]
+    if not isinstance(resource, Resource):
+        return {}
+    return {spec.method: spec for spec in _specs(name, resource)}
 
 
-def _entry(noun: str, name: str, verb: Method[Any, Any]) -> MethodSpec:
-    hints = get_type_hints(verb.fn)
-    whole = inspect.signature(verb.fn)
-    taken = list(whole.parameters.values())[verb.hidden :]
+@cache
+def without_namespaces() -> frozenset[str]:
+    """Return the resources that no namespace divides."""
+    return frozenset(name for name, each in _declared() if not each.namespaced)
+
+
+def _declared() -> Iterable[tuple[str, Resource[Any]]]:
+    for name, each in sorted(vars(Resources(None)).items()):  # type: ignore[type-var]
+        if isinstance(each, Resource):
+            yield name, each
+
+
+def declared_resources() -> Iterable[tuple[str, Resource[Any]]]:
+    """Yield every resource of a store by name, except those whose extra is not installed."""
+    for name, resource in _declared():
+        try:
+            _ = resource.kind
+        except MissingExtraError:  # it cannot be offered here
+            continue
+        yield name, resource
+
+
+def _specs(name: str, resource: Resource[Any]) -> Iterable[MethodSpec]:
+    for method, declaration in inspect.getmembers_static(resource.kind):
+        if isinstance(declaration, Method):
+            yield _spec(name, method, declaration, grantable=resource.grantable)
+
+
+def _spec(resource: str, name: str, method: Method[Any, Any], *, grantable: bool) -> MethodSpec:
+    hints = get_type_hints(method.fn)
+    whole = inspect.signature(method.fn)
+    own = list(whole.parameters.values())[method.hidden :]
+    described = {**PARAMETERS, **method.exposure.parameters}
     return MethodSpec(
-        noun=noun,
-        verb=name,
-        reads=verb.reads,
-        streams=isinstance(verb, StreamsWith),
-        secret=verb.secret,
-        parameters=tuple(_parameter(each, hints.get(each.name, Any)) for each in taken),
+        resource=resource,
+        method=name,
+        reads=method.reads,
+        streams=isinstance(method, StreamsWith),
+        secret=method.secret,
+        parameters=tuple(_parameter(each, hints.get(each.name, Any), described.get(each.name, "")) for each in own),
         answer=shape(_answer(hints.get("return", Any))),
-        summary=" ".join((verb.fn.__doc__ or "").split("\n\n")[0].split()),
-        signature=whole.replace(parameters=taken, return_annotation=whole.empty),
+        summary=" ".join((method.fn.__doc__ or "").split("\n\n")[0].split()),
+        signature=whole.replace(parameters=own, return_annotation=whole.empty),
+        exposure=method.exposure,
+        grantable=grantable and method.exposure.grantable,
     )
 
 
-def _parameter(given: inspect.Parameter, hint: Any) -> Parameter:
-    many = given.kind is given.VAR_POSITIONAL
-    required = given.default is given.empty and not many
-    return Parameter(given.name, shape(hint), required, None if required or many else given.default, many)
+def _parameter(parameter: inspect.Parameter, hint: Any, description: str) -> Parameter:
+    many = parameter.kind is parameter.VAR_POSITIONAL
+    required = parameter.default is parameter.empty and not many
+    return Parameter(
+        parameter.name,
+        shape(hint),
+        required,
+        None if required or many else parameter.default,
+        many,
+        many or parameter.kind is not parameter.KEYWORD_ONLY,
+        description,
+    )
 
 
 def _answer(hint: Any) -> Any:
-    """What the caller gets: the result of work, what a stream gives, what was not refused."""
-    origin, parts = get_origin(hint), get_args(hint)
+    """Return the type of what the caller gets: the result of work, an item of a stream, what was not refused."""
+    origin = get_origin(hint)
+    parts = get_args(hint)
     if origin is Generator:
         gives = [each for each in get_args(parts[0]) if get_origin(each) is Give]
         return get_args(gives[0])[0] if gives else _answer(parts[2])
     if origin in (Future, Callable):  # a callable is a function of a transaction, made ready
         return _answer(parts[-1])
     if origin in (Union, UnionType):
-        left = tuple(each for each in parts if each is not Refused)
-        return Union[left]  # noqa: UP007 (made at run time)
+        accepted = tuple(each for each in parts if each is not Refused)
+        return Union[accepted]  # noqa: UP007 (made at run time)
     return hint

@@ -1,23 +1,26 @@
-"""What agents know: the nouns of memory and of content."""
+"""The resources of memory: objects and their snapshots, images, archives, threads, transcripts, notes and skills."""
 
 from typing import Generic
 
 from holdproof.content import values
-from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, Writes
+from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes
+from holdproof.executors.exit_codes import exit_skills
 from holdproof.importers.lisp import files
 from holdproof.memory.archive import archive
-from holdproof.memory.images import image, image_list, memory_tools
+from holdproof.memory.images import image, memory_tools
 from holdproof.memory.notes import notes
 from holdproof.memory.objects import graph, objects, snapshots
 from holdproof.memory.search import nearest, text_search
+from holdproof.memory.skills import skills
 from holdproof.memory.threads import removal, thread_index, threads
 from holdproof.memory.transcripts import transcripts
-from holdproof.upkeep import housekeeping
-from holdproof.upkeep import thread_pruning as threadupkeep
+from holdproof.upkeep import housekeeping, skill_watch, thread_pruning
 
 
 class Values(Resource[Executor]):
     """Large or growing values, stored once under their CID."""
+
+    group = "Inspect"
 
     put = Writes(values.put)
     get = Reads(values.get)
@@ -29,125 +32,180 @@ class Values(Resource[Executor]):
 class Objects(Resource[Executor]):
     """What agents know, with its history."""
 
-    put = Writes(objects.put)
+    group = "Inspect"
+    grantable = True
+
+    put = Writes(objects.put, tool=True, example="note-1 --type note --content 'buy milk' --parent inbox")
     annotate = Writes(objects.annotate)
-    delete = Writes(objects.delete)
+    delete = Writes(objects.delete, tool=True, example="note-1")
     apply = Writes(objects.apply)
-    get = Reads(objects.get)
-    at = Reads(objects.at)
-    list = Reads(objects.list)
-    children = Reads(objects.children)
-    history = Reads(objects.history)
-    version = Reads(objects.version)
+    get = Reads(objects.get, tool=True, example="note-1 --at head")
+    list = Reads(objects.list, tool=True, columns=("id", "type", "parent", "version", "cid"), example="--limit 20")
+    children = Reads(objects.children, tool=True, columns=("id", "type", "parent", "version", "cid"))
+    history = Reads(objects.history, tool=True, columns=("n", "version", "at", "cid"), example="note-1")
     reindex = Runs(text_search.reindex)
-    search = Reads(text_search.search)
-    embed = RunsWith(nearest.embed)
-    nearest = RunsWith(nearest.nearest)
+    search = Reads(
+        text_search.search, tool=True, columns=("id", "type", "content", "version"), example="'buy milk' --limit 5"
+    )
+    embed = RunsWith(nearest.embed, example="--embedder my_models:embed")
+    nearest = RunsWith(nearest.nearest, example="--like 'buy milk'")
 
 
 class Graph(Resource[Executor]):
     """What lies below an object."""
 
+    group = "Inspect"
+    grantable = True
+
     roots = Reads(graph.roots)
-    subtree = Reads(graph.subtree)
+    subtree = Reads(graph.subtree, draw="tree", example="inbox --depth 3")
     walk = Reads(graph.walk)
 
 
 class Snapshots(Resource[Executor]):
     """Signed states of all objects."""
 
-    create = RunsWith(snapshots.create)
-    list = Reads(snapshots.list)
-    get = Reads(snapshots.get)
-    diff = Reads(snapshots.diff)
-    rollback = RunsWith(snapshots.rollback)
+    group = "Inspect"
+    grantable = True
+
+    create = RunsWith(snapshots.create, tool=True, example="'after the first day' --author ada")
+    list = Reads(
+        snapshots.list, tool=True, columns=("rev", "created_at", "author", "message", "cid"), example="--limit 10"
+    )
+    get = Reads(snapshots.get, example="head")
+    diff = Reads(snapshots.diff, tool=True, draw="diff", example="head work")
+    rollback = RunsWith(snapshots.rollback, example="3lbh5f7kqxc22 --reason 'wrong import'")
     merge = RunsWith(snapshots.merge)
 
 
 class Image(Resource[Executor]):
     """All that is known, in files that load in an instant."""
 
-    dump = RunsWith(image.dump)
-    load = RunsWith(image.load)
-    open = RunsWith(image.open)
-    beat = RunsWith(housekeeping.write_due_images)
-    list = RunsWith(image_list.list, reads=True)
+    group = "Operate"
+
+    dump = RunsWith(image.dump, example="/mnt/usb/memory")
+    load = RunsWith(image.load, example="--verify lazy")
+    open = RunsWith(image.open, local=True)
+    beat = RunsWith(housekeeping.write_due_images, columns=("name", "made_at", "files", "bytes", "rev"))
+    list = RunsWith(image.list, reads=True, columns=("name", "made_at", "files", "bytes", "rev", "damage"))
 
 
 class Archive(Resource[Executor]):
     """Snapshots as CAR files, and in IPFS; objects as Lisp files."""
 
-    export_car = RunsWith(archive.export_car)
-    import_car = RunsWith(archive.import_car)
-    export_lisp = Runs(files.export_lisp)
-    import_lisp = RunsWith(files.import_lisp)
-    push = RunsWith(archive.push)
-    restore = RunsWith(archive.restore)
+    group = "Operate"
+
+    export_car = RunsWith(archive.export_car, example="memory.car --snapshot head")
+    import_car = RunsWith(archive.import_car, example="memory.car")
+    export_lisp = Runs(files.export_lisp, example="memory.sexp --at head")
+    import_lisp = RunsWith(files.import_lisp, example="memory-image.lisp --dry-run")
+    push = RunsWith(
+        archive.push,
+        example="--mode file --encrypt 'correct horse'",
+        confirm="What goes to IPFS unencrypted is public for good. Push it?",
+        confirm_unless="encrypt",
+    )
+    restore = RunsWith(archive.restore, example="bafyreiexamplecidexamplecidexamplecidexamplecidexample")
 
 
 class Threads(Resource[Executor]):
     """Checkpoints of agent frameworks."""
 
-    put = Writes(threads.put)
+    group = "Inspect"
+
+    put_checkpoint = Writes(threads.put_checkpoint)
     put_writes = Writes(threads.put_writes)
-    get = Reads(threads.get)
-    history = Reads(threads.history)
+    get_checkpoint = Reads(threads.get_checkpoint, example="chat-1 --json")
+    list_checkpoints = Reads(
+        threads.list_checkpoints,
+        columns=("checkpoint_id", "checkpoint_ns", "created_at", "parent_id"),
+        example="chat-1 --limit 10",
+    )
     claim = Reads(threads.claim)
-    list = Reads(thread_index.list)
-    show = Reads(thread_index.show)
-    copy = Writes(removal.copy)
-    delete = Writes(removal.delete)
+    list = Reads(
+        thread_index.list,
+        columns=("thread_id", "status", "checkpoints", "updated_at", "facts"),
+        example='--facts \'{"user": "ada"}\'',
+    )
+    get = Reads(thread_index.get, example="chat-1 --json")
+    copy = Writes(removal.copy, example="chat-1 chat-2")
+    delete = Writes(removal.delete, example="chat-1 --who ada")
     delete_runs = Writes(removal.delete_runs)
-    prune = RunsWith(threadupkeep.prune)
+    prune = RunsWith(thread_pruning.prune, example="--keep 10 --older-than-days 30 --dry-run")
 
 
 class Transcripts(Resource[Executor]):
     """Conversations of agent frameworks, item by item."""
 
+    group = "Inspect"
+
     append = Writes(transcripts.append)
-    put = Writes(transcripts.put)
-    write = Writes(transcripts.write)
-    merge = Writes(transcripts.merge)
-    pop = Writes(transcripts.pop)
-    drop = Writes(transcripts.drop)
-    clear = Writes(transcripts.clear)
-    delete = Writes(transcripts.delete)
-    read = Reads(transcripts.read)
-    find = Reads(transcripts.find)
-    get = Reads(transcripts.get)
-    list = Reads(transcripts.list)
+    put_item = Writes(transcripts.put_item)
+    pop_item = Writes(transcripts.pop_item)
+    delete_item = Writes(transcripts.delete_item)
+    delete_items = Writes(transcripts.delete_items)
+    get_item = Reads(transcripts.get_item)
+    list_items = Reads(transcripts.list_items, example="openai-agents/customer-42 --limit 20")
+    put_state = Writes(transcripts.put_state)
+    update_state = Writes(transcripts.update_state)
+    delete = Writes(transcripts.delete, example="openai-agents/customer-42")
+    get = Reads(transcripts.get, example="openai-agents/customer-42")
+    list = Reads(
+        transcripts.list, columns=("name", "rev", "created_at", "updated_at"), example="--prefix openai-agents/"
+    )
 
 
 class Notes(Resource[Executor]):
     """JSON objects under a path and a key, found by fields and by vectors; they may end by themselves."""
 
+    group = "Inspect"
+
     put = Writes(notes.put)
-    delete = Writes(notes.delete)
+    delete = Writes(notes.delete, example="users.ada food")
     touch = Writes(notes.touch)
     sweep = Runs(notes.sweep)
-    get = Reads(notes.get)
-    search = Reads(notes.search)
-    paths = Reads(notes.paths)
+    get = Reads(notes.get, example="users.ada food")
+    search = Reads(notes.search, columns=("path", "key", "updated_at", "expires_at"), example="users.ada")
+    paths = Reads(notes.paths, example="--prefixes '[[\"users\"]]'")
 
 
 class Memory(Resource[Executor]):
     """What a model is given as tools; answers are sentences."""
 
-    checkpoint_memory = RunsWith(memory_tools.checkpoint_memory)
-    restore_memory = RunsWith(memory_tools.restore_memory)
+    checkpoint_memory = RunsWith(memory_tools.checkpoint_memory, tool="checkpoint_memory")
+    restore_memory = RunsWith(memory_tools.restore_memory, tool="restore_memory")
+
+
+class Skills(Resource[Executor]):
+    """Files that agents act by: only what was approved is loaded, and only as it was approved."""
+
+    group = "Approve"
+    grantable = True
+
+    fingerprint = Runs(skills.fingerprint, local=True, example="skills/deploy.org")
+    approve = RunsWith(
+        skill_watch.approve, grantable=False, local=True, example="skills/deploy.org --by ada --comment reviewed"
+    )
+    revoke = RunsWith(skill_watch.revoke, grantable=False, example="skills/deploy.org --by ada --comment outdated")
+    load = RunsWith(skill_watch.load, local=True, document="text", example="skills/deploy.org --json")
+    verify = RunsWith(skill_watch.verify, grantable=False, draw="skills", example="--json", exit_code=exit_skills)
+    watch = StreamsWith(skill_watch.watch, local=True, example="--every-s 2 --json")
+    status = Reads(skills.status, grantable=False, example="skills/deploy.org")
+    list = Reads(skills.list, draw="skills")
 
 
 class MemoryResources(Generic[Executor]):
-    """The nouns of memory, shown by a face."""
+    """The resources of memory, bound to an executor."""
 
-    def __init__(self, face: Executor) -> None:
-        self.values = Values(face)
-        self.objects = Objects(face)
-        self.graph = Graph(face)
-        self.snapshots = Snapshots(face)
-        self.image = Image(face)
-        self.archive = Archive(face)
-        self.threads = Threads(face)
-        self.transcripts = Transcripts(face)
-        self.notes = Notes(face)
-        self.memory = Memory(face)
+    def __init__(self, executor: Executor) -> None:
+        self.values = Values(executor)
+        self.objects = Objects(executor)
+        self.graph = Graph(executor)
+        self.snapshots = Snapshots(executor)
+        self.image = Image(executor)
+        self.archive = Archive(executor)
+        self.threads = Threads(executor)
+        self.transcripts = Transcripts(executor)
+        self.notes = Notes(executor)
+        self.memory = Memory(executor)
+        self.skills = Skills(executor)

@@ -1,12 +1,12 @@
-"""Everything a store has, by noun."""
+"""Everything a store has, by resource."""
 
+from holdproof.access import tokens
 from holdproof.api.access import AccessResources
 from holdproof.api.evidence import EvidenceResources
 from holdproof.api.memory import MemoryResources
 from holdproof.api.runtime import RuntimeResources
-from holdproof.api.skills import Skills
 from holdproof.api.storage import StorageResources
-from holdproof.executors import Executor
+from holdproof.executors import Executor, Resource
 
 
 class Resources(
@@ -16,7 +16,7 @@ class Resources(
     StorageResources[Executor],
     AccessResources[Executor],
 ):
-    """The nouns of a store, shown by a face."""
+    """The resources of a store, offered by an executor."""
 
     def __init__(self, face: Executor) -> None:
         RuntimeResources.__init__(self, face)
@@ -24,4 +24,11 @@ class Resources(
         MemoryResources.__init__(self, face)
         StorageResources.__init__(self, face)
         AccessResources.__init__(self, face)
-        self.skills = Skills(face)
+
+
+# Tokens are checked below this layer, where resources are not known: their declarations are told once, here.
+tokens.grantable.update(
+    name
+    for name, each in vars(Resources(None)).items()  # type: ignore[type-var]
+    if isinstance(each, Resource) and each.grantable
+)

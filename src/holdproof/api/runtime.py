@@ -5,7 +5,22 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from holdproof.api.flow_block import FlowBlock, OpenFlow
 from holdproof.api.flow_functions import FlowFunction, Registry, register
-from holdproof.executors import Executor, Reads, Resource, Runs, RunsWith, StreamsWith, Writes, with_namespace
+from holdproof.executors import (
+    OWN_AGENT,
+    OWN_ESCALATION,
+    OWN_FLOW,
+    AgentRule,
+    Executor,
+    Reads,
+    Resource,
+    Runs,
+    RunsWith,
+    StreamsWith,
+    Writes,
+    owns,
+    with_namespace,
+)
+from holdproof.executors.exit_codes import exit_absent
 from holdproof.runtime import (
     agents,
     audit,
@@ -38,32 +53,66 @@ R = TypeVar("R")
 class Agents(Resource[Executor]):
     """Agents: who may act, under which contract."""
 
-    register = Writes(agents.register, secret=True)
-    authenticate = Reads(agents.authenticate)
-    get = Reads(agents.get)
-    list = Reads(agents.list)
-    set_status = Writes(agents.set_status)
+    group = "Run"
+
+    register = Writes(
+        agents.register, secret=True, example="trader --version 1.2.0 --contract contract.json", files=("contract",)
+    )
+    authenticate = Reads(agents.authenticate, internal=True)
+    get = Reads(agents.get, agent=OWN_AGENT, example="trader")
+    list = Reads(
+        agents.list,
+        columns=("agent_id", "status", "agent_version", "priority", "updated_at", "suspension_reason"),
+        example="--status SUSPENDED",
+    )
+    set_status = Writes(agents.set_status, example="trader SUSPENDED --reason 'under review'")
 
 
 class Flows(Resource[Executor]):
     """FlowFunction flows, and the workers that have them in hand."""
 
-    start = Writes(flows.start)
-    transition = Writes(flows.transition)
-    cancel = Writes(flows.cancel)
-    get = Reads(flows.get)
-    tree = Reads(flow_queries.tree)
-    list = Reads(flow_queries.list)
-    search = Reads(flow_queries.search)
-    transitions = Reads(flow_queries.transitions)
-    timeline = Reads(timelines.timeline)
+    group = "Run"
+
+    start = Writes(
+        flows.start, agent=owns(agent_id="agent", parent="flow?"), tool=True, example="trader --flow-type rebalance"
+    )
+    transition = Writes(
+        flows.transition,
+        agent=AgentRule({"flow_id": "flow"}, moves="to"),
+        tool=True,
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 CANCELLED --reason stuck",
+    )
+    cancel = Writes(flows.cancel, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --reason 'no longer needed'")
+    get = Reads(flows.get, agent=OWN_FLOW, tool=True, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    tree = Reads(flow_queries.tree, agent=owns(root="flow"), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    list = Reads(
+        flow_queries.list,
+        agent=OWN_AGENT,
+        tool=True,
+        columns=("flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
+        example="--status RUNNING --agent-id trader",
+    )
+    search = Reads(
+        flow_queries.search,
+        columns=("flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
+        example="trade --status FAILED",
+    )
+    transitions = Reads(flow_queries.transitions, agent=OWN_FLOW)
+    timeline = Reads(
+        timelines.timeline, agent=OWN_FLOW, tool=True, draw="timeline", example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304"
+    )
     pace = Reads(flow_queries.pace)
-    orphans = Reads(leases.orphans)
-    lease = Writes(leases.lease)
-    heartbeat = Writes(leases.heartbeat)
-    release = Writes(leases.release)
-    recover = RunsWith(decisions.recover)
-    steps = Reads(steps.list)
+    orphans = Reads(leases.orphans, columns=("flow_id", "worker", "expires_at", "name", "version"))
+    lease = Writes(leases.lease, agent=OWN_FLOW)
+    heartbeat = Writes(leases.heartbeat, agent=OWN_FLOW)
+    release = Writes(leases.release, agent=OWN_FLOW)
+    recover = RunsWith(decisions.recover, example="--register my_agents:register")
+    steps = Reads(
+        steps.list,
+        agent=OWN_FLOW,
+        columns=("name", "n", "state", "started_at", "finished_at", "compensates", "error"),
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --json",
+    )
     export = StreamsWith(exports.flows, reads=True)
 
     def __init__(self, face: Executor, registry: Registry) -> None:
@@ -83,61 +132,110 @@ class Flows(Resource[Executor]):
 class Contexts(Resource[Executor]):
     """What flows are given to decide with."""
 
-    put = Writes(contexts.put)
-    update = Writes(contexts.update)
-    read = Reads(contexts.read)
-    versions = Reads(contexts.versions)
-    take = Writes(contexts.take)
+    group = "Run"
+
+    put = Writes(contexts.put, agent=OWN_FLOW, tool=True)
+    update = Writes(contexts.update, agent=OWN_FLOW)
+    read = Reads(contexts.read, agent=OWN_FLOW, tool=True, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    versions = Reads(
+        contexts.versions, columns=("ver", "at", "index", "commitment"), example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304"
+    )
+    take = Writes(contexts.take, agent=OWN_FLOW)
 
 
 class State(Resource[Executor]):
     """What agents keep from one flow to the next."""
 
-    put = Writes(state.put)
-    update = Writes(state.update)
-    read = Reads(state.read)
-    versions = Reads(state.versions)
+    group = "Run"
+
+    put = Writes(state.put, agent=OWN_AGENT, tool=True)
+    update = Writes(state.update, agent=OWN_AGENT, tool=True)
+    read = Reads(state.read, agent=OWN_AGENT, tool=True, example="trader")
+    versions = Reads(state.versions, columns=("ver", "at", "index", "commitment"), example="trader")
 
 
 class Feedback(Resource[Executor]):
     """How decisions turned out."""
 
-    record = Writes(feedback.record)
-    trajectory = Reads(feedback.trajectory)
-    recent = Reads(feedback.recent)
+    group = "Inspect"
+
+    record = Writes(feedback.record, tool=True)
+    trajectory = Reads(
+        feedback.trajectory,
+        agent=OWN_AGENT,
+        tool=True,
+        columns=("id", "created_at", "status", "score", "source", "flow_id", "reason"),
+        example="trader --since 2026-01-01T00:00:00Z",
+    )
+    recent = Reads(
+        feedback.recent,
+        columns=("id", "created_at", "status", "score", "source", "flow_id", "reason"),
+        example="trader --limit 20",
+    )
 
 
 class Audit(Resource[Executor]):
     """What happened in flows."""
 
-    record = Writes(audit.record)
-    get = Reads(audit.get)
-    for_flow = Reads(audit.for_flow)
-    search = Reads(audit.search)
+    group = "Inspect"
+
+    record = Writes(audit.record, agent=OWN_FLOW, tool=True)
+    get = Reads(audit.get, example="4711")
+    for_flow = Reads(
+        audit.for_flow,
+        agent=OWN_FLOW,
+        tool=True,
+        columns=("id", "created_at", "severity", "event_type", "flow_id", "step_id", "state"),
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304",
+    )
+    search = Reads(
+        audit.search,
+        columns=("id", "created_at", "severity", "event_type", "flow_id", "step_id", "state"),
+        example="--severity ERROR --since 2026-01-01T00:00:00Z",
+    )
     export = StreamsWith(exports.events, reads=True)
 
 
 class Ledger(Resource[Executor]):
     """The one verified intent of each flow."""
 
-    append = Writes(ledger.append)
-    get = Reads(ledger.get)
-    list = Reads(ledger.list)
+    group = "Run"
+
+    append = Writes(ledger.append, agent=OWN_FLOW, tool=True)
+    get = Reads(ledger.get, agent=OWN_FLOW, tool=True)
+    list = Reads(ledger.list, agent=OWN_AGENT)
 
 
 class Locks(Resource[Executor]):
     """Resources in the hands of flows."""
 
-    acquire = Runs(locks.acquire)
-    try_acquire = Writes(locks.try_acquire)
-    extend = Writes(locks.extend)
-    release = Writes(locks.release)
-    release_all = Writes(locks.release_all)
-    list = Reads(locks.list)
+    group = "Run"
+
+    acquire = Runs(locks.acquire, agent=OWN_FLOW)
+    try_acquire = Writes(locks.try_acquire, agent=OWN_FLOW, tool=True)
+    extend = Writes(locks.extend, agent=OWN_FLOW)
+    release = Writes(
+        locks.release,
+        agent=OWN_FLOW,
+        tool=True,
+        example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 portfolio:BTC",
+        exit_code=exit_absent,
+    )
+    release_all = Writes(locks.release_all, agent=OWN_FLOW)
+    list = Reads(
+        locks.list,
+        agent=OWN_FLOW,
+        tool=True,
+        columns=("resource_id", "flow_id", "amount", "capacity", "fence", "acquired_at", "expires_at"),
+        example="--resource portfolio:BTC",
+    )
 
 
 class Idempotency(Resource[Executor]):
     """One key, one execution."""
+
+    group = "Run"
+    grantable = True
 
     once = Runs(idempotency.once)
     get = Reads(idempotency.get)
@@ -148,38 +246,62 @@ class Idempotency(Resource[Executor]):
 class Retries(Resource[Executor]):
     """How often a flow's intent may be rejected."""
 
-    reject = Writes(retries.reject)
-    get = Reads(retries.get)
-    allowed = Reads(retries.allowed)
+    group = "Run"
+
+    reject = Writes(retries.reject, agent=OWN_FLOW)
+    get = Reads(retries.get, agent=OWN_FLOW)
+    allowed = Reads(retries.allowed, agent=OWN_FLOW)
 
 
 class Sagas(Resource[Executor]):
     """Flows that failed half way, and undoing what they did."""
 
-    mark_dirty = Writes(sagas.mark_dirty)
-    get = Reads(sagas.get)
-    list_dirty = Reads(sagas.list_dirty)
+    group = "Run"
+
+    mark_dirty = Writes(sagas.mark_dirty, agent=OWN_FLOW)
+    get = Reads(sagas.get, agent=OWN_FLOW, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
+    list_dirty = Reads(sagas.list_dirty, columns=("flow_id", "failed_step", "created_at", "partial_state"))
     compensate = Runs(sagas.compensate)
-    clear = Writes(sagas.clear)
+    clear = Writes(sagas.clear, example="0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --by ann", exit_code=exit_absent)
 
 
 class Escalations(Resource[Executor]):
     """Questions to people."""
 
-    request = Writes(escalations.request)
-    resolve = Writes(escalations.resolve)
+    group = "Approve"
+
+    request = Writes(
+        escalations.request,
+        agent=AgentRule({"flow_id": "flow"}, never=("budget", "window_s"), refused={"on_deadline": "approve"}),
+        tool=True,
+    )
+    resolve = Writes(
+        escalations.resolve, example="17 APPROVED --by ann --comment 'within the limit'", files=("proposal",)
+    )
     expire = Writes(escalations.expire)
-    get = Reads(inbox.get)
-    pending = Reads(inbox.pending)
-    due = Reads(inbox.due)
-    list = Reads(inbox.list)
+    get = Reads(inbox.get, agent=OWN_ESCALATION, tool=True, example="17")
+    pending = Reads(
+        inbox.pending,
+        agent=OWN_AGENT,
+        tool=True,
+        columns=("id", "impact", "agent_id", "flow_id", "created_at", "deadline", "reason"),
+        example="--agent-id trader",
+    )
+    due = Reads(inbox.due, columns=("id", "impact", "agent_id", "flow_id", "created_at", "deadline", "reason"))
+    list = Reads(
+        inbox.list,
+        columns=("id", "status", "impact", "agent_id", "flow_id", "created_at", "resolved_at", "reason"),
+        example="--status APPROVED",
+    )
     waiting = Reads(inbox.waiting)
-    budget = Reads(budgets.standing)
-    wait = Runs(inbox.wait)
+    budget = Reads(budgets.standing, example="trader")
+    wait = Runs(inbox.wait, agent=OWN_ESCALATION, tool=True, tool_defaults={"timeout_s": 50.0})
 
 
 class Sweep(Resource[Executor]):
     """What time has ended, put away."""
+
+    group = "Operate"
 
     run = Runs(housekeeping.sweep)
 

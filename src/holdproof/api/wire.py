@@ -48,6 +48,8 @@ class Shape(ABC):
     """Whether it is a place on the disk of the store's machine."""
     scalar = False
     """Whether a plain text can say it, as in a query."""
+    item: "Shape | None" = None
+    """The shape of each value, where it is a list."""
 
     def read(self, text: str, at: str) -> Any:
         """The value that a plain text stands for."""
@@ -195,6 +197,11 @@ class _Bytes(Shape):
         return {"type": "object", "properties": {_BYTES: text}, "required": [_BYTES], "additionalProperties": False}
 
 
+def is_bytes(schema: Schema) -> bool:
+    """Say whether a schema is the one of bytes."""
+    return _BYTES in schema.get("properties", {})
+
+
 class _Link(Shape):
     """The name of a block."""
 
@@ -264,17 +271,20 @@ class _Many(Shape):
     """A list of one type; `make` is what it becomes."""
 
     def __init__(self, item: Shape, make: Callable[[list[Any]], Any]) -> None:
-        self._item, self._make = item, make
+        self.item = item
+        self._load_item = item.load
+        self._item_schema = item.schema
+        self._make = make
 
     def load(self, given: Any, at: str) -> Any:
         """See Shape."""
         if not isinstance(given, list):
             raise _wrong(at, "not a list")
-        return self._make([self._item.load(each, f"{at}[{n}]") for n, each in enumerate(given)])
+        return self._make([self._load_item(each, f"{at}[{n}]") for n, each in enumerate(given)])
 
     def schema(self, named: Named) -> Schema:
         """See Shape."""
-        return {"type": "array", "items": self._item.schema(named)}
+        return {"type": "array", "items": self._item_schema(named)}
 
 
 class _Row(Shape):
@@ -375,8 +385,9 @@ class _Either(Shape):
         self._shapes = shapes
         self.callback = any(each.callback for each in shapes)
         self.local = any(each.local for each in shapes)
-        told = [each for each in shapes if each is not _NOTHING]
-        self.scalar = all(each.scalar for each in told)
+        values = [each for each in shapes if each is not _NOTHING]
+        self.scalar = all(each.scalar for each in values)
+        self.item = values[0].item if len(values) == 1 else None
 
     def read(self, text: str, at: str) -> Any:
         """See Shape."""

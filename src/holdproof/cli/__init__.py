@@ -1,5 +1,1 @@
-"""The command line: parses, calls one operation, prints. Errors are mapped once, in `app.Root`."""
-
-from holdproof.cli.app import main
-
-__all__ = ["main"]
+"""The command line: `holdproof RESOURCE METHOD`, generated from the catalogue, and a few commands written by hand."""

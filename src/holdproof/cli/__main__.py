@@ -1,6 +1,5 @@
-"""`python -m holdproof.cli`, where the `holdproof` script is not on the path."""
+"""`python -m holdproof.cli`."""
 
 from holdproof.cli.app import main
 
-if __name__ == "__main__":
-    main()
+main()

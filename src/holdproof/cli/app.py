@@ -1,100 +1,137 @@
 """The root command, and the one place where errors become output and exit codes.
 
-Exit codes: 0 done, 2 usage, 70 a defect of Holdproof, 74 the output cannot be written, 130 interrupted, 141 nobody
-reads the output any more; every other is the `exit_code` of an error in `holdproof.errors`.
+Exit codes: 0 success, 2 usage, 70 a defect of Holdproof, 74 the output cannot be written, 130 interrupted, 141 nobody
+reads the output any more; every other is the `exit_code` of an error in `holdproof.errors`, or of a verdict.
+
+The tree of commands is lazy: names and help come from the index, and a command is made when it is called. So `--help`,
+`--version` and completion import neither the store nor any resource.
 """
 
+import importlib
 import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from functools import partial
-from importlib import metadata
 from itertools import takewhile
-from typing import Annotated, Any, cast
+from typing import Any, Final
 
-import typer
-from typer.core import TyperGroup
-from typer.main import get_command
+import click
+from click.shell_completion import CompletionItem
 
-from holdproof.cli import (
-    agents,
-    archive,
-    audit,
-    backup,
-    blobs,
-    call,
-    copy,
-    db,
-    dbom,
-    demo,
-    doctor,
-    documents,
-    erase,
-    escalations,
-    evaluations,
-    exports,
-    feedback,
-    flows,
-    image,
-    imports,
-    init,
-    keys,
-    legacy,
-    locks,
-    log,
-    mcp,
-    notes,
-    objects,
-    render,
-    restore,
-    retention,
-    sagas,
-    sessions,
-    skills,
-    snapshots,
-    status,
-    sweep,
-    telemetry,
-    threads,
-    tokens,
-    transcripts,
-    unlock,
-    up,
-    vectors,
-    verify,
-    watch,
-    witness,
-)
+from holdproof.cli import index
+from holdproof.cli.call import SETTINGS, merge_options, shared_options
 from holdproof.errors import HoldproofError, InvalidInputError
 
-# typer has no public name for it, but its public child leads there whether typer brings its own click or not.
-_UsageError = cast("Any", typer.BadParameter.__base__)
-_DEFECT = 70
-_INTERRUPTED = 130
+_DEFECT: Final = 70
+_INTERRUPTED: Final = 130
+_VALUED: Final = ("--home", "--url")
 
 
-class Root(TyperGroup):
-    """The root command; everything a command raises arrives here."""
+class Lazy(click.Group):
+    """A group whose commands are named in the index and made when they are called."""
 
-    def main(
+    entries: dict[str, dict[str, Any]]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """See click.Group."""
+        return list(self.entries)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete names from the index; click would make every command to ask whether it is hidden."""
+        names = [CompletionItem(name) for name in self.entries if name.startswith(incomplete)]
+        return names if incomplete[:1] != "-" else click.Command.shell_complete(self, ctx, incomplete)
+
+
+class ResourceGroup(Lazy):
+    """The commands of one resource."""
+
+    def __init__(self, name: str) -> None:
+        about = index.commands()[name]
+        self.entries = about["commands"]
+        super().__init__(
+            name,
+            params=shared_options(),
+            callback=_merge,
+            help=about["summary"],
+            epilog=f"Example: holdproof {name} {next(iter(self.entries))} --help",
+            no_args_is_help=True,
+            context_settings=SETTINGS,
+        )
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """See click.Group."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        if "module" in entry:
+            return _written(entry["module"], f"{self.name} {cmd_name}")
+        generate = importlib.import_module("holdproof.cli.generate")
+        command: click.Command = generate.command(self.name, cmd_name.replace("-", "_"))
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """See click.Group."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _short(entry["summary"])) for name, entry in self.entries.items()])
+
+
+class Root(Lazy):
+    """The root command; every error of a command arrives here."""
+
+    def __init__(self) -> None:
+        self.entries = index.commands()
+        super().__init__(
+            "holdproof",
+            params=[*shared_options(), click.Option(["--version"], is_flag=True, help="Show the version and exit.")],
+            callback=_root,
+            help="Durable execution and a tamper-evident audit log for AI agents.",
+            epilog="Example: holdproof --home ./store status",
+            no_args_is_help=True,
+            invoke_without_command=True,
+            context_settings=SETTINGS,
+        )
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """See click.Group."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return self.commands.get(cmd_name)  # what a program added
+        return ResourceGroup(cmd_name) if "commands" in entry else _written(entry["module"], cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click.Group; some resources have a command of their own name too, as `holdproof backup DEST`."""
+        entry = self.entries.get(args[0], {})
+        if "module" in entry and _first_word(args[1:]) not in entry.get("commands", {}):
+            return args[0], _written(entry["module"], args[0]), args[1:]
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """See click.Group; by heading."""
+        for group in index.GROUPS:
+            rows = [(name, _short(entry["summary"])) for name, entry in self.entries.items() if entry["group"] == group]
+            with formatter.section(group):
+                formatter.write_dl(rows)
+
+    def main(  # type: ignore[override]
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
         complete_var: str | None = None,
         standalone_mode: bool = True,
-        windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
         """Run, print what went wrong, and exit."""
         words = list(sys.argv[1:] if args is None else args)
-        run = partial(super().main, words, prog_name, complete_var, False, windows_expand_args, **extra)
+        run = partial(super().main, words, prog_name, complete_var, standalone_mode=False, **extra)
         if not standalone_mode:
             return run()
         try:
             code = run()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort):
             code = _INTERRUPTED
         except Exception as error:
             # Looked up in the words, since an error may come before or while they are parsed.
@@ -102,106 +139,78 @@ class Root(TyperGroup):
         sys.exit(code)
 
 
-def _report(error: Exception, as_json: bool) -> int:
-    try:
-        if os.environ.get("HOLDPROOF_DEBUG") == "1":
-            render.aside("".join(traceback.format_exception(error)))
-        return _tell(error, as_json)
-    except typer.Exit as closed:
-        return closed.exit_code
+def _first_word(args: Sequence[str]) -> str | None:
+    """Return the first word that is neither an option nor the value of a shared one."""
+    before = ["", *args]
+    words = (word for word, left in zip(args, before, strict=False) if left not in _VALUED)
+    return next((word for word in words if not word.startswith("-")), None)
 
 
-def _tell(error: Any, as_json: bool) -> int:
-    if isinstance(error, HoldproofError):
-        render.fail(error.to_dict(), as_json)
-        return error.exit_code
-    if isinstance(error, _UsageError):
-        return _usage(error, as_json)
-    message = f"unexpected {type(error).__name__}: {error}"
-    remedy = "This is a defect of Holdproof: report it with the traceback that HOLDPROOF_DEBUG=1 shows."
-    render.fail({"code": "internal", "message": message, "remedy": remedy}, as_json)
-    return _DEFECT
+def _merge(**values: Any) -> None:
+    merge_options(click.get_current_context(), values)
 
 
-def _usage(error: Any, as_json: bool) -> int:
-    refused = InvalidInputError(error.format_message())
-    if as_json:
-        render.fail(refused.to_dict(), as_json)
-    else:
-        hint = io.StringIO()
-        error.show(hint)
-        render.aside(hint.getvalue())
-    return refused.exit_code
-
-
-app = typer.Typer(
-    name="holdproof",
-    cls=Root,
-    help="The ground AI agents stand on: what they decide, know and owe, durable and provable.",
-    epilog="Example: holdproof --home ./store status",
-    no_args_is_help=True,
-    invoke_without_command=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback()
-def root(
-    ctx: typer.Context,
-    home: call.Home = None,
-    url: call.Url = None,
-    as_json: call.Json = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
-) -> None:
-    """Read the options that stand before the command."""
-    call.options(ctx, home, url, as_json)
+def _root(version: bool, **values: Any) -> None:
+    ctx = click.get_current_context()
+    call = merge_options(ctx, values)
     if version:
-        render.show({"holdproof": metadata.version("holdproof")}, as_json)
-        raise typer.Exit
+        number = importlib.import_module("importlib.metadata").version("holdproof")
+        click.echo(f'{{\n  "holdproof": "{number}"\n}}' if call.as_json else f"holdproof  {number}")
+        ctx.exit()
     if ctx.invoked_subcommand is None:
         ctx.fail("Missing command.")
 
 
-for noun in (init, up, demo, status, watch, doctor, verify, unlock, restore, copy, legacy, mcp):
-    app.add_typer(noun.app)
-app.add_typer(tokens.app, name="tokens")
-app.add_typer(agents.app, name="agents")
-app.add_typer(flows.app, name="flows")
-app.add_typer(escalations.app, name="escalations")
-app.add_typer(documents.contexts, name="contexts")
-app.add_typer(documents.state, name="state")
-app.add_typer(feedback.app, name="feedback")
-app.add_typer(audit.app, name="audit")
-app.add_typer(locks.app, name="locks")
-app.add_typer(sagas.app, name="sagas")
-app.add_typer(sessions.app, name="sessions")
-app.add_typer(sweep.app, name="sweep")
-app.add_typer(objects.app, name="objects")
-app.add_typer(snapshots.app, name="snapshots")
-app.add_typer(image.app, name="image")
-app.add_typer(archive.app, name="archive")
-app.add_typer(threads.app, name="threads")
-app.add_typer(blobs.app, name="blobs")
-app.add_typer(vectors.app, name="vectors")
-app.add_typer(telemetry.app, name="telemetry")
-app.add_typer(notes.app, name="notes")
-app.add_typer(transcripts.app, name="transcripts")
-app.add_typer(db.app, name="db")
-app.add_typer(log.app, name="log")
-app.add_typer(witness.app, name="witness")
-app.add_typer(evaluations.app, name="evaluations")
-app.add_typer(dbom.app, name="dbom")
-app.add_typer(keys.app, name="keys")
-app.add_typer(imports.app, name="import")
-app.add_typer(exports.app, name="export")
-app.add_typer(backup.app, name="backup")
-app.add_typer(erase.app, name="erase")
-app.add_typer(retention.app, name="retention")
-app.add_typer(skills.app, name="skills")
-app.add_typer(unlock.lockdown, name="lockdown")
+def _written(module: str, words: str) -> click.Command:
+    commands = importlib.import_module(f"holdproof.cli.{module}").COMMANDS
+    command: click.Command = commands[words]
+    return command
+
+
+def _short(summary: str) -> str:
+    return summary.partition(";")[0].partition(". ")[0].rstrip(".") + "."
+
+
+def _render() -> Any:
+    """Import what prints, which help and completion can do without."""
+    return importlib.import_module("holdproof.cli.render")
+
+
+def _report(error: Exception, as_json: bool) -> int:
+    try:
+        if os.environ.get("HOLDPROOF_DEBUG") == "1":
+            _render().aside("".join(traceback.format_exception(error)))
+        return _print_error(error, as_json)
+    except click.exceptions.Exit as closed:
+        return closed.exit_code
+
+
+def _print_error(error: Exception, as_json: bool) -> int:
+    if isinstance(error, HoldproofError):
+        _render().fail(error.to_dict(), as_json)
+        return error.exit_code
+    if isinstance(error, click.ClickException):
+        return _usage(error, as_json)
+    message = f"unexpected {type(error).__name__}: {error}"
+    remedy = "This is a defect of Holdproof: report it with the traceback that HOLDPROOF_DEBUG=1 shows."
+    _render().fail({"code": "internal", "message": message, "remedy": remedy}, as_json)
+    return _DEFECT
+
+
+def _usage(error: click.ClickException, as_json: bool) -> int:
+    refused = InvalidInputError(error.format_message())
+    if as_json:
+        _render().fail(refused.to_dict(), as_json)
+    else:
+        hint = io.StringIO()
+        error.show(hint)
+        _render().aside(hint.getvalue())
+    return refused.exit_code
+
+
+app = Root()
 
 
 def main() -> None:
     """Run the command line; the entry point `holdproof`."""
-    get_command(app).main(prog_name="holdproof")
+    app.main(prog_name="holdproof")

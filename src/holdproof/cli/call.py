@@ -1,46 +1,29 @@
 """What every command shares: the options `--home`, `--url` and `--json`, and the way from a handler to its output.
 
-A handler is a plain function of a `Call` that returns a value; `command` gives it the shared options and prints the
-value. The options may stand before or after any part of the command; the one nearest to the end counts.
+A handler that is written by hand is a plain function of a `Call` that returns a value; `command` gives it the shared
+options and prints the value. The options may stand before or after any part of the command; the one nearest to the end
+counts.
 """
 
 import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
-import typer
+import click
 
-from holdproof import sync
-from holdproof.cli import render
 from holdproof.errors import InvalidInputError
 
-P = ParamSpec("P")
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from holdproof.sync import Holdproof
 
-Home = Annotated[
-    str | None,
-    typer.Option("--home", metavar="PATH", help="Keep everything under this folder (or HOLDPROOF_HOME)."),
-]
-Url = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="Use this database (or HOLDPROOF_DATABASE_URL)."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
-# What many commands take, each in its own place.
-Namespace = Annotated[str, typer.Option("--ns", help="The namespace.")]
-Limit = Annotated[int, typer.Option("--limit", help="How many, at most.")]
-After = Annotated[str, typer.Option("--after", help="The `next` of the page before.")]
-Cursor = Annotated[str | None, typer.Option("--cursor", help="The `next_cursor` of the page before.")]
-AfterNumber = Annotated[int, typer.Option("--after", help="The `next` of the page before.")]
-Before = Annotated[str, typer.Option("--before", help="The `next` of the page before.")]
-BeforeNumber = Annotated[int | None, typer.Option("--before", help="The `next` of the page before.")]
-Since = Annotated[str | None, typer.Option("--since", help="From this time on.")]
+SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+_SHARED: Final = ("shared_home", "shared_url", "shared_json")
 
 
 @dataclass(frozen=True)
@@ -52,80 +35,186 @@ class Call:
     as_json: bool = False
 
     @contextmanager
-    def open(self) -> Iterator[sync.Holdproof]:
-        """The store this call is about; a first run and whatever is degraded are told on stderr."""
+    def open(self) -> "Iterator[Holdproof]":
+        """Open the store of this call; a first run and whatever is degraded are printed on stderr."""
+        sync = importlib.import_module("holdproof.sync")
+        render = importlib.import_module("holdproof.cli.render")
         with sync.open(self.home, self.url) as store:
             render.greet(store.status())
             yield store
 
 
-def options(ctx: typer.Context, home: Home = None, url: Url = None, as_json: Json = False) -> Call:
-    """Merge the options at this place into those further left; also the callback of every group."""
+def shared_options() -> list[click.Parameter]:
+    """Make the options that every command and every group takes."""
+    return [
+        click.Option(
+            ["--home", "shared_home"], metavar="PATH", help="Keep everything under this folder (or HOLDPROOF_HOME)."
+        ),
+        click.Option(["--url", "shared_url"], metavar="URL", help="Use this database (or HOLDPROOF_DATABASE_URL)."),
+        click.Option(["--json", "shared_json"], is_flag=True, help="Print one JSON document."),
+    ]
+
+
+def merge_options(ctx: click.Context, values: dict[str, Any]) -> Call:
+    """Take the shared options out of `values` and merge them into those further left."""
     left = ctx.obj if isinstance(ctx.obj, Call) else Call()
-    merged = Call(
+    home, url, as_json = (values.pop(name, None) for name in _SHARED)
+    ctx.obj = Call(
         home=left.home if home is None else home,
         url=left.url if url is None else url,
-        as_json=left.as_json or as_json,
+        as_json=left.as_json or bool(as_json),
     )
-    ctx.obj = merged
-    return merged
+    return ctx.obj
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of a handler that stands by its place."""
+
+    help: str = ""
+    metavar: str | None = None
+    complete: Callable[..., Any] | None = None
+
+
+class Option:
+    """A parameter of a handler that is named, with what `click.Option` takes."""
+
+    def __init__(self, *flags: str, **settings: Any) -> None:
+        self.flags = flags
+        self.settings = settings
+
+
+Namespace = Annotated[str, Option("--ns", help="The namespace.")]
+Limit = Annotated[int, Option("--limit", help="How many, at most.")]
+Since = Annotated[str | None, Option("--since", help="From this time on.")]
+
+Draw = Callable[[Any], Any]
+"""Shows a plain value to people in a way of its own."""
+Handler = Callable[..., Any]
+
+
+class Described(click.Command):
+    """A command whose help describes arguments too, which click leaves to the text above them."""
+
+    descriptions: Sequence[tuple[str, str]] = ()
+    """The arguments and what they mean."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click.Command."""
+        if self.descriptions:
+            with formatter.section("Arguments"):
+                formatter.write_dl(self.descriptions)
+        super().format_options(ctx, formatter)
+
+
+class Written(Described):
+    """A command that is written by hand."""
+
+    group = "More"
+    """The heading of `holdproof --help` that it stands under, if it is no part of a resource."""
+    group_summary = ""
+    """What the group of commands does that it stands in, if it is no resource."""
 
 
 def command(
-    app: typer.Typer,
+    commands: dict[str, click.Command],
+    words: str,
     *,
     example: str,
-    name: str | None = None,
+    group: str = "More",
+    group_summary: str = "",
     exit_code: Callable[[Any], int] = lambda _: 0,
-    draw: render.Draw | None = None,
-) -> Callable[[Callable[Concatenate[Call, P], R]], Callable[Concatenate[Call, P], R]]:
-    """Register a handler under its own name, or another; `exit_code` is read off its value, `draw` shows it."""
+    draw: Draw | None = None,
+) -> Callable[[Handler], Handler]:
+    """Register a handler under its words; `exit_code` is read off its value, `draw` shows it."""
 
-    def register(handler: Callable[Concatenate[Call, P], R]) -> Callable[Concatenate[Call, P], R]:
-        shared = inspect.signature(options).parameters
+    def register(handler: Handler) -> Handler:
+        def run(**values: Any) -> None:
+            call = merge_options(click.get_current_context(), values)
+            finish(handler(call, **values), call, exit_code, draw)
 
-        def run(**given: Any) -> None:
-            call = options(**{name: given.pop(name) for name in shared})
-            value = handler(call, **given)  # type: ignore[call-arg]
-            try:
-                render.show(value, call.as_json, draw)
-            except KeyboardInterrupt:
-                if not isinstance(value, Generator):
-                    raise
-                value.close()  # it has no end of its own, so this is how one ends it
-                raise typer.Exit(0) from None
-            raise typer.Exit(exit_code(value))
-
-        _, *own = inspect.signature(handler).parameters.values()
-        # Keywords only: then those with a default may come first.
-        parameters = [each.replace(kind=each.KEYWORD_ONLY) for each in (*own, *shared.values())]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        called = name or handler.__name__.rstrip("_").replace("_", "-")
-        app.command(called, help=handler.__doc__, epilog=f"Example: {example}")(run)
+        own = list(inspect.signature(handler, eval_str=True).parameters.values())[1:]
+        written = Written(
+            words.rpartition(" ")[2],
+            callback=run,
+            params=[*map(_parameter, own), *shared_options()],
+            help=inspect.cleandoc(handler.__doc__ or ""),
+            epilog=f"Example: {example}",
+            context_settings=SETTINGS,
+        )
+        written.descriptions = [*_descriptions(own)]
+        written.group = group
+        written.group_summary = group_summary
+        commands[words] = written
         return handler
 
     return register
 
 
-def page(name: str, found: Sequence[Any], limit: int, key: str) -> dict[str, Any]:
-    """Values as a page of that name; `next` is the key of its last one, None where nothing follows."""
-    follows = getattr(found[-1], key) if found and len(found) == limit else None
-    return {name: [each.to_dict() for each in found], "next": follows}
+def _descriptions(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, str]]:
+    for parameter in parameters:
+        _, about = get_args(parameter.annotation)
+        if isinstance(about, Argument):
+            yield about.metavar or parameter.name.upper(), about.help
+
+
+def finish(value: Any, call: Call, exit_code: Callable[[Any], int], draw: Draw | None) -> None:
+    """Print the value of a command and end with its exit code."""
+    render = importlib.import_module("holdproof.cli.render")
+    try:
+        render.show(value, call.as_json, draw)
+    except KeyboardInterrupt:
+        if not isinstance(value, Generator):
+            raise
+        value.close()  # it has no end of its own, so this is how one ends it
+        raise click.exceptions.Exit(0) from None
+    raise click.exceptions.Exit(exit_code(value))
+
+
+def _parameter(parameter: inspect.Parameter) -> click.Parameter:
+    """Turn a parameter of a handler into one of click."""
+    hint, about = get_args(parameter.annotation)
+    required = parameter.default is parameter.empty
+    default = None if required else parameter.default
+    kind, many = _kind(hint)
+    if isinstance(about, Argument):
+        metavar = about.metavar or parameter.name.upper()
+        argument = click.Argument(
+            [parameter.name], type=kind, required=required, default=default, metavar=metavar, nargs=-1 if many else 1
+        )
+        if about.complete is not None:
+            argument._custom_shell_complete = about.complete  # what click sets from `shell_complete`
+        return argument
+    settings = {"type": kind, "default": default, "required": required, "multiple": many, **about.settings}
+    if hint is bool:
+        settings = {"is_flag": True, "default": default, **about.settings}
+    return click.Option([*about.flags, parameter.name], **settings)
+
+
+def _kind(hint: Any) -> tuple[Any, bool]:
+    """Return the click type of a hint, and whether it takes several values."""
+    parts = [each for each in get_args(hint) if each is not NoneType]
+    if get_origin(hint) is Literal:
+        return click.Choice(parts), False
+    if get_origin(hint) is list:
+        return parts[0], True
+    if len(parts) == 1:
+        return _kind(parts[0])
+    return hint, False
 
 
 def find_function(name: str) -> Callable[..., Any]:
-    """A function by `module:function`, also from the working folder."""
+    """Return a function by `module:function`, also from the working folder."""
     module, colon, attribute = name.partition(":")
     if not colon:
         raise InvalidInputError("a function is named module:function", function=name)
     sys.path.insert(0, os.getcwd())
     try:
-        found: Any = getattr(importlib.import_module(module), attribute)
+        function: Any = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInputError(f"there is no function {name}: {error}", function=name) from error
     finally:
         sys.path.pop(0)
-    if not callable(found):
+    if not callable(function):
         raise InvalidInputError(f"{name} is not a function", function=name)
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Completing ids on the command line: out of the file of the store, read and never opened.
+"""Completion of ids on the command line, out of the file of the store, which is read and never opened.
 
 Rules:
 - A look costs one query of a few rows, and changes nothing: no store is made, none is migrated.
@@ -9,7 +9,8 @@ Rules:
 from collections.abc import Callable
 from typing import Any, Final
 
-import typer
+import click
+from click.shell_completion import CompletionItem
 
 from holdproof.cli.render import visible
 from holdproof.config import Paths, load
@@ -18,6 +19,7 @@ from holdproof.db.sqlite import snapshot
 from holdproof.errors import HoldproofError
 
 _MOST: Final = 20
+"""How many are offered: more would not fit a screen."""
 
 _FLOWS = sql("SELECT dfid, status FROM decision_flows WHERE dfid LIKE :like ORDER BY dfid DESC LIMIT :most")
 _AGENTS = sql("SELECT agent_id, status FROM agent_registry WHERE agent_id LIKE :like ORDER BY agent_id LIMIT :most")
@@ -27,31 +29,37 @@ _ESCALATIONS = sql(
 )
 _BATTLES = sql("SELECT battle_id, timestamp FROM battles WHERE battle_id LIKE :like ORDER BY id DESC LIMIT :most")
 
-Completed = list[tuple[str, str]]
+Offer = Callable[[click.Context, click.Parameter | None, str], list[CompletionItem]]
 
 
-def _offering(query: Query) -> Callable[[typer.Context, str], Completed]:
-    def offer(ctx: typer.Context, incomplete: str) -> Completed:
+def _offering(query: Query) -> Offer:
+    def offer(ctx: click.Context, _: click.Parameter | None, incomplete: str) -> list[CompletionItem]:
         try:
-            home, url = _given(ctx, "home"), _given(ctx, "url")
-            paths = Paths.find(home)
-            if load(paths=paths, url=url).database_url is not None or not paths.kernel_db.exists():
+            paths = Paths.find(_option(ctx, "shared_home"))
+            if (
+                load(paths=paths, url=_option(ctx, "shared_url")).database_url is not None
+                or not paths.kernel_db.exists()
+            ):
                 return []
             plain = "".join(letter for letter in incomplete if letter not in "%_")
             with snapshot.view(paths.kernel_db) as tx:
-                found = tx.all(query, like=f"{plain}%", most=_MOST)
+                rows = tx.all(query, like=f"{plain}%", most=_MOST)
         except (HoldproofError, OSError):
             return []
-        return [(str(name), visible(str(note)).partition("\n")[0]) for name, note in found]
+        return [CompletionItem(str(name), help=visible(str(note)).partition("\n")[0]) for name, note in rows]
 
     return offer
 
 
-def _given(ctx: Any, name: str) -> str | None:
-    """An option wherever it stands; the one nearest to the end counts."""
+def _is_elsewhere(paths: Paths, url: str | None) -> bool:
+    return load(paths=paths, url=url).database_url is not None or not paths.kernel_db.exists()
+
+
+def _option(ctx: Any, name: str) -> str | None:
+    """Return an option wherever it stands; the one nearest to the end counts."""
     while ctx is not None:
-        if (found := ctx.params.get(name)) is not None:
-            return str(found)
+        if (value := ctx.params.get(name)) is not None:
+            return str(value)
         ctx = ctx.parent
     return None
 
@@ -60,3 +68,8 @@ flows = _offering(_FLOWS)
 agents = _offering(_AGENTS)
 escalations = _offering(_ESCALATIONS)
 evaluations = _offering(_BATTLES)
+
+BY_PARAMETER: Final = {"flow_id": flows, "agent_id": agents, "evaluation_id": evaluations}
+"""What is offered for a parameter of that name, in every method."""
+BY_NAME: Final = {("escalations", "id"): escalations}
+"""What is offered for a parameter of one resource."""

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 from rich.text import Text
 
 from holdproof.cli import render
-from holdproof.cli.call import Call, command
+from holdproof.cli.call import Call, Option, command
 from holdproof.cli.draw import Facts
-from holdproof.demo import ACTS, Played, Told, play
+from holdproof.demo import ACTS, Played, StoryEvent, play
 
-app = typer.Typer()
+COMMANDS: dict[str, click.Command] = {}
 
 
 def _checks(value: Facts) -> Text:
@@ -28,11 +28,11 @@ def _checks(value: Facts) -> Text:
     return lines
 
 
-@command(app, example="holdproof demo --keep ./demo", draw=_checks)
+@command(COMMANDS, "demo", example="holdproof demo --keep ./demo", group="Run", draw=_checks)
 def demo(
     call: Call,
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="DIR", help="Where its store goes; else a new temporary folder.")
+        Path | None, Option("--keep", metavar="DIR", help="Where its store goes; else a new temporary folder.")
     ] = None,
 ) -> Played:
     """Tell in a few seconds what a store does: decide, ask, survive kill -9, sign, remember, find a forgery, prove."""
@@ -55,7 +55,7 @@ class Teller:
         self._acts = {act.__name__: " ".join((act.__doc__ or "").split()) for act in ACTS}
         self._last = ""
 
-    def __call__(self, told: Told) -> None:
+    def __call__(self, told: StoryEvent) -> None:
         """Tell one thing."""
         line = Text()
         if told.act != self._last:

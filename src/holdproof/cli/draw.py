@@ -2,12 +2,12 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.text import Text
 
-from holdproof.cli.render import Draw, words
+from holdproof.cli.render import Draw, plain_table, words
 from holdproof.model.times import to_micros
 
 _GREEN: Final = dict.fromkeys(("ACTIVE", "APPROVED", "COMPLETED", "DONE"), "green")
@@ -23,19 +23,42 @@ _SHORT: Final = 8
 Facts = Mapping[str, Any]
 
 
-def rows(name: str, *columns: str, more: str = "--after") -> Draw:
-    """Draws the list of that name in columns, and with which option the next page begins."""
-
-    def draw(value: Facts) -> Text:
-        lines = [[cell(item[column]) for column in columns] for item in value[name]]
-        return _aligned([column.upper() for column in columns], lines).append(following(value, more))
-
-    return draw
+def rows(name: str, *columns: str) -> Draw:
+    """Draw the list of that name in columns."""
+    return lambda value: table(columns, value[name])
 
 
-def following(value: Facts, option: str = "--after") -> Text:
-    """Where the next page begins, as a shell is told; nothing at the end."""
-    at = value.get("next")
+def answer(columns: Sequence[str], more: str, value: Any) -> Text:
+    """Draw an answer: a list or a page in columns, with the option that the next page begins with; else its fields."""
+    items = page_items(value)
+    if items is None or not columns:
+        return plain_table(value)
+    return table(columns, items).append(following(value, more))
+
+
+def page_items(value: Any) -> Sequence[Any] | None:
+    """Return the values of a list or of a page; None for anything else."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, Mapping) and ("next" in value or "next_cursor" in value):
+        return next((each for each in value.values() if isinstance(each, list)), None)
+    return None
+
+
+def table(columns: Sequence[str], items: Sequence[Any]) -> Text:
+    """Draw values in columns; a value without a field has an empty cell."""
+    lines = [[cell(item[column]) if column in item else "" for column in columns] for item in items]
+    return _aligned([column.upper() for column in columns], lines)
+
+
+def document(field: str, value: Facts) -> Text:
+    """Draw the one field of an answer that is a document."""
+    return Text(words(value[field]) + "\n")
+
+
+def following(value: Any, option: str = "--cursor") -> Text:
+    """Draw where the next page begins, as a shell reads it; nothing at the end."""
+    at = value.get("next_cursor", value.get("next")) if isinstance(value, Mapping) else None
     return Text("" if at is None else f"more: {option} {shlex.quote(cell(at))}\n", style="dim")
 
 
@@ -56,10 +79,10 @@ def timeline(value: Facts) -> Text:
 def session(value: Facts) -> Text:
     """A session with its agents and artifacts, then what happened, in order."""
     tee, corner, *_ = guides()
-    told = value["session"]
-    drawn = Text(cell(told["id"]), style="bold").append("  ").append(_styled(cell(told["state"])))
-    drawn.append(f"  {cell(told['session_type'])}  {cell(told['name'])}", style="default")
-    drawn.append(f"{_took(told['started_at'], told['ended_at'])}\n", style="dim")
+    about = value["session"]
+    drawn = Text(cell(about["id"]), style="bold").append("  ").append(_styled(cell(about["state"])))
+    drawn.append(f"  {cell(about['session_type'])}  {cell(about['name'])}", style="default")
+    drawn.append(f"{_took(about['started_at'], about['ended_at'])}\n", style="dim")
     parts = [*map(_agent, value["agents"]), *map(_artifact, value["artifacts"])]
     for at, part in enumerate(parts, 1):
         drawn.append(corner if at == len(parts) else tee).append(part).append("\n")
@@ -161,3 +184,115 @@ def cell(value: Any) -> str:
 
 def _unicode() -> bool:
     return (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
+
+
+_WIDE: Final = 72
+_SIGNS: Final = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow"), "meta": (".", "dim")}
+
+
+def tree(value: Facts) -> Text:
+    """Draw each object on a line with its type and the beginning of its content, those below it indented."""
+    drawn = Text()
+    _object_branch(drawn, value, "", "")
+    return drawn
+
+
+def _object_branch(drawn: Text, branch: Facts, first: str, rest: str) -> None:
+    tee, corner, bar, gap = guides()
+    one = branch["object"]
+    drawn.append(first).append(cell(one["id"]), style="bold").append("  ").append(cell(one["type"]), style="cyan")
+    drawn.append(f"  v{one['version']}", style="dim")
+    if one["content"] is not None:
+        drawn.append(f"  {_brief(one['content'])}")
+    drawn.append("\n")
+    below: list[Facts | str] = [*branch["children"], *branch["missing"], *(["…"] if branch["cut"] else [])]
+    for at, child in enumerate(below, 1):
+        head, tail = (corner, gap) if at == len(below) else (tee, bar)
+        if isinstance(child, str):
+            note = "there is more below" if child == "…" else f"{cell(child)}  (not there)"
+            drawn.append(rest + head).append(f"{note}\n", style="dim")
+        else:
+            _object_branch(drawn, child, rest + head, rest + tail)
+
+
+def diff(value: Facts) -> Text:
+    """Each object that differs under its sign: + new, - gone, ~ changed, . only what is volatile; then its fields."""
+    drawn = Text()
+    for each in value["differences"]:
+        sign, style = _SIGNS[each["change"]]
+        drawn.append(f"{sign} {cell(each['id'])}\n", style=style)
+        for line, colour in _fields(each):
+            drawn.append(f"    {line}\n", style=colour)
+    return drawn.append(following(value)) if value["differences"] else Text("nothing differs\n")
+
+
+def _fields(each: Facts) -> Iterator[tuple[str, str]]:
+    for name, (old, new) in each["fields"].items():
+        if isinstance(old, dict) and isinstance(new, dict):
+            for key in (key for key in old | new if old.get(key) != new.get(key)):
+                yield from _sides(f"{name}.{cell(key)}", old.get(key), new.get(key))
+        else:
+            yield from _sides(name, old, new)
+
+
+def _sides(name: str, old: Any, new: Any) -> Iterator[tuple[str, str]]:
+    if name == "version" or (old in (None, {}, []) and new in (None, {}, [])):
+        return
+    if old not in (None, {}, []):
+        yield f"- {name}: {_brief(old)}", "red"
+    if new not in (None, {}, []):
+        yield f"+ {name}: {_brief(new)}", "green"
+
+
+def _brief(value: Any) -> str:
+    text = cell(value)
+    return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
+
+
+def frame(value: Facts) -> Text:
+    """What is wrong first, then questions, then flows, then the log."""
+    drawn = Text(f"{cell(value['at'])}\n", style="dim")
+    if value["locked"] is not None:
+        since, why = cell(value["locked"]["locked_at"]), cell(value["locked"]["reason"])
+        drawn.append(f"LOCKED since {since}: {why}\n", style="bold red")
+    for reason in value["degraded"]:
+        drawn.append(f"degraded: {cell(reason)}\n", style="yellow")
+    drawn.append(f"\nescalations: {len(value['escalations'])}\n", style="bold")
+    if value["escalations"]:
+        drawn.append(rows("escalations", "id", "impact", "agent_id", "reason", "deadline", "flow_id")(value))
+    counts = ", ".join(f"{number} {status}" for status, number in value["counts"].items()) or "none"
+    drawn.append(f"\nflows under way: {counts}\n", style="bold")
+    if value["flows"]:
+        drawn.append(rows("flows", "flow_id", "status", "flow_type", "agent_id", "updated_at")(value))
+    if value["ended"]:
+        drawn.append("\nended lately:\n", style="bold")
+        drawn.append(rows("ended", "flow_id", "status", "flow_type", "agent_id", "updated_at")(value))
+    waiting = f", {value['pending']} pending" if value["pending"] else ""
+    drawn.append(f"\nlog: {value['size']} entries{waiting}, root {cell(value['root'])[:16]}, ", style="bold")
+    return drawn.append(f"{cell(value['origin'])}\n")
+
+
+def skills(value: Any) -> Text:
+    """Draw skills with the root that was approved, and why the others are locked."""
+    lines = [
+        {
+            "path": each["path"],
+            "state": each["state"],
+            "root": (each["approval"] or {}).get("root", "")[:16],
+            "approved_by": (each["approval"] or {}).get("approved_by", ""),
+            "why": (each["lockdown"] or {}).get("reason", each["flaw"]),
+        }
+        for each in page_items(value) or ()
+    ]
+    return table(("path", "state", "root", "approved_by", "why"), lines).append(following(value))
+
+
+DRAWINGS: Final[Mapping[str, Draw]] = {
+    "timeline": timeline,
+    "session": session,
+    "tree": tree,
+    "diff": diff,
+    "frame": frame,
+    "skills": skills,
+}
+"""The drawings that declarations name."""

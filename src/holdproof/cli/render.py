@@ -1,4 +1,4 @@
-"""The only place that prints.
+"""The only module that prints.
 
 Results go to stdout, with `--json` as one JSON document; everything else goes to stderr. Colours only on a terminal.
 What is printed may come from anybody, so it is never read as markup and its control characters are shown, not sent.
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
-import typer
+import click
 from rich.console import Console
 from rich.text import Text
 
@@ -32,22 +32,24 @@ def show(value: Any, as_json: bool, draw: Draw | None = None) -> None:
     """Print a result: anything with `to_dict`, or plain mappings, lists and scalars; of an iterator all."""
     if isinstance(value, Iterator):
         for each in value:
-            _show_next(each.to_dict(), as_json, draw)
+            _show_next(each.to_dict() if hasattr(each, "to_dict") else each, as_json, draw)
+        return
+    if value is None and not as_json:
         return
     plain = value.to_dict() if hasattr(value, "to_dict") else value
     if as_json:
         # Escaped to ASCII: valid whatever the encoding of the terminal, and for names that are not Unicode.
         _write(sys.stdout, json.dumps(plain, indent=2, default=str) + "\n")
     else:
-        _print(sys.stdout, (draw or _table)(plain))
+        _print(sys.stdout, (draw or plain_table)(plain))
 
 
-def _show_next(plain: Mapping[str, Any], as_json: bool, draw: Draw | None) -> None:
+def _show_next(plain: Any, as_json: bool, draw: Draw | None) -> None:
     """Print one of many results: a line of JSON, or for people with an empty line after it."""
     if as_json:
         _write(sys.stdout, json.dumps(plain, default=str) + "\n")
     else:
-        _print(sys.stdout, (draw or _table)(plain).append("\n"))
+        _print(sys.stdout, (draw or plain_table)(plain).append("\n"))
 
 
 def say(text: Text) -> None:
@@ -59,7 +61,7 @@ def greet(status: Status) -> None:
     """Say on stderr what nobody should overlook: where a new store lives, and what is degraded."""
     if status.first_run:
         _print(sys.stderr, Text("first run: this store is new, and lives here\n", style="bold"))
-        _print(sys.stderr, _table({"database": status.database.get("path", status.database), **status.paths}))
+        _print(sys.stderr, plain_table({"database": status.database.get("path", status.database), **status.paths}))
         if (waiting := kgents.hint()) is not None:
             aside(f"note: {waiting}\n")
     for reason in status.degraded:
@@ -90,7 +92,8 @@ def aside(text: str) -> None:
     _write(sys.stderr, text)
 
 
-def _table(value: Any) -> Text:
+def plain_table(value: Any) -> Text:
+    """Draw fields as lines, whatever has fields below its name."""
     if isinstance(value, Mapping):
         rows = list(_rows(value))
         width = max((len(label) for label, _ in rows), default=0) + 2
@@ -100,8 +103,9 @@ def _table(value: Any) -> Text:
             lines.append(label.ljust(width) if text else label, style="cyan")
             lines.append(text.replace("\n", "\n" + " " * width) + "\n")
         return lines
-    if isinstance(value, list | tuple):
-        return Text("\n").join(_table(item) for item in value)
+    if isinstance(value, list | tuple) and value:
+        blocks = any(isinstance(item, Mapping) for item in value)
+        return Text("\n" if blocks else "").join(plain_table(item) for item in value)
     return Text(words(value) + "\n")
 
 
@@ -155,6 +159,6 @@ def _write(stream: TextIO, text: str | bytes) -> None:
         # Or the interpreter would fail once more when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if isinstance(error, BrokenPipeError):
-            raise typer.Exit(_BROKEN_PIPE) from error
+            raise click.exceptions.Exit(_BROKEN_PIPE) from error
         aside(f"error: the output cannot be written: {error.strerror}\n")
-        raise typer.Exit(_CANNOT_WRITE) from error
+        raise click.exceptions.Exit(_CANNOT_WRITE) from error

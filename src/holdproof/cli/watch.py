@@ -4,25 +4,25 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated
 
-import typer
+import click
 from rich.console import Console
 from rich.live import Live
 
-from holdproof.cli.call import Call, Namespace, command
-from holdproof.cli.draw_watch import frame
+from holdproof.cli.call import Call, Namespace, Option, command
+from holdproof.cli.draw import frame
 from holdproof.model.watch import Frame
 
-app = typer.Typer()
+COMMANDS: dict[str, click.Command] = {}
 
 
-@command(app, example="holdproof watch --every 2", draw=frame)
+@command(COMMANDS, "watch", example="holdproof watch --every 2", group="Inspect", draw=frame)
 def watch(
     call: Call,
     *,
-    once: Annotated[bool, typer.Option("--once", help="Show the store as it is now, and end.")] = False,
-    every: Annotated[float, typer.Option("--every", help="How many seconds between two looks.")] = 1.0,
-    rounds: Annotated[int | None, typer.Option("--rounds", help="Stop after so many looks.")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="How many of each, at most.")] = 20,
+    once: Annotated[bool, Option("--once", help="Show the store as it is now, and end.")] = False,
+    every: Annotated[float, Option("--every", help="How many seconds between two looks.")] = 1.0,
+    rounds: Annotated[int | None, Option("--rounds", help="Stop after so many looks.")] = None,
+    limit: Annotated[int, Option("--limit", help="How many of each, at most.")] = 20,
     ns: Namespace = "main",
 ) -> Frame | Iterator[Frame]:
     """Watch flows, questions, the log and what is wrong, until Ctrl-C; with --json one line for each change."""

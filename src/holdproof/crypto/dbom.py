@@ -17,7 +17,10 @@ from holdproof.errors import FormatError, InvalidInputError
 
 VERSION = "1.0"
 
+# The record says battle_id, as its published format does; we call it evaluation_id.
+_ATTRIBUTES = {"battle_id": "evaluation_id"}
 _NAMES = ("dbom_version", "battle_id", "h_delta", "v_intent", "score_cis", "sigma_judge", "timestamp")
+_SIGNED_NAMES = tuple(name for name in _NAMES if name != "sigma_judge")
 _VECTOR = '"v_intent": [\n    0.0\n  ]'
 _UTC = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|\+00:00)")
 
@@ -60,8 +63,8 @@ def check(fields: Fields) -> None:
 
 def encode(dbom: Dbom) -> bytes:
     """The DBOM file as the seed writes it: `json.dumps(dbom, indent=2)`."""
-    columns = {"battle_id": dbom.fields.evaluation_id, "sigma_judge": dbom.sigma_judge}
-    value = {name: columns[name] if name in columns else getattr(dbom.fields, name) for name in _NAMES}
+    value: dict[str, object] = {name: getattr(dbom.fields, _ATTRIBUTES.get(name, name)) for name in _SIGNED_NAMES}
+    value = {name: value.get(name, dbom.sigma_judge) for name in _NAMES}
     vector = dbom.fields.v_intent
     if not vector or {*map(type, vector)} != {float} or not all(map(isfinite, vector)):
         return _dumps(value, dbom).encode()
@@ -93,9 +96,8 @@ def parse(data: bytes) -> Dbom:
     for name, text in value.items():
         if not isinstance(text, str):
             raise FormatError(f"DBOM: {name} is not a text", field=name)
-        texts[name] = text
+        texts[_ATTRIBUTES.get(name, name)] = text
     sigma = texts.pop("sigma_judge")
-    texts["evaluation_id"] = texts.pop("battle_id")
     return Dbom(Fields(v_intent=tuple(map(float, vector)), score_cis=float(score), **texts), sigma)
 
 

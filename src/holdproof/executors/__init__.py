@@ -1,10 +1,11 @@
-"""The two faces of a database: `AsyncExecutor` for coroutines, `SyncExecutor` for threads.
+"""The two executors of a database: `AsyncExecutor` for coroutines, `SyncExecutor` for threads.
 
 Each runs functions of a transaction (`write`, `read`), pages (`scan`), work that spans transactions (`run`) and work
-that answers bit by bit (`stream`). A `Noun` declares, once for both, which operations it shows.
+that answers item by item (`stream`). A `Resource` declares its methods once for both.
 """
 
 from holdproof.executors.async_executor import AsyncExecutor
+from holdproof.executors.exposure import OWN_AGENT, OWN_ESCALATION, OWN_FLOW, AgentRule, Exposure, owns
 from holdproof.executors.methods import (
     Awaits,
     BoundMethod,
@@ -25,6 +26,12 @@ from holdproof.executors.methods import (
 from holdproof.executors.sync_executor import SyncExecutor, refuse_running_loop
 
 __all__ = [
+    "OWN_AGENT",
+    "OWN_ESCALATION",
+    "OWN_FLOW",
+    "AgentRule",
+    "Exposure",
+    "owns",
     "AsyncExecutor",
     "BoundMethod",
     "Executor",

@@ -1,13 +1,16 @@
-"""Nouns and verbs: operations declared once, shown by both faces with their own signature.
+"""Resources and methods: operations declared once, offered by both clients with their own signature.
 
-    class Locks(Noun[Face]):
-        acquire = Runs(locks.acquire)     # await store.locks.acquire(dfid, {"seat": 1}), or without await
+    class Locks(Resource[Executor]):
+        acquire = Runs(locks.acquire, agent=OWN_FLOW)     # await store.locks.acquire(flow_id, {"seat": 1}), or without
 
-A noun of the async face answers with awaitables, a noun of the sync face with the values themselves; streams with
+A resource of the async client answers with awaitables, one of the sync client with the values themselves; streams with
 async and with plain iterators. Type checkers and `inspect.signature` see the operation without its `tx`.
 
-On a store that was opened for one namespace, verbs work in that one; those that know no namespace are duties of the
-whole store, and are refused.
+The keywords of a declaration (exposure.py) say who may call the method at the server, whether it is a tool, and how
+the command line shows it. There is no other place for these facts.
+
+On a store that was opened for one namespace, methods work in that one; those that have no namespace concern the whole
+store, and are refused.
 """
 
 import inspect
@@ -15,12 +18,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from holdproof.db.effects import Stream, Work
 from holdproof.db.tx import Refused, Tx
 from holdproof.errors import HoldproofError, NamespaceError
 from holdproof.executors.async_executor import AsyncExecutor
+from holdproof.executors.exposure import Exposure
 from holdproof.executors.sync_executor import SyncExecutor
 
 P = ParamSpec("P")
@@ -29,88 +33,102 @@ Executor = TypeVar("Executor", bound=AsyncExecutor | SyncExecutor, covariant=Tru
 
 
 class Resource(Generic[Executor]):
-    """Something a store has; its verbs are class attributes."""
+    """Something a store has; its methods are class attributes."""
+
+    grantable: ClassVar[bool] = False
+    """Whether a token of an agent may grant it, beside what agents may do anyway."""
+    namespaced: ClassVar[bool] = True
+    """Whether it is divided by namespaces."""
+    group: ClassVar[str] = "More"
+    """The heading of `holdproof --help` that it stands under."""
 
     def __init__(self, face: Executor) -> None:
         self._face = face
 
     @property
     def kind(self) -> "type[Resource[Any]]":
-        """The class whose verbs it shows."""
+        """The class that declares its methods."""
         return type(self)
 
     @property
     def held(self) -> Any:
-        """What `RunsWith` hands on: the store's context, or what the noun stands for."""
+        """The first argument of `RunsWith` functions: the store's context, or what the resource stands for."""
         return self._face.context  # type: ignore[union-attr]
 
     @property
     def ns(self) -> str | None:
-        """The namespace that its verbs are held to: the one that the store was opened for, if it was for one."""
+        """The namespace that the store was opened for, if it was for one; its methods work in no other."""
         return self._face.ns
 
 
-def with_namespace(face: AsyncExecutor | SyncExecutor, given: dict[str, Any]) -> dict[str, Any]:
-    """The keywords of a call, in the namespace that the store was opened for, if it was for one."""
-    if face.ns is not None and given.setdefault("ns", face.ns) != face.ns:
+def with_namespace(face: AsyncExecutor | SyncExecutor, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Add the namespace that the store was opened for, if it was for one, to the keywords of a call."""
+    if face.ns is not None and kwargs.setdefault("ns", face.ns) != face.ns:
         raise NamespaceError(f"the store is open for the namespace {face.ns} only", ns=face.ns)
-    return given
+    return kwargs
 
 
 class Method(ABC, Generic[P, T]):
     """A declared operation; bound to a store it looks like the operation without its hidden first parameters.
 
-    One that `reads` changes nothing; one that gives a `secret` is answered once, and its answer is kept nowhere.
+    One that `reads` changes nothing; one that gives a `secret` is answered once, and its answer is stored nowhere.
+    All other keywords are the facts of `Exposure`.
     """
 
     hidden = 0
+    """How many parameters of the function are not the caller's: the transaction, or what the resource holds."""
 
-    def __init__(self, fn: Callable[..., Any], *, reads: bool = False, secret: bool = False) -> None:
-        self.fn, self.reads, self.secret = fn, reads, secret
+    def __init__(self, fn: Callable[..., Any], *, reads: bool = False, secret: bool = False, **exposure: Any) -> None:
+        self.fn = fn
+        self.reads = reads
+        self.secret = secret
+        self.exposure = Exposure(**exposure)
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     @overload
-    def __get__(self, noun: Resource[AsyncExecutor], owner: type) -> Callable[P, Awaitable[T]]: ...
+    def __get__(self, resource: Resource[AsyncExecutor], owner: type) -> Callable[P, Awaitable[T]]: ...
     @overload
-    def __get__(self, noun: Resource[SyncExecutor], owner: type) -> Callable[P, T]: ...
-    def __get__(self, noun: Any, owner: type) -> Any:
-        bound = noun.__dict__[self.name] = BoundMethod(self, self.bind(noun))
+    def __get__(self, resource: Resource[SyncExecutor], owner: type) -> Callable[P, T]: ...
+    def __get__(self, resource: Any, owner: type) -> Any:
+        bound = resource.__dict__[self.name] = BoundMethod(self, self.bind(resource))
         return bound
 
     @abstractmethod
-    def bind(self, noun: Any) -> Callable[..., Any]:
-        """What runs the operation on the noun's store."""
+    def bind(self, resource: Any) -> Callable[..., Any]:
+        """Return the callable that runs the operation on the resource's store."""
 
-    def scoped(self, noun: Any) -> Callable[..., Any]:
-        """The operation as the noun's store may use it."""
+    def scoped(self, resource: Any) -> Callable[..., Any]:
+        """The operation as the resource's store may use it."""
         fn = self.fn
-        if noun.ns is None:
+        if resource.ns is None:
             return fn
         if "ns" not in inspect.signature(fn).parameters:
-            return partial(_refuse, noun.ns)
-        return lambda *args, **kwargs: fn(*args, **with_namespace(noun._face, kwargs))
+            return partial(_refuse, resource.ns)
+        return lambda *args, **kwargs: fn(*args, **with_namespace(resource._face, kwargs))
 
 
 def _refuse(ns: str, *_: Any, **__: Any) -> Any:
-    raise NamespaceError(f"a duty of the whole store, which is open for the namespace {ns} only", ns=ns)
+    raise NamespaceError(f"this concerns the whole store, which is open for the namespace {ns} only", ns=ns)
 
 
 def require_whole_store(face: AsyncExecutor | SyncExecutor) -> None:
-    """Refuse a duty of the whole store where it was opened for one namespace."""
+    """Refuse what concerns the whole store where it was opened for one namespace."""
     if face.ns is not None:
         _refuse(face.ns)
 
 
 class BoundMethod:
-    """A verb bound to a store."""
+    """A method bound to a store."""
 
     __slots__ = ("_call", "_fn", "_hidden", "reads")
 
-    def __init__(self, verb: Method[Any, Any], call: Callable[..., Any]) -> None:
-        self._fn, self._hidden, self._call = verb.fn, verb.hidden, call
-        self.reads = verb.reads
+    def __init__(self, method: Method[Any, Any], call: Callable[..., Any]) -> None:
+        self._fn = method.fn
+        self._hidden = method.hidden
+        self._call = call
+        self.reads = method.reads
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the operation on the store."""
@@ -131,140 +149,140 @@ class BoundMethod:
 
 
 class Writes(Method[P, T]):
-    """A verb that writes: a function of a transaction."""
+    """A method that writes: a function of a transaction."""
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Tx, P], T | Refused], *, secret: bool = False) -> None:
-        super().__init__(fn, secret=secret)
+    def __init__(self, fn: Callable[Concatenate[Tx, P], T | Refused], **facts: Any) -> None:
+        super().__init__(fn, **facts)
 
-    def bind(self, noun: Any) -> Callable[..., Any]:
+    def bind(self, resource: Any) -> Callable[..., Any]:
         """Each call is a transaction that writes."""
-        fn, write = self.scoped(noun), noun._face.write
+        fn, write = self.scoped(resource), resource._face.write
         return lambda *args, **kwargs: write(lambda tx: fn(tx, *args, **kwargs))
 
 
 class WritesWith(Method[P, T]):
-    """A verb that writes what is made ready before: a function of what its noun holds that gives one of a transaction.
+    """A method that writes: a function of what its resource holds that returns a function of a transaction.
 
-    What it checks and packs is done once, on the caller's thread, however often the transaction runs.
+    It checks and encodes once, on the caller's thread, however often the transaction runs.
     """
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Any, P], Callable[[Tx], T | Refused]]) -> None:
-        super().__init__(fn)
+    def __init__(self, fn: Callable[Concatenate[Any, P], Callable[[Tx], T | Refused]], **facts: Any) -> None:
+        super().__init__(fn, **facts)
 
-    def bind(self, noun: Any) -> Callable[..., Any]:
+    def bind(self, resource: Any) -> Callable[..., Any]:
         """Each call is a transaction that writes."""
-        fn, face = self.scoped(noun), noun._face
+        fn, face = self.scoped(resource), resource._face
 
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
-                made = fn(noun.held, *args, **kwargs)
+                transaction = fn(resource.held, *args, **kwargs)
             except HoldproofError as error:
                 return face.reject(error)
-            return face.write(made)
+            return face.write(transaction)
 
         return call
 
 
 class Reads(Method[P, T]):
-    """A verb that only reads: a function of a transaction."""
+    """A method that only reads: a function of a transaction."""
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Tx, P], T]) -> None:
-        super().__init__(fn, reads=True)
+    def __init__(self, fn: Callable[Concatenate[Tx, P], T], **facts: Any) -> None:
+        super().__init__(fn, reads=True, **facts)
 
-    def bind(self, noun: Any) -> Callable[..., Any]:
+    def bind(self, resource: Any) -> Callable[..., Any]:
         """Each call reads one snapshot."""
-        fn, read = self.scoped(noun), noun._face.read
+        fn, read = self.scoped(resource), resource._face.read
         return lambda *args, **kwargs: read(lambda tx: fn(tx, *args, **kwargs))
 
 
 class Runs(Method[P, T]):
-    """A verb that spans transactions: a generator of effects."""
+    """A method that spans transactions: a generator of effects."""
 
-    def __init__(self, fn: Callable[P, Work[T]], *, reads: bool = False) -> None:
-        super().__init__(fn, reads=reads)
+    def __init__(self, fn: Callable[P, Work[T]], **facts: Any) -> None:
+        super().__init__(fn, **facts)
 
-    def bind(self, noun: Any) -> Callable[..., Any]:
+    def bind(self, resource: Any) -> Callable[..., Any]:
         """Each call drives the work to its end."""
-        fn, run = self.scoped(noun), noun._face.run
+        fn, run = self.scoped(resource), resource._face.run
         return lambda *args, **kwargs: run(fn(*args, **kwargs))
 
 
 class Awaits(Method[P, T]):
-    """A verb whose answer comes from another thread: a function of what its noun holds that gives a future."""
+    """A method whose answer comes from another thread: a function of what its resource holds that returns a future."""
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Any, P], Future[T]], *, secret: bool = False) -> None:
-        super().__init__(fn, secret=secret)
+    def __init__(self, fn: Callable[Concatenate[Any, P], Future[T]], **facts: Any) -> None:
+        super().__init__(fn, **facts)
 
-    def bind(self, noun: Any) -> Callable[..., Any]:
+    def bind(self, resource: Any) -> Callable[..., Any]:
         """Each call waits for its answer."""
-        fn, hear = self.scoped(noun), noun._face.wait_for
-        return lambda *args, **kwargs: hear(fn(noun.held, *args, **kwargs))
+        fn, hear = self.scoped(resource), resource._face.wait_for
+        return lambda *args, **kwargs: hear(fn(resource.held, *args, **kwargs))
 
 
 class RunsWith(Method[P, T]):
-    """A verb that spans transactions; its first parameter is what its noun holds."""
+    """A method that spans transactions; its first parameter is what its resource holds."""
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Any, P], Work[T]], *, reads: bool = False) -> None:
-        super().__init__(fn, reads=reads)
+    def __init__(self, fn: Callable[Concatenate[Any, P], Work[T]], **facts: Any) -> None:
+        super().__init__(fn, **facts)
 
-    def bind(self, noun: Any) -> Callable[..., Any]:
+    def bind(self, resource: Any) -> Callable[..., Any]:
         """Each call drives the work to its end."""
-        fn, run = self.scoped(noun), noun._face.run
-        return lambda *args, **kwargs: run(fn(noun.held, *args, **kwargs))
+        fn, run = self.scoped(resource), resource._face.run
+        return lambda *args, **kwargs: run(fn(resource.held, *args, **kwargs))
 
 
 MethodWrapper = Callable[[str, Callable[..., Any]], Callable[..., Any]]
 
 
 def wrap_methods(face: AsyncExecutor | SyncExecutor, watcher: MethodWrapper) -> None:
-    """Let every verb of a store go through a watcher: given a name (`locks.acquire`) and the call, it answers a call.
+    """Wrap every method of a store: `watcher` takes a name (`locks.acquire`) and the call, and returns a call.
 
-    What answers bit by bit is not watched, nor what is called in a transaction.
+    Streams are not wrapped, nor is what is called inside a transaction.
     """
-    for name, noun, verb in _verbs(face):
-        noun.__dict__[verb.name] = BoundMethod(verb, watcher(f"{name}.{verb.name}", verb.bind(noun)))
+    for name, resource, method in _methods(face):
+        resource.__dict__[method.name] = BoundMethod(method, watcher(f"{name}.{method.name}", method.bind(resource)))
 
 
 def unwrap_methods(face: AsyncExecutor | SyncExecutor) -> None:
-    """Call the verbs of a store as they are again."""
-    for _, noun, verb in _verbs(face):
-        noun.__dict__.pop(verb.name, None)
+    """Call the methods of a store as they are again."""
+    for _, resource, method in _methods(face):
+        resource.__dict__.pop(method.name, None)
 
 
-def _verbs(face: AsyncExecutor | SyncExecutor) -> Iterator[tuple[str, Resource[Any], Method[Any, Any]]]:
-    for name, noun in vars(face).items():
-        if isinstance(noun, Resource):
-            for verb in vars(type(noun)).values():
-                if isinstance(verb, Method) and not isinstance(verb, StreamsWith):
-                    yield name, noun, verb
+def _methods(face: AsyncExecutor | SyncExecutor) -> Iterator[tuple[str, Resource[Any], Method[Any, Any]]]:
+    for name, resource in vars(face).items():
+        if isinstance(resource, Resource):
+            for method in vars(type(resource)).values():
+                if isinstance(method, Method) and not isinstance(method, StreamsWith):
+                    yield name, resource, method
 
 
 class StreamsWith(Method[P, T]):
-    """A verb that answers bit by bit: work that gives; its first parameter is what its noun holds."""
+    """A method that answers item by item; its first parameter is what its resource holds."""
 
     hidden = 1
 
-    def __init__(self, fn: Callable[Concatenate[Any, P], Stream[T]], *, reads: bool = False) -> None:
-        super().__init__(fn, reads=reads)
+    def __init__(self, fn: Callable[Concatenate[Any, P], Stream[T]], **facts: Any) -> None:
+        super().__init__(fn, **facts)
 
     @overload  # type: ignore[override]
-    def __get__(self, noun: Resource[AsyncExecutor], owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, resource: Resource[AsyncExecutor], owner: type) -> Callable[P, AsyncIterator[T]]: ...
     @overload
-    def __get__(self, noun: Resource[SyncExecutor], owner: type) -> Callable[P, Iterator[T]]: ...
-    def __get__(self, noun: Any, owner: type) -> Any:
-        return super().__get__(noun, owner)
+    def __get__(self, resource: Resource[SyncExecutor], owner: type) -> Callable[P, Iterator[T]]: ...
+    def __get__(self, resource: Any, owner: type) -> Any:
+        return super().__get__(resource, owner)
 
-    def bind(self, noun: Any) -> Callable[..., Any]:
+    def bind(self, resource: Any) -> Callable[..., Any]:
         """Each call is an iterator that drives the work as far as it is asked."""
-        fn, stream = self.scoped(noun), noun._face.stream
-        return lambda *args, **kwargs: stream(fn(noun.held, *args, **kwargs))
+        fn, stream = self.scoped(resource), resource._face.stream
+        return lambda *args, **kwargs: stream(fn(resource.held, *args, **kwargs))

@@ -60,7 +60,7 @@ def call(entry: MethodSpec, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ex
     """A verb, called with what the caller gave."""
     body, functions = _body(entry, entry.signature.bind(*args, **kwargs).arguments)
     lines = entry.streams or bool(functions)
-    answer = yield Send(f"/v1/{entry.noun}/{entry.verb}", body, lines, entry.reads)
+    answer = yield Send(f"/v1/{entry.resource}/{entry.method}", body, lines, entry.reads)
     if lines:
         return (yield from converse(functions, _loading(entry), reads=entry.reads))
     return answer if isinstance(answer, bytes) else entry.answer.load(answer, "")
@@ -80,7 +80,7 @@ def _body(entry: MethodSpec, given: Mapping[str, Any]) -> tuple[dict[str, Any], 
         assert parameter is not None, "the signature has it"
         if not parameter.offered:
             if value is not None and value != parameter.default:
-                raise RemoteError(f"{entry.noun}.{entry.verb} takes no {name} over the wire", parameter=name)
+                raise RemoteError(f"{entry.resource}.{entry.method} takes no {name} over the wire", parameter=name)
         elif not parameter.shape.callback:
             body[name] = wire.dump(value)
         elif value is not None:

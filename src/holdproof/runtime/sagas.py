@@ -67,7 +67,7 @@ def at_opening(database: Database) -> None:
     """Flows that wait for somebody to undo what they did are not forgotten over a restart."""
     [(dirty,)] = database.read(lambda tx: tx.all(_COUNT)).result()
     if dirty:
-        _log.warning("flows that failed half way and are still dirty: %d; see `holdproof sagas list`", dirty)
+        _log.warning("flows that failed half way and are still dirty: %d; see `holdproof sagas list-dirty`", dirty)
 
 
 _GET = sql(

@@ -27,7 +27,7 @@ from holdproof.client import Holdproof
 from holdproof.errors import InvalidInputError, MethodError, StaleVersionError
 from holdproof.executors import require_whole_store
 from holdproof.server.exchange import Exchange, Exchanges
-from holdproof.server.permissions import KEPT
+from holdproof.server.permissions import RESERVED_KEYS
 from holdproof.server.problems import told
 from holdproof.validation import position
 
@@ -102,7 +102,7 @@ class _Endpoint:
 
     @property
     def _methods(self) -> tuple[str, ...]:
-        return ("GET", "HEAD", "POST") if self._entry.asked else ("POST",)
+        return ("GET", "HEAD", "POST") if self._entry.plain_query else ("POST",)
 
     async def _answer(self, request: Request, given: dict[str, Any]) -> Response:
         entry = self._entry
@@ -139,12 +139,12 @@ class _Endpoint:
             return wire.dump(await self._perform(granted.store, called))
 
         asked = {"verb": self._entry.name, "given": wire.dump(given)}
-        kept = await granted.store.idempotency.once(f"{KEPT}{granted.who}:{key}", asked, perform)
+        kept = await granted.store.idempotency.once(f"{RESERVED_KEYS}{granted.who}:{key}", asked, perform)
         return self._entry.answer.load(kept, "")
 
     def _perform(self, store: Holdproof, given: Mapping[str, Any]) -> Any:
         args, kwargs = self._entry.arguments(given)
-        return getattr(getattr(store, self._entry.noun), self._entry.verb)(*args, **kwargs)
+        return getattr(getattr(store, self._entry.resource), self._entry.method)(*args, **kwargs)
 
     def _streamed(self, granted: Granted, request: Request, key: str | None, given: Mapping[str, Any]) -> Response:
         called = dict(given)
@@ -198,7 +198,7 @@ def loaded(entry: MethodSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         parameter = entry.parameter(name)
         if parameter is None or not parameter.offered:
-            raise InvalidInputError(f"{entry.noun} {entry.verb} takes no {name}", parameter=name)
+            raise InvalidInputError(f"{entry.resource} {entry.method} takes no {name}", parameter=name)
         if parameter.shape.callback:
             if value is not True:
                 raise InvalidInputError(f"{name} is true, or left out", parameter=name)
@@ -217,7 +217,7 @@ def _queried(entry: MethodSpec, request: Request) -> dict[str, Any]:
     for name, text in request.query_params.multi_items():
         parameter = entry.parameter(name)
         if parameter is None or not parameter.offered:
-            raise InvalidInputError(f"{entry.noun} {entry.verb} takes no {name}", parameter=name)
+            raise InvalidInputError(f"{entry.resource} {entry.method} takes no {name}", parameter=name)
         if parameter.many:
             found.setdefault(name, []).append(parameter.shape.read(text, name))
         elif name in found:
@@ -231,7 +231,7 @@ def complete(entry: MethodSpec, found: Mapping[str, Any], *, known: Collection[s
     """Refuse a call that does not say all it has to, but for what is known already."""
     missing = [each.name for each in entry.parameters if each.required and each.name not in {*found, *known}]
     if missing:
-        raise InvalidInputError(f"{entry.noun} {entry.verb} needs {missing[0]}", parameter=missing[0])
+        raise InvalidInputError(f"{entry.resource} {entry.method} needs {missing[0]}", parameter=missing[0])
 
 
 def _expected(entry: MethodSpec, request: Request, given: dict[str, Any]) -> bool:
@@ -267,19 +267,19 @@ def paths() -> dict[str, Any]:
 
 def _methods(entry: MethodSpec) -> dict[str, Any]:
     posted = {"post": _described(entry, asked=False)}
-    return {"get": _described(entry, asked=True), **posted} if entry.asked else posted
+    return {"get": _described(entry, asked=True), **posted} if entry.plain_query else posted
 
 
 def _address(entry: MethodSpec) -> str:
-    return f"/v1/{entry.noun}/{entry.verb}"
+    return f"/v1/{entry.resource}/{entry.method}"
 
 
 def _described(entry: MethodSpec, *, asked: bool) -> dict[str, Any]:
     named: Named = {}
     found: dict[str, Any] = {
-        "operationId": entry.name if asked or not entry.asked else f"{entry.name}_post",
+        "operationId": entry.name if asked or not entry.plain_query else f"{entry.name}_post",
         "summary": entry.summary,
-        "tags": [entry.noun],
+        "tags": [entry.resource],
         "responses": {
             "200": {"description": "The answer.", "content": _content(entry, named)},
             "default": {"description": "What went wrong.", "content": _PROBLEM},

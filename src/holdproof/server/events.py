@@ -55,9 +55,9 @@ async def follow(
 
 def _kinds(caller: Caller) -> frozenset[str]:
     """The kinds of events that a caller may see."""
-    if caller.role == "agent" or caller.nouns is None:
+    if caller.role == "agent" or caller.resources is None:
         return frozenset(_KINDS)
-    return frozenset(kind for kind, noun in _KINDS.items() if noun in caller.nouns)
+    return frozenset(kind for kind, noun in _KINDS.items() if noun in caller.resources)
 
 
 async def _stream(

@@ -52,8 +52,8 @@ async def readyz(request: Request) -> JSONResponse:
 async def numbers(request: Request) -> Response:
     """Requests and latencies by route, sizes, queues, what waits, and whether anything is locked or degraded."""
     state, caller = state_of(request), caller_of(request)
-    await permit(state.store, caller, "storage", "status", {}, reads=True)
-    require_whole_store(state.face(caller, "storage"))
+    await permit(state.store, caller, "storage", "status", {})
+    require_whole_store(state.store_for(caller, "storage"))
     status, locked = await state.store.status(), await state.store.lockdown.status()
     counts = await state.store.read(gauges.read)
     facts = {**counts, "locked": int(locked is not None), "degraded": len(status.degraded)}

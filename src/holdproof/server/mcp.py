@@ -28,6 +28,7 @@ from starlette.types import ASGIApp
 
 from holdproof.api import wire
 from holdproof.api.catalogue import MethodSpec, entries
+from holdproof.api.parameters import ADDRESSES
 from holdproof.api.problems import problem
 from holdproof.api.wire import Named, Schema
 from holdproof.client import Holdproof
@@ -35,31 +36,11 @@ from holdproof.errors import HoldproofError, InvalidInputError, NotFoundError
 from holdproof.server.api import loaded
 from holdproof.server.permissions import Caller, may, permit, signed
 from holdproof.server.problems import note, translated
-from holdproof.server.state import Faces, caller_of, state_of
+from holdproof.server.state import ScopedStores, caller_of, state_of
 from holdproof.store.opening import VERSION
 
 _log = logging.getLogger("holdproof.server")
 
-USUAL: Final = frozenset(
-    {
-        *(("memory", verb) for verb in ("checkpoint_memory", "restore_memory")),
-        *(("objects", verb) for verb in ("put", "get", "list", "search", "history", "children", "delete")),
-        *(("snapshots", verb) for verb in ("create", "list", "diff")),
-        *(("flows", verb) for verb in ("start", "transition", "get", "list", "timeline")),
-        *(("contexts", verb) for verb in ("put", "read")),
-        *(("state", verb) for verb in ("put", "read", "update")),
-        *(("locks", verb) for verb in ("try_acquire", "release", "list")),
-        *(("audit", verb) for verb in ("record", "for_flow")),
-        *(("ledger", verb) for verb in ("append", "get")),
-        *(("escalations", verb) for verb in ("request", "wait", "get", "pending")),
-        *(("feedback", verb) for verb in ("record", "trajectory")),
-        *(("evaluations", verb) for verb in ("list", "get")),
-        *(("verify", "run"), ("log", "head"), ("log", "prove"), ("bundle", "export")),
-    }
-)
-"""What is offered unless more is asked for: enough to decide, remember, ask and prove; few enough to choose from."""
-_PATIENCE_S: Final = 50.0
-"""How long a tool waits for a person if it is not said: callers of tools give up after a minute or so."""
 _INSTRUCTIONS: Final = (
     "Holdproof keeps what agents decide, know and owe. Open a flow before you decide, write down what you did, ask a"
     " person where it matters (escalations_request, then escalations_wait), and keep what you learn as objects."
@@ -77,26 +58,26 @@ Finds = Callable[[ServerRequestContext[Any, Any]], Awaitable[tuple[Caller, Sees,
 class Offer:
     """Which verbs are tools: the usual ones, or all of some nouns, or only those that read."""
 
-    nouns: frozenset[str] | None = None
+    resources: frozenset[str] | None = None
     read_only: bool = False
 
     def holds(self, entry: MethodSpec) -> bool:
         """Whether a verb is a tool."""
-        chosen = (entry.noun, entry.verb) in USUAL if self.nouns is None else entry.noun in self.nouns
+        chosen = bool(entry.exposure.tool) if self.resources is None else entry.resource in self.resources
         calls_back = any(each.shape.callback and each.required for each in entry.parameters)
-        looks = entry.reads or (entry.noun, entry.verb) == ("verify", "run")
+        looks = entry.reads or bool(entry.exposure.read_only_with)
         return chosen and not calls_back and not entry.streams and (looks or not self.read_only)
 
     def tools(self) -> Mapping[str, MethodSpec]:
         """The verbs that are tools, by the name of the tool."""
-        found = {_name(entry): entry for entry in entries().values() if self.holds(entry)}
-        if not found:
-            raise InvalidInputError("no tool is left to offer", nouns=sorted(self.nouns or ()))
-        return found
+        tools = {_name(entry): entry for entry in entries().values() if self.holds(entry)}
+        if not tools:
+            raise InvalidInputError("no tool is left to offer", resources=sorted(self.resources or ()))
+        return tools
 
 
 def _name(entry: MethodSpec) -> str:
-    return entry.verb if entry.noun == "memory" else entry.name
+    return entry.exposure.tool_name(entry.resource, entry.method)
 
 
 def _tool(name: str, entry: MethodSpec) -> types.Tool:
@@ -105,7 +86,9 @@ def _tool(name: str, entry: MethodSpec) -> types.Tool:
         name=name,
         description=entry.summary,
         input_schema=_whole(entry),
-        annotations=types.ToolAnnotations(read_only_hint=entry.reads, open_world_hint=entry.noun == "memory"),
+        annotations=types.ToolAnnotations(
+            read_only_hint=entry.reads, open_world_hint=any(each.name in ADDRESSES for each in entry.parameters)
+        ),
     )
 
 
@@ -127,7 +110,7 @@ def server(finds: Finds, offer: Offer) -> Server[Any]:
         params: types.PaginatedRequestParams | None,  # noqa: ARG001 (they fit one page)
     ) -> types.ListToolsResult:
         caller, _, _ = await finds(context)
-        allowed = (each for each in tools.items() if may(caller, each[1].noun, each[1].verb, reads=each[1].reads))
+        allowed = (each for each in tools.items() if may(caller, each[1].resource, each[1].method))
         return types.ListToolsResult(tools=[_tool(name, entry) for name, entry in allowed])
 
     async def call_tool(
@@ -138,7 +121,7 @@ def server(finds: Finds, offer: Offer) -> Server[Any]:
             entry = tools.get(params.name)
             if entry is None:
                 raise NotFoundError(f"there is no tool {params.name}", tool=params.name)
-            return _said(await _called(sees(entry.noun), caller, entry, params.arguments or {}, offer))
+            return _said(await _called(sees(entry.resource), caller, entry, params.arguments or {}, offer))
         except Exception as raised:
             error = translated(raised)
             if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -155,13 +138,12 @@ async def _called(
     store: Holdproof, caller: Caller, entry: MethodSpec, arguments: Mapping[str, Any], offer: Offer
 ) -> Any:
     given = loaded(entry, arguments)
-    if offer.read_only and entry.noun == "verify":
-        given["lock"] = False
-    if (entry.noun, entry.verb) == ("escalations", "wait"):
-        given.setdefault("timeout_s", _PATIENCE_S)
-    await permit(store, caller, entry.noun, entry.verb, given, reads=entry.reads)
+    given = {**entry.exposure.tool_defaults, **given}
+    if offer.read_only:
+        given |= entry.exposure.read_only_with
+    await permit(store, caller, entry.resource, entry.method, given)
     args, kwargs = entry.arguments(given | signed(caller, entry, given))
-    return wire.dump(await getattr(getattr(store, entry.noun), entry.verb)(*args, **kwargs))
+    return wire.dump(await getattr(getattr(store, entry.resource), entry.method)(*args, **kwargs))
 
 
 def _said(answer: Any, *, failed: bool = False) -> types.CallToolResult:
@@ -179,10 +161,10 @@ def _said(answer: Any, *, failed: bool = False) -> types.CallToolResult:
 async def over_stdio(store: Holdproof, caller: Caller, offer: Offer) -> None:
     """Serve one client on standard input and output, until it goes away."""
 
-    faces = Faces(store)
+    scoped = ScopedStores(store)
 
     async def finds(_: ServerRequestContext[Any, Any]) -> tuple[Caller, Sees, Refuses]:
-        return caller, lambda noun: faces.of(caller, noun), _untold
+        return caller, lambda noun: scoped.of(caller, noun), _untold
 
     made = server(finds, offer)
     async with stdio_server() as (reading, writing):
@@ -212,16 +194,18 @@ async def over_http() -> AsyncIterator[ASGIApp]:
     async def finds(context: ServerRequestContext[Any, Any]) -> tuple[Caller, Sees, Refuses]:
         request: Any = context.request
         caller, state = caller_of(request), state_of(request)
-        return caller, lambda noun: state.face(caller, noun), partial(note, request.scope)
+        return caller, lambda noun: state.store_for(caller, noun), partial(note, request.scope)
 
     manager = StreamableHTTPSessionManager(server(finds, Offer()), json_response=True, stateless=True)
     async with manager.run():
         yield manager.handle_request
 
 
-def nouns(names: Sequence[str]) -> frozenset[str] | None:
-    """The nouns to offer, if any were named."""
+def resources(names: Sequence[str]) -> frozenset[str] | None:
+    """The resources to offer, if any were named."""
     known = {noun for noun, _ in entries()}
     if unknown := sorted(set(names) - known):
-        raise InvalidInputError(f"there is no noun {unknown[0]}; there are {', '.join(sorted(known))}", noun=unknown[0])
+        raise InvalidInputError(
+            f"there is no resource {unknown[0]}; there are {', '.join(sorted(known))}", resource=unknown[0]
+        )
     return frozenset(names) or None

@@ -1,94 +1,47 @@
-"""Who calls, and what they may do: the one decision that the API and the console ask.
+"""Who calls, and what they may do: the one decision that the API, the tools and the console ask for.
 
 Rules:
-- What is not allowed here is forbidden.
-- An operator may do everything; a list of nouns narrows that, and makes no tokens.
+- What is not allowed here is forbidden. Which methods that concerns, their declarations say (executors/exposure.py).
+- An operator may do everything; a list of resources narrows that, and creates no tokens.
 - An auditor reads; nothing that shows a secret, tries one, waits, or writes on the side.
-- An agent decides: on its own flows, questions and state, by its own name. It answers no question, not by a deadline
-  and not by going on without the answer either, and sets no budget. A list of nouns adds what services and memory keep.
-- Whoever is bound to a namespace is given a store that is open for that one only, and sends the server to no address.
-- Nobody tries secrets through a verb: who somebody is, the door finds out.
+- An agent decides: on its own flows, escalations and state, by its own name. It answers no escalation, neither by a
+  deadline nor by going on without the answer, and sets no budget. A list of resources adds storage and memory.
+- Whoever is bound to a namespace gets a store that is open for that one only, and sends the server to no address.
+- Nobody tries secrets through a method: authentication is the server's own.
 - Nobody signs with another's name: who did something is the caller, and a link to log in by is the caller's own.
-- What the door keeps for one caller (`Idempotency-Key`) is read and settled by operators only.
+- What the server stores for one caller (`Idempotency-Key`) is read and settled by operators only.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdproof.access.tokens import GRANTABLE
-from holdproof.api.catalogue import MethodSpec
+from holdproof.api.catalogue import MethodSpec, methods
+from holdproof.api.parameters import ADDRESSES, SIGNED_BY_CALLER
 from holdproof.client import Holdproof
 from holdproof.errors import ForbiddenError, HoldproofError
+from holdproof.executors import AgentRule
 from holdproof.model.access import EVERY, Login, Token
 from holdproof.model.agents import Agent
 from holdproof.model.flows import UNDOABLE
 
-INNER: Final = frozenset(
-    {("agents", "authenticate")}
-    | {("tokens", verb) for verb in ("agent", "authenticate", "login", "logout", "record", "session", "touch")}
-)
-"""Verbs that are no way in for anybody: they take secrets, or are the server's own."""
+RESERVED_KEYS: Final = "http:"
+"""How the idempotency keys begin under which the server stores answers."""
 
-SECRETS: Final = frozenset({("evaluations", "reveal")})
-"""Verbs that read what was sealed."""
-
-MINTING: Final = frozenset({("tokens", "create"), ("tokens", "link")})
-"""Verbs that give rights away: not for whoever has only some of them."""
-
-TRUSTED: Final = frozenset({("skills", verb) for verb in ("approve", "revoke", "status", "verify")})
-"""Verbs of nouns that an agent may be given, by which a person vouches for something or looks at the server's disk."""
-
-PLACES: Final = frozenset({"gateway", "node", "url"})
-"""Parameters that have the server talk to an address; not for whoever is bound to a namespace."""
-
-SIGNED: Final = frozenset({"author", "by", "who"})
-"""Parameters that name whoever does something."""
-
-KEPT: Final = "http:"
-"""How the keys begin under which the door keeps answers."""
-
-_FLOW: Final = {"flow_id": "flow"}
-_AGENT: Final = {"agent_id": "agent"}
-_ASKED: Final = {"id": "escalation"}
-
-DECIDING: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
-    ("agents", "get"): _AGENT,
-    ("flows", "start"): {**_AGENT, "parent": "flow?"},
-    ("flows", "list"): _AGENT,
-    ("flows", "tree"): {"root": "flow"},
-    **{("flows", verb): _FLOW for verb in ("get", "transition", "transitions", "timeline", "steps")},
-    **{("flows", verb): _FLOW for verb in ("lease", "heartbeat", "release")},
-    **{("contexts", verb): _FLOW for verb in ("put", "update", "read", "take")},
-    **{("state", verb): _AGENT for verb in ("put", "update", "read")},
-    ("feedback", "trajectory"): _AGENT,
-    **{("audit", verb): _FLOW for verb in ("record", "for_flow")},
-    **{("ledger", verb): _FLOW for verb in ("append", "get")},
-    ("ledger", "list"): _AGENT,
-    **{("locks", verb): _FLOW for verb in ("acquire", "try_acquire", "extend", "release", "release_all", "list")},
-    **{("retries", verb): _FLOW for verb in ("reject", "get", "allowed")},
-    **{("sagas", verb): _FLOW for verb in ("mark_dirty", "get")},
-    ("escalations", "request"): _FLOW,
-    ("escalations", "pending"): _AGENT,
-    **{("escalations", verb): _ASKED for verb in ("get", "wait")},
-}
-"""What an agent may do, and which arguments have to name something of its own; with `?` they may be left out."""
-
-_MOVES: Final = ("flows", "transition")
 _WAITS: Final = "WAITING_ESCALATION"
-_KEPT_FROM_AGENTS: Final = frozenset({"budget", "window_s"})
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody whom the door knows."""
+    """An authenticated caller."""
 
     role: str
     name: str
     ns: str | None = None
     """The namespace they are bound to; None for every one."""
     agent_id: str | None = None
-    nouns: frozenset[str] | None = None
+    resources: frozenset[str] | None = None
+    """The resources that their token names; None for all, or for an agent none beside its own."""
     token_id: str | None = None
     login_id: str | None = None
     csrf: str | None = field(default=None, repr=False)
@@ -136,58 +89,78 @@ class Claim:
     value: Any
 
 
-def may(caller: Caller, noun: str, verb: str, *, reads: bool) -> bool:
-    """Whether a caller may use a verb at all; on what is asked when it does (`claims`, `permit`)."""
-    if (noun, verb) in INNER or verb == "close":
+def may(caller: Caller, resource: str, method: str) -> bool:
+    """Say whether a caller may use a method at all; on what, is decided when it is called (`claims`, `permit`)."""
+    spec = methods().get((resource, method))
+    if spec is None or spec.exposure.internal:
         return False
     if caller.role == "agent":
-        granted = noun in (caller.nouns or frozenset()) & GRANTABLE and (noun, verb) not in TRUSTED
-        return granted or (noun, verb) in DECIDING
-    if caller.nouns is not None and (noun not in caller.nouns or (noun, verb) in MINTING):
+        granted = spec.grantable and resource in (caller.resources or frozenset())
+        return granted or spec.exposure.agent is not None
+    if caller.resources is not None and (resource not in caller.resources or spec.exposure.delegates):
         return False
     if caller.role == "operator":
         return True
-    looks = (reads and (noun, verb) not in SECRETS) or (noun, verb) == ("verify", "run")
+    looks = (spec.reads and not spec.exposure.reveals) or bool(spec.exposure.read_only_with)
     return caller.role == "auditor" and looks
 
 
-def claims(caller: Caller, noun: str, verb: str, arguments: Mapping[str, Any], *, reads: bool) -> tuple[Claim, ...]:
-    """What still has to be the caller's own for this call; ForbiddenError if it may not be made at all."""
-    if not may(caller, noun, verb, reads=reads):
-        raise _forbidden(caller, noun, verb, f"{_article(caller.role)} may not use {noun}.{verb}")
-    if caller.role == "auditor" and noun == "verify" and arguments.get("lock", True) is not False:
-        raise _forbidden(caller, noun, verb, "an auditor verifies without locking: lock=false")
-    if caller.ns is not None and (places := sorted(PLACES & arguments.keys())):
-        raise _forbidden(caller, noun, verb, f"whoever runs the store says where {places[0]} is")
-    trusted = caller.role == "operator" and caller.nouns is None
-    if noun == "idempotency" and not trusted and str(arguments.get("key", "")).startswith(KEPT):
-        raise _forbidden(caller, noun, verb, f"keys that begin with {KEPT} are kept by the server for their callers")
-    if caller.role != "agent" or (noun, verb) not in DECIDING:
+def claims(caller: Caller, resource: str, method: str, arguments: Mapping[str, Any]) -> tuple[Claim, ...]:
+    """Return what still has to be the caller's own for this call; ForbiddenError if it may not be made at all."""
+    if not may(caller, resource, method):
+        raise _forbidden(caller, resource, method, f"an {caller.role} may not use {resource}.{method}")
+    exposure = methods()[resource, method].exposure
+    if caller.role == "auditor":
+        for name, value in exposure.read_only_with.items():
+            if arguments.get(name) is not value:
+                _refuse_auditor(caller, resource, method, name, value)
+    if caller.ns is not None and (addresses := sorted(ADDRESSES & arguments.keys())):
+        raise _forbidden(caller, resource, method, f"whoever runs the store says where {addresses[0]} is")
+    trusted = caller.role == "operator" and caller.resources is None
+    if resource == "idempotency" and not trusted and str(arguments.get("key", "")).startswith(RESERVED_KEYS):
+        reserved = f"keys that begin with {RESERVED_KEYS} are reserved for the server's own answers"
+        raise _forbidden(caller, resource, method, reserved)
+    if caller.role != "agent" or exposure.agent is None:
         return ()
-    if refused := sorted(_KEPT_FROM_AGENTS & arguments.keys()):
-        raise _forbidden(caller, noun, verb, f"an agent does not set {' or '.join(refused)}")
-    if arguments.get("on_deadline", "reject") == "approve":
-        raise _forbidden(caller, noun, verb, "an agent's question is not approved by letting its deadline pass")
-    wanted = DECIDING[noun, verb].items()
-    found = ((name, kind.rstrip("?"), arguments.get(name), kind.endswith("?")) for name, kind in wanted)
-    return tuple(Claim(kind, value) for _, kind, value, optional in found if not (optional and value is None))
+    return _agent_claims(caller, resource, method, exposure.agent, arguments)
 
 
-async def permit(
-    store: Holdproof, caller: Caller, noun: str, verb: str, arguments: Mapping[str, Any], *, reads: bool
-) -> None:
+def _refuse_auditor(caller: Caller, resource: str, method: str, name: str, value: Any) -> None:
+    words = f"{name}={str(value).lower()}"
+    raise _forbidden(caller, resource, method, f"an auditor may use {resource}.{method} with {words} only")
+
+
+def _agent_claims(
+    caller: Caller, resource: str, method: str, rule: AgentRule, arguments: Mapping[str, Any]
+) -> tuple[Claim, ...]:
+    if refused := sorted(arguments.keys() & set(rule.never)):
+        raise _forbidden(caller, resource, method, f"an agent does not set {' or '.join(refused)}")
+    for name, value in rule.refused.items():
+        if arguments.get(name) == value:
+            raise _forbidden(caller, resource, method, f"an agent does not set {name}={value}")
+    owned = []
+    for name, kind in rule.owns.items():
+        value = arguments.get(name)
+        if value is not None or not kind.endswith("?"):
+            owned.append(Claim(kind.rstrip("?"), value))
+    return tuple(owned)
+
+
+async def permit(store: Holdproof, caller: Caller, resource: str, method: str, arguments: Mapping[str, Any]) -> None:
     """Let a call pass, or ForbiddenError; `arguments` are by name, and what they name is looked up in `store`."""
-    for claim in claims(caller, noun, verb, arguments, reads=reads):
+    for claim in claims(caller, resource, method, arguments):
         owner, status = await _standing(store, claim)
         if owner != caller.agent_id:
-            said = f"this {claim.kind} is not one of agent {caller.agent_id}"
-            raise _forbidden(caller, noun, verb, said)
-        if (noun, verb) == _MOVES and status == _WAITS and arguments.get("to") not in UNDOABLE:
-            raise _forbidden(caller, noun, verb, "the flow waits for an answer, and goes on by that")
+            text = f"this {claim.kind} is not one of agent {caller.agent_id}"
+            raise _forbidden(caller, resource, method, text)
+        rule = methods()[resource, method].exposure.agent
+        moves = rule is not None and rule.moves is not None and arguments.get(rule.moves) not in UNDOABLE
+        if moves and status == _WAITS:
+            raise _forbidden(caller, resource, method, "the flow waits for an answer, and goes on by that")
 
 
 async def _standing(store: Holdproof, claim: Claim) -> tuple[str | None, str | None]:
-    """Whose something is, and how it stands; what is not there is nobody's, so that nobody learns which."""
+    """Return the owner and the status of something; what is absent is nobody's, so nobody learns which."""
     try:
         if claim.kind == "flow" and isinstance(claim.value, str):
             flow = await store.flows.get(claim.value)
@@ -199,21 +172,18 @@ async def _standing(store: Holdproof, claim: Claim) -> tuple[str | None, str | N
     return (claim.value if claim.kind == "agent" and isinstance(claim.value, str) else None), None
 
 
-def signed(caller: Caller, entry: MethodSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What the door says in a caller's place, whatever they said: who they are, and what has to hold as it happens."""
-    found: dict[str, Any] = {each.name: caller.who for each in entry.parameters if each.name in SIGNED}
-    if "created_by" in arguments and entry.parameter("created_by") is not None:
-        found["created_by"] = (caller.role, caller.name)
-    if (entry.noun, entry.verb) == ("tokens", "link"):
-        found |= {"token_id": caller.token_id, "name": caller.name, "role": caller.role}
-    if caller.role == "agent" and (entry.noun, entry.verb) == _MOVES and arguments.get("to") == "RUNNING":
-        found["expected_status"] = "CREATED"  # asked once more in the transaction: a question may come between
-    return found
+def signed(caller: Caller, spec: MethodSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that the server sets whatever was passed: who calls, and what has to hold as it happens."""
+    own: dict[str, Any] = {each.name: caller.who for each in spec.parameters if each.name in SIGNED_BY_CALLER}
+    if "created_by" in arguments and spec.parameter("created_by") is not None:
+        own["created_by"] = (caller.role, caller.name)
+    own |= {name: getattr(caller, name) for name in spec.exposure.from_caller}
+    rule = spec.exposure.agent
+    if caller.role == "agent" and rule is not None and rule.moves and arguments.get(rule.moves) == "RUNNING":
+        # Checked once more in the transaction: an escalation may come between this decision and the move.
+        own["expected_status"] = "CREATED"
+    return own
 
 
-def _article(role: str) -> str:
-    return f"an {role}"
-
-
-def _forbidden(caller: Caller, noun: str, verb: str, said: str) -> ForbiddenError:
-    return ForbiddenError(said, noun=noun, verb=verb, role=caller.role)
+def _forbidden(caller: Caller, resource: str, method: str, text: str) -> ForbiddenError:
+    return ForbiddenError(text, resource=resource, method=method, role=caller.role)

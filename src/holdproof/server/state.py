@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
+from holdproof.api.catalogue import without_namespaces
 from holdproof.client import Holdproof
 from holdproof.errors import UnauthenticatedError
 from holdproof.model.times import to_text
@@ -24,19 +25,16 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 
-_WITHOUT_NAMESPACE: Final = frozenset({"blobs", "relational", "sessions", "storage", "telemetry", "vectors"})
-
-
-class Faces:
-    """A store as callers may see it: open for their namespace only, but for nouns that know none and were granted."""
+class ScopedStores:
+    """A store as callers may see it: open for their namespace only, except for granted resources that have none."""
 
     def __init__(self, store: Holdproof) -> None:
         self._store = store
         self._bound: dict[str, Holdproof] = {}
 
-    def of(self, caller: Caller, noun: str = "") -> Holdproof:
-        """The store for a caller and a noun."""
-        granted = caller.nouns is not None and noun in caller.nouns and noun in _WITHOUT_NAMESPACE
+    def of(self, caller: Caller, resource: str = "") -> Holdproof:
+        """Return the store for a caller and a resource."""
+        granted = caller.resources is not None and resource in caller.resources & without_namespaces()
         if caller.ns is None or granted:
             return self._store
         if caller.ns not in self._bound:
@@ -60,10 +58,10 @@ class State:
     doorbook: AccessLogBuffer = field(init=False)
     jobs: Jobs = field(init=False)
     buckets: Buckets = field(init=False)
-    faces: Faces = field(init=False)
+    scoped: ScopedStores = field(init=False)
 
     def __post_init__(self) -> None:
-        self.faces = Faces(self.store)
+        self.scoped = ScopedStores(self.store)
         self.doorbook = AccessLogBuffer(self.store, self.now)
         self.jobs = Jobs(self.now)
         self.buckets = Buckets(self.settings.rate_s, self.settings.burst)
@@ -72,9 +70,9 @@ class State:
         """The moment, by the store's clock."""
         return to_text(self.store.database.clock())
 
-    def face(self, caller: Caller, noun: str = "") -> Holdproof:
-        """The store as a caller may see it, for one noun."""
-        return self.faces.of(caller, noun)
+    def store_for(self, caller: Caller, resource: str = "") -> Holdproof:
+        """Return the store as a caller may see it, for one resource."""
+        return self.scoped.of(caller, resource)
 
 
 def state_of(connection: HTTPConnection) -> State:

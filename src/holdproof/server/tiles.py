@@ -39,11 +39,11 @@ async def tile(request: Request, path: str) -> Response:
     return Response(data, headers=headers, media_type="application/octet-stream")
 
 
-async def _readable(request: Request, verb: str) -> Holdproof:
+async def _readable(request: Request, method: str) -> Holdproof:
     """The store, if its log is for everybody or for this caller."""
     state = state_of(request)
     if state.settings.public_log:
         return state.store
     caller = caller_of(request)
-    await permit(state.store, caller, "log", verb, {}, reads=True)
-    return state.face(caller)
+    await permit(state.store, caller, "log", method, {})
+    return state.store_for(caller)

@@ -25,8 +25,8 @@ def part(app: FastAPI) -> None:
 async def guard(request: Request, entry: MethodSpec, given: Mapping[str, Any]) -> api.Granted:
     """Let a caller do something to the store as they may see it, or raise."""
     caller, state = caller_of(request), state_of(request)
-    store = state.face(caller, entry.noun)
-    await permit(store, caller, entry.noun, entry.verb, given, reads=entry.reads)
+    store = state.store_for(caller, entry.resource)
+    await permit(store, caller, entry.resource, entry.method, given)
     return api.Granted(store, await who(request), signed(caller, entry, given), caller.agent_id)
 
 

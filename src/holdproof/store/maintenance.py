@@ -19,9 +19,8 @@ from holdproof.model.legacy import LegacyReport
 from holdproof.model.progress import Progress
 from holdproof.model.status import Check, Migrated
 from holdproof.model.verify import Report
-from holdproof.storage.executors import SyncStorageExecutor
-from holdproof.storage.lazy_stores import LazyStores
-from holdproof.storage.open_stores import StorageExecutor
+from holdproof.storage.executors import StorageExecutor, SyncStorageExecutor
+from holdproof.storage.open_stores import OpenStores
 from holdproof.store.opening import locate, open_at, open_store
 from holdproof.upkeep import doctor as examination
 from holdproof.upkeep.backups import copy as copying
@@ -32,10 +31,10 @@ from holdproof.upkeep.backups.staging import RestoreRequest
 from holdproof.upkeep.verification import verify as verification
 
 
-def open_services(home: str | Path | None, url: str | None, executor: StorageExecutor) -> LazyStores:
+def open_services(home: str | Path | None, url: str | None, executor: StorageExecutor) -> OpenStores:
     """Return the application stores at `home` or `url` without the kernel; each is opened at its first use."""
     location = locate(home, url)
-    return LazyStores(location.settings, location.paths, executor)
+    return OpenStores(location.settings, location.paths, executor)
 
 
 def check(home: str | Path | None = None, url: str | None = None) -> Check:

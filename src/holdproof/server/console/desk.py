@@ -53,15 +53,15 @@ class Desk:
 
     def may(self, noun: str, verb: str) -> bool:
         """Whether the caller may use a verb: what they may not is not offered."""
-        face = self.state.face(self.caller, noun)
-        return may(self.caller, noun, verb, reads=_bound(face, noun, verb).reads) and (
+        face = self.state.store_for(self.caller, noun)
+        return may(self.caller, noun, verb) and (
             self.caller.ns is None or "ns" in inspect.signature(_bound(face, noun, verb)).parameters
         )
 
     def require(self, noun: str, verb: str) -> None:
         """ForbiddenError if the caller may not use a verb, for pages that show more than verbs give."""
         if not self.may(noun, verb):
-            raise ForbiddenError(f"this page is not for this {self.caller.role}", noun=noun, verb=verb)
+            raise ForbiddenError(f"this page is not for this {self.caller.role}", resource=noun, method=verb)
 
     def start(self, kind: str, work: Callable[[Progress], Awaitable[Any]]) -> Job:
         """Begin long work, in the caller's name and namespace."""
@@ -110,7 +110,7 @@ class _Guarded:
         self._state, self._caller, self._ns = state, caller, ns
 
     def __getattr__(self, noun: str) -> "_Noun":
-        return _Noun(self._state.face(self._caller, noun), self._caller, self._ns, noun)
+        return _Noun(self._state.store_for(self._caller, noun), self._caller, self._ns, noun)
 
 
 class _Noun:
@@ -125,7 +125,7 @@ class _Noun:
             if "ns" in signature.parameters and self._noun not in _UNSPACED:
                 kwargs.setdefault("ns", self._ns)
             given = signature.bind(*args, **kwargs).arguments
-            await permit(self._face, self._caller, self._noun, verb, given, reads=bound.reads)
+            await permit(self._face, self._caller, self._noun, verb, given)
             return await bound(*args, **kwargs)
 
         return ask

@@ -1,0 +1,311 @@
+"""One command per method, made from its declaration.
+
+Rules:
+- The name is the method's, with hyphens; what it does and answers is what the method does and answers.
+- What Python takes by position is an argument, what it takes by keyword only is an option of the same name. What may
+  be left out and Python takes either way is either here too.
+- A text is taken as it is; numbers and words are read by their type. A list of texts is an option that may be repeated,
+  a path of labels has dots between them, and anything else is JSON, or `@FILE` with JSON in it.
+- What a declaration reads from `files` is the name of a file, `-` for stdin. So are bytes.
+- A function is named `module:function`; one that reports progress is a progress bar.
+- `--out FILE` writes an answer that is a document or a stream to a file, which is whole or not there.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+import click
+
+from holdproof.api import wire
+from holdproof.api.catalogue import MethodSpec, Parameter, resource_methods, without_namespaces
+from holdproof.cli import complete, draw
+from holdproof.cli.bar import bar
+from holdproof.cli.call import SETTINGS, Call, Described, find_function, finish, merge_options, shared_options
+from holdproof.cli.files import STDIO, json_value, load, read, read_pieces
+from holdproof.cli.storage import delivered, json_lines, opened
+from holdproof.errors import InvalidInputError, NotFoundError
+
+_PROGRESS: Final = "progress"
+_OUT: Final = "out_file"
+_YES: Final = "assume_yes"
+_TEXTS: Final = frozenset({"content"})
+"""Parameters of any type that are a text here; `@FILE` and `-` read it from a file."""
+_BY_NAME: Final = "named_"
+"""What the dest of an option begins with whose parameter is an argument too."""
+_MORE: Final = {"cursor": "--cursor", "after": "--after", "before": "--before"}
+"""The options that the next page is asked for with, by the parameter that the method has."""
+
+
+def command(resource: str, method: str) -> click.Command:
+    """Make the command of a method."""
+    spec = resource_methods(resource)[method]
+    own = [each for each in spec.parameters if each.name != _PROGRESS]
+    parameters = [
+        _argument(spec, each) if each.positional and not is_flag(each) else _option(spec, each) for each in own
+    ]
+    optional = [each for each in own if each.positional and not each.required and not each.many and not is_flag(each)]
+    parameters += [_option(spec, each, dest=f"{_BY_NAME}{each.name}") for each in optional]
+    if _is_document(spec):
+        help = "Write the answer to this file instead of printing it."
+        parameters.append(click.Option(["--out", _OUT], metavar="FILE", help=help))
+    if spec.exposure.confirm:
+        parameters.append(click.Option(["--yes", _YES], is_flag=True, help="Do not ask."))
+    generated = Described(
+        method.replace("_", "-"),
+        callback=partial(_run, spec),
+        params=[*parameters, *shared_options()],
+        help=spec.summary,
+        epilog=f"Example: {example(spec)}",
+        context_settings=SETTINGS,
+    )
+    positional = [each for each in spec.parameters if each.positional and not is_flag(each)]
+    generated.descriptions = [(each.name.upper(), _describe(spec, each)) for each in positional]
+    return generated
+
+
+def example(spec: MethodSpec) -> str:
+    """Return a call of the method on the command line: the declared one, or one made from its arguments."""
+    words = spec.exposure.example
+    if not words:
+        words = " ".join(each.name.upper() for each in spec.parameters if each.positional and each.required)
+    return f"holdproof {spec.resource} {spec.method.replace('_', '-')} {words}".rstrip()
+
+
+def _is_document(spec: MethodSpec) -> bool:
+    answer = spec.answer.schema({})
+    kinds = [answer, *answer.get("anyOf", ())]
+    texts = any(kind.get("type") == "string" or wire.is_bytes(kind) for kind in kinds)
+    return spec.streams or texts or bool(spec.exposure.document)
+
+
+# --- parameters --------------------------------------------------------------------------------------------------
+
+
+def _argument(spec: MethodSpec, parameter: Parameter) -> click.Argument:
+    word = parameter.name.upper()
+    return click.Argument(
+        [parameter.name],
+        required=parameter.required,
+        nargs=-1 if parameter.many else 1,
+        metavar=word if parameter.required else f"[{word}]",
+        shell_complete=complete.BY_NAME.get((spec.resource, parameter.name), complete.BY_PARAMETER.get(parameter.name)),
+    )
+
+
+def _option(spec: MethodSpec, parameter: Parameter, *, dest: str | None = None) -> click.Option:
+    if is_flag(parameter):
+        return _flag(parameter)
+    return click.Option(
+        [f"--{parameter.name.replace('_', '-')}", dest or parameter.name],
+        required=parameter.required,
+        multiple=is_texts(parameter),
+        metavar=_metavar(spec, parameter),
+        help=_describe(spec, parameter),
+        shell_complete=complete.BY_PARAMETER.get(parameter.name),
+    )
+
+
+def _flag(parameter: Parameter) -> click.Option:
+    word = parameter.name.replace("_", "-")
+    flags = f"--{word}" if parameter.default is False else f"--{word}/--no-{word}"
+    return click.Option([flags, parameter.name], default=None, is_flag=True, help=parameter.description)
+
+
+def is_flag(parameter: Parameter) -> bool:
+    """Say whether it is true or false."""
+    schema = parameter.shape.schema({})
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    return [kind.get("type") for kind in kinds] == ["boolean"]
+
+
+def is_texts(parameter: Parameter) -> bool:
+    """Say whether it is a list of texts, each of which is one option."""
+    item = parameter.shape.item
+    return not parameter.positional and item is not None and item.schema({}) == {"type": "string"}
+
+
+def _metavar(spec: MethodSpec, parameter: Parameter) -> str:
+    if parameter.shape.callback:
+        return "MODULE:FUNCTION"
+    if parameter.name in spec.exposure.files or parameter.shape.local:
+        return "FILE"
+    schema = parameter.shape.schema({})
+    kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    if len(kinds) == 1 and "enum" in kinds[0]:
+        return "|".join(kinds[0]["enum"])
+    scalar = parameter.shape.scalar or is_texts(parameter)
+    return {"integer": "N", "number": "NUMBER"}.get(kinds[0].get("type", ""), "TEXT") if scalar and kinds else "JSON"
+
+
+def _describe(spec: MethodSpec, parameter: Parameter) -> str:
+    text = parameter.description
+    if parameter.name in spec.exposure.files:
+        text = f"{text.rstrip('.')}: a file, or - for stdin."
+    if parameter.default not in (None, "", (), False):
+        text = f"{text}  [default: {wire.dump(parameter.default)}]"
+    if is_texts(parameter):
+        text = f"{text} May be repeated."
+    return text
+
+
+# --- arguments ---------------------------------------------------------------------------------------------------
+
+
+def _convert(spec: MethodSpec, parameter: Parameter, word: Any) -> Any:
+    """Turn what stands on the command line into the value that the method takes."""
+    if isinstance(word, bool):
+        return word
+    if isinstance(word, tuple):
+        return [_scalar(parameter, each) for each in word] if parameter.many else _texts(parameter, word)
+    if parameter.name in spec.exposure.files:
+        return _from_file(parameter, word)
+    if parameter.shape.callback:
+        return find_function(word)
+    plain = parameter.shape.local or parameter.shape.scalar
+    return _scalar(parameter, word) if plain else _structure(parameter, word)
+
+
+def _scalar(parameter: Parameter, word: str) -> Any:
+    try:
+        return parameter.shape.read(word, parameter.name)
+    except InvalidInputError:
+        # The one way to say None where the default is something else, as for a token that never ends.
+        if word == "null":
+            return parameter.shape.load(None, parameter.name)
+        if parameter.shape.local:
+            return word
+        raise
+
+
+def _texts(parameter: Parameter, words: tuple[str, ...]) -> Any:
+    if len(words) == 1 and words[0].startswith("["):
+        return parameter.shape.load(json_value(words[0], parameter.name), parameter.name)
+    return parameter.shape.load(list(words), parameter.name)
+
+
+def _structure(parameter: Parameter, word: str) -> Any:
+    if parameter.name in _TEXTS:
+        return read(word.removeprefix("@")) if word == STDIO or word.startswith("@") else word
+    schema = parameter.shape.schema({})
+    if wire.is_bytes(schema) or any(map(wire.is_bytes, schema.get("anyOf", ()))):
+        return b"".join(read_pieces(word))
+    if parameter.shape.item is not None and wire.is_bytes(parameter.shape.item.schema({})):
+        return read_pieces(word)
+    if parameter.name == "path" and not word.startswith("["):
+        return parameter.shape.load(word.split(".") if word else [], parameter.name)
+    if word.startswith("@") or word == STDIO:
+        return parameter.shape.load(load(word.removeprefix("@")), parameter.name)
+    return parameter.shape.load(json_value(word, parameter.name), parameter.name)
+
+
+def _from_file(parameter: Parameter, word: str) -> Any:
+    if parameter.shape.scalar:
+        return parameter.shape.read(read(word).strip(), parameter.name)
+    return parameter.shape.load(load(word), parameter.name)
+
+
+# --- running -----------------------------------------------------------------------------------------------------
+
+
+def _run(spec: MethodSpec, **words: Any) -> None:
+    call = merge_options(click.get_current_context(), words)
+    out = words.pop(_OUT, None)
+    _confirm(spec, words)
+    values = {}
+    for parameter in spec.parameters:
+        word = words.get(parameter.name)
+        if word in (None, ()):
+            word = words.get(f"{_BY_NAME}{parameter.name}")
+        if word not in (None, ()):
+            values[parameter.name] = _convert(spec, parameter, word)
+    exit_code = spec.exposure.exit_code or (lambda _: 0)
+    if spec.streams and out is None:
+        finish(_stream(spec, call, values), call, exit_code, _draw(spec))
+    with _target(spec, call) as target, bar() as tell:
+        if tell is not None and spec.parameter(_PROGRESS) is not None:
+            values[_PROGRESS] = partial(_progress, tell, spec.method)
+        args, kwargs = spec.arguments(values)
+        answer = getattr(target, spec.method)(*args, **kwargs)
+        if spec.streams:
+            count = delivered(json_lines(answer), out, call.as_json)
+            answer = {"file": out, "bytes": count}
+    _refuse_absent(spec, answer, values)
+    code = exit_code(answer)
+    if out is not None and not spec.streams:
+        answer = _written(spec, answer, out, as_json=call.as_json)
+    elif isinstance(answer, bytes) and not call.as_json:
+        delivered([answer], "-", call.as_json)
+        raise click.exceptions.Exit(code)
+    finish(answer if spec.streams else wire_plain(answer), call, lambda _: code, _draw(spec) if out is None else None)
+
+
+def _confirm(spec: MethodSpec, words: dict[str, Any]) -> None:
+    question = spec.exposure.confirm
+    if not question:
+        return
+    assumed = words.pop(_YES)
+    if words.get(spec.exposure.confirm_unless) is not None:
+        return
+    if assumed:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInputError(f"{question.format(**words)} Nobody can be asked here: say --yes")
+    click.confirm(question.format(**words), abort=True, err=True)
+
+
+@contextmanager
+def _target(spec: MethodSpec, call: Call) -> Iterator[Any]:
+    """Open what the method belongs to: the store, or only the store of services that it needs."""
+    if spec.resource in without_namespaces() and spec.resource != "storage":
+        with opened(call, spec.resource) as target:
+            yield target
+        return
+    with call.open() as store:
+        yield getattr(store, spec.resource)
+
+
+def _stream(spec: MethodSpec, call: Call, values: Mapping[str, Any]) -> Iterator[Any]:
+    args, kwargs = spec.arguments(values)
+    with _target(spec, call) as target:
+        for item in getattr(target, spec.method)(*args, **kwargs):
+            yield wire_plain(item)
+
+
+def _progress(tell: Callable[[str, int, int], None], name: str, *numbers: Any) -> None:
+    """Draw progress, however much of it the method reports: the step, how much, of how much."""
+    step = numbers[0] if isinstance(numbers[0], str) else name
+    counts = [each for each in numbers if not isinstance(each, str)]
+    tell(step, counts[0], counts[1] if len(counts) > 1 else 0)
+
+
+def _refuse_absent(spec: MethodSpec, answer: Any, values: Mapping[str, Any]) -> None:
+    """Let `get` of what is absent fail here too, where the method of the seed answers None."""
+    if answer is None and spec.reads and spec.method in {"get", "stat"}:
+        name = ", ".join(str(value) for value in values.values())
+        raise NotFoundError(f"there is no {name} in {spec.resource}", resource=spec.resource)
+
+
+def _written(spec: MethodSpec, answer: Any, out: str, *, as_json: bool) -> dict[str, Any]:
+    document = getattr(answer, spec.exposure.document) if spec.exposure.document else answer
+    data = document if isinstance(document, bytes) else f"{document}\n".encode()
+    return {"written": out, "bytes": delivered([data], out, as_json)}
+
+
+def wire_plain(value: Any) -> Any:
+    """Return an answer as HTTP sends it; what cannot cross a wire, as its own fields."""
+    try:
+        return wire.dump(value)
+    except InvalidInputError:
+        return value.to_dict() if hasattr(value, "to_dict") else value
+
+
+def _draw(spec: MethodSpec) -> Callable[[Any], Any] | None:
+    if spec.exposure.draw:
+        return draw.DRAWINGS[spec.exposure.draw]
+    if spec.exposure.document:
+        return partial(draw.document, spec.exposure.document)
+    more = next((option for name, option in _MORE.items() if spec.parameter(name) is not None), "")
+    return partial(draw.answer, spec.exposure.columns, more)

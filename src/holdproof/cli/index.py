@@ -1,0 +1,63 @@
+"""The names and summaries of all commands, read from a file: help and completion import nothing else.
+
+`methods.json` is generated from the catalogue and from the commands that are written by hand:
+`python -m holdproof.cli.index` writes it anew, and a test compares it with both.
+"""
+
+import importlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+_FILE: Final = Path(__file__).with_name("methods.json")
+WRITTEN: Final = ("maintenance", "serve", "demo", "watch", "trust", "transfer")
+"""The modules of this package whose commands are written by hand."""
+GROUPS: Final = ("Run", "Inspect", "Approve", "Prove", "Operate", "More")
+"""The headings of `holdproof --help`, in their order."""
+
+
+@cache
+def commands() -> dict[str, dict[str, Any]]:
+    """Return every top-level name with its `group` and `summary`; of a group of commands also its `commands`.
+
+    A command that is written by hand names its `module`; every other is generated from the method of that name.
+    """
+    index: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
+    return index
+
+
+def build() -> dict[str, dict[str, Any]]:
+    """Make the index anew, from the catalogue and from the modules of this package."""
+    catalogue = importlib.import_module("holdproof.api.catalogue")
+    index: dict[str, dict[str, Any]] = {}
+    for name, resource in catalogue.declared_resources():
+        summary = " ".join((resource.kind.__doc__ or "").split("\n\n")[0].split())
+        index[name] = {"group": resource.kind.group, "summary": summary, "commands": {}}
+    for (resource, method), spec in catalogue.methods().items():
+        if spec.exposure.command and not spec.exposure.internal:
+            index[resource]["commands"][method.replace("_", "-")] = {"summary": spec.summary}
+    for module in WRITTEN:
+        for words, command in importlib.import_module(f"holdproof.cli.{module}").COMMANDS.items():
+            _add(index, module, words, command)
+    return {name: _sorted(index[name]) for name in sorted(index)}
+
+
+def _add(index: dict[str, dict[str, Any]], module: str, words: str, command: Any) -> None:
+    first, _, second = words.partition(" ")
+    facts = {"summary": command.help, "module": module}
+    if not second:
+        index[first] = {**index.get(first, {}), "group": command.group, **facts}
+        return
+    group = index.setdefault(first, {"group": command.group, "summary": command.group_summary})
+    group.setdefault("commands", {})[second] = facts
+
+
+def _sorted(entry: dict[str, Any]) -> dict[str, Any]:
+    if "commands" in entry:
+        return {**entry, "commands": dict(sorted(entry["commands"].items()))}
+    return entry
+
+
+if __name__ == "__main__":
+    _FILE.write_text(json.dumps(build(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,196 @@
+"""Commands about the store as a whole: making it, checking it, moving it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import click
+from rich.text import Text
+
+from holdproof import config, sync
+from holdproof.cli.bar import bar, pulse
+from holdproof.cli.call import Argument, Call, Option, command
+from holdproof.cli.files import read_bytes
+from holdproof.cli.render import words
+from holdproof.crypto import keys
+from holdproof.model.backup import Restored
+from holdproof.model.copy import Copied
+from holdproof.model.doctor import HealthReport
+from holdproof.model.legacy import LegacyReport
+from holdproof.model.status import Check, Migrated, Status
+from holdproof.model.verify import BundleReport, Report
+from holdproof.upkeep.verification import offline
+
+COMMANDS: dict[str, click.Command] = {}
+
+_UNSOUND: Final = 8
+"""The exit code of a check that found something."""
+_HEALTH_STYLES: Final = {"ok": "green", "warning": "yellow", "error": "bold red"}
+_OUTCOME_STYLES: Final = {"moved": "green", "would move": "cyan", "moved before": "dim"}
+_DATABASE: Final = "Check and migrate the database."
+
+
+@command(COMMANDS, "init", example="holdproof init ./my-agent", group="Run")
+def init(
+    _: Call, folder: Annotated[Path, Argument(help="The project's folder, here by default.")] = Path()
+) -> dict[str, list[str]]:
+    """Create .holdproof/config.yaml and .holdproof/catalog.json in a project; an existing one is left alone."""
+    return {"created": [str(path) for path in config.init_project(folder)]}
+
+
+@command(COMMANDS, "status", example="holdproof status --json", group="Inspect")
+def status(call: Call) -> Status:
+    """Show where data lives, what it runs on, its size, what services store, and whether anything is degraded."""
+    with call.open() as store:
+        return replace(store.status(), storage=store.storage.status().to_dict())
+
+
+def _health(value: dict[str, Any]) -> Text:
+    text = Text()
+    width = max(len(each["about"]) for each in value["checks"])
+    for each in value["checks"]:
+        text.append(f"{each['level']:<7}  ", style=_HEALTH_STYLES[each["level"]])
+        text.append(f"{each['about']:<{width}}  {words(each['what'])}\n")
+        if each["remedy"]:
+            text.append(f"{'':<{width + 11}}{words(each['remedy'])}\n", style="dim")
+    return text
+
+
+@command(
+    COMMANDS,
+    "doctor",
+    example="holdproof doctor --json",
+    group="Operate",
+    exit_code=lambda answer: 0 if answer.ok else _UNSOUND,
+    draw=_health,
+)
+def doctor(call: Call) -> HealthReport:
+    """Look at disk, folders, keys, clock, log and flows, and say what to do; exits with 8 if anything is an error."""
+    with pulse("looking"):
+        return sync.doctor(call.home, call.url)
+
+
+@command(
+    COMMANDS,
+    "verify",
+    example="holdproof verify --full --json",
+    group="Prove",
+    exit_code=lambda answer: answer.verdict.exit_code,
+)
+def verify(
+    call: Call,
+    bundle: Annotated[Path | None, Argument(help="A bundle to check, offline; without it the whole store.")] = None,
+    full: Annotated[bool, Option("--full", help="Recompute the whole tree from its leaves.")] = False,
+    no_lock: Annotated[bool, Option("--no-lock", help="Only report; do not lock the store.")] = False,
+    root: Annotated[Path | None, Option("--root", help="The root's public key (PEM) you trust.")] = None,
+) -> Report | BundleReport:
+    """Verify the store, or a bundle; exits with 0, 10 unsigned, 11 unlogged, 12 revoked, 20 and more tampered with."""
+    if bundle is not None:
+        trusted = None if root is None else keys.load_public_pem(read_bytes(root, 1 << 16))
+        return offline.check(read_bytes(bundle, offline.MOST_BYTES + 1), root=trusted)
+    with bar() as progress:
+        return sync.verify(call.home, call.url, full=full, lock=not no_lock, progress=progress)
+
+
+@command(COMMANDS, "restore", example="holdproof restore /mnt/backups --to-index 500 --dry-run", group="Operate")
+def restore(
+    call: Call,
+    src: Annotated[Path, Argument(help="A backup, a folder of backups, or a closed store's kernel.db.")],
+    *,
+    to_index: Annotated[int | None, Option("--to-index", help="Not after this log index.")] = None,
+    to_time: Annotated[str | None, Option("--to-time", help="Not after this moment (ISO-8601).")] = None,
+    key: Annotated[str | None, Option("--key", help="The id of the log key that must have signed it.")] = None,
+    erasures: Annotated[Path | None, Option("--erasures", help="More erasures to make again (JSON lines).")] = None,
+    other: Annotated[bool, Option("--other", help="Another store than the one here is meant.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Verify everything, replace nothing.")] = False,
+) -> Restored:
+    """Verify a backup, then put it in the place of the store; the old state is kept aside, the log tells of it."""
+    with bar() as progress:
+        return sync.restore(
+            src,
+            call.home,
+            call.url,
+            to_index=to_index,
+            to_time=to_time,
+            key=key,
+            erasures=erasures,
+            other=other,
+            dry_run=dry_run,
+            progress=progress,
+        )
+
+
+@command(
+    COMMANDS,
+    "copy",
+    example="holdproof copy ./store postgresql://ada@db.example.org/holdproof --dry-run",
+    group="Operate",
+)
+def copy(
+    call: Call,
+    src: Annotated[str, Argument(help="A home, a URL, or sqlite for the file of the home in use.")],
+    dst: Annotated[str, Argument(help="The same; must be empty.")],
+    *,
+    telemetry: Annotated[bool, Option("--telemetry", help="Telemetry too; else it stays in the home.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Check both ends, change nothing.")] = False,
+) -> Copied:
+    """Move a whole store between SQLite and PostgreSQL: same log, verified; the source is sealed and says where to."""
+    with bar() as progress:
+        return sync.copy(src, dst, call.home, telemetry=telemetry, dry_run=dry_run, progress=progress)
+
+
+@command(
+    COMMANDS,
+    "db check",
+    example="holdproof db check --json",
+    group="Operate",
+    group_summary=_DATABASE,
+    exit_code=lambda answer: 0 if answer.ok else _UNSOUND,
+)
+def check(call: Call) -> Check:
+    """Check the integrity of the database and its migrations; exits with 8 if anything is found."""
+    with pulse("checking"):
+        return sync.check(call.home, call.url)
+
+
+@command(COMMANDS, "db migrate", example="holdproof db migrate --dry-run", group="Operate", group_summary=_DATABASE)
+def migrate(
+    call: Call, dry_run: Annotated[bool, Option("--dry-run", help="Only say what is pending.")] = False
+) -> Migrated:
+    """Apply pending migrations, each in one transaction; opening a store does the same."""
+    with pulse("migrating"):
+        return sync.migrate(call.home, call.url, dry_run=dry_run)
+
+
+def _legacy(value: dict[str, Any]) -> Text:
+    """A paragraph for each source: what became of it, what was in it, why it was left."""
+    drawn = Text()
+    for each in value["sources"]:
+        drawn.append(words(each["outcome"]).ljust(13), style=_OUTCOME_STYLES.get(each["outcome"], "bold red"))
+        drawn.append(f" {words(each['source'])}\n")
+        for name in ("found", "moved", "skipped", "why", "renamed"):
+            if each[name]:
+                drawn.append(f"  {name.ljust(12)}", style="cyan").append(f"{words(each[name])}\n")
+    return drawn or Text("nothing to take over in " + ", ".join(map(words, value["roots"])) + "\n")
+
+
+@command(
+    COMMANDS,
+    "migrate-legacy",
+    example="holdproof migrate-legacy --from ~/.kgents --dry-run",
+    group="Operate",
+    exit_code=lambda report: report.exit_code,
+    draw=_legacy,
+)
+def migrate_legacy(
+    call: Call,
+    *,
+    source: Annotated[
+        Path | None,
+        Option("--from", metavar="DIR", help="The folder; else where kgents keeps things."),
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Read everything, touch nothing.")] = False,
+) -> LegacyReport:
+    """Take over data of kgents, verify it, rename its source to NAME.migrated; exits with 8 if anything was left."""
+    with bar() as progress:
+        return sync.migrate_legacy(source, call.home, call.url, dry_run=dry_run, progress=progress)

@@ -1,0 +1,187 @@
+"""Commands that serve until they are stopped: the server, the tools over standard input, a witness."""
+
+import asyncio
+import signal
+import tempfile
+import threading
+import webbrowser
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import click
+
+import holdproof
+from holdproof import config, sync
+from holdproof.cli import render
+from holdproof.cli.call import Call, Option, command
+from holdproof.cli.demo import Teller, quiet
+from holdproof.crypto.keys import Signer
+from holdproof.crypto.vkey import COSIGNATURE_V1, VerifierKey
+from holdproof.db.clock import system_clock
+from holdproof.demo import live
+from holdproof.errors import InvalidInputError, MissingExtraError, UnavailableError
+from holdproof.evidence.key_files import KeyFolder
+from holdproof.evidence.witness_server import Witness, WitnessServer, WitnessState
+
+if TYPE_CHECKING:
+    from holdproof.server.serve import Listening
+    from holdproof.server.state import State
+
+COMMANDS: dict[str, click.Command] = {}
+
+_WITNESS: Final = "Run a witness: it cosigns the heads of logs it knows, each only if it continues the one before."
+Name = Annotated[str, Option("--name", help="The witness's name, as it stands in its cosignatures.")]
+
+
+@command(COMMANDS, "up", example="holdproof up --port 8420", group="Run")
+def up(
+    call: Call,
+    *,
+    host: Annotated[
+        str, Option("--host", help="Listen on this address; elsewhere than on this machine only with a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, Option("--port", type=click.IntRange(0, 65_535), help="The port; 0 for any.")] = 8420,
+    tls_cert: Annotated[Path | None, Option("--tls-cert", help="A certificate (PEM), for TLS.")] = None,
+    tls_key: Annotated[Path | None, Option("--tls-key", help="Its key (PEM).")] = None,
+    name: Annotated[list[str] | None, Option("--name", help="A name the server goes by; may be repeated.")] = None,
+    proxy: Annotated[str | None, Option("--proxy", help="The address of a proxy that says who calls.")] = None,
+    public_log: Annotated[bool, Option("--public-log", help="Show checkpoint and tiles to everybody.")] = False,
+    rate: Annotated[
+        float, Option("--rate", type=click.FloatRange(0), help="Requests a second for each caller; 0: any.")
+    ] = 1000.0,
+    console: Annotated[bool, Option("--console/--no-console", help="Show the console.")] = True,
+    open_: Annotated[bool, Option("--open", help="Open the console in a browser.")] = False,
+    demo: Annotated[bool, Option("--demo", help="Play a story on it; without --home on a store of its own.")] = False,
+    once: Annotated[bool, Option("--once", help="With --demo: end when the story is told.")] = False,
+    pace: Annotated[
+        float, Option("--pace", type=click.FloatRange(0), help="With --demo: seconds between its acts.")
+    ] = 2.0,
+) -> None:
+    """Serve API and console on this store until it is stopped; prints the address and a link that opens it once."""
+    try:
+        from holdproof.server import Settings, serve  # noqa: PLC0415 (an optional extra)
+    except ImportError as error:
+        raise MissingExtraError("the server needs more: pip install 'holdproof[server]'") from error
+
+    def ready(at: "Listening") -> None:
+        render.show(at, call.as_json)
+        if open_:
+            webbrowser.open(at.link)
+
+    async def run() -> None:
+        place = serve.Place(host, port, tls_cert, tls_key, frozenset(map(str.lower, name or ())), proxy)
+        settings = Settings(public_log=public_log, rate_s=rate, burst=2 * rate)
+        async with holdproof.open(_home(call, demo), call.url) as store:
+            render.greet(await store.status())
+            beside = [partial(_played, once=once, pace_s=pace)] if demo else []
+            parts = serve.parts(console=console)
+            await serve.serve(store, place, settings, ready=ready, parts=parts, beside=beside)
+
+    asyncio.run(run())
+    raise click.exceptions.Exit(0)
+
+
+def _home(call: Call, demo: bool) -> str | None:
+    """Where the store lies; a demonstration does not touch one that was not named."""
+    if demo and call.home is None and call.url is None:
+        return tempfile.mkdtemp(prefix="holdproof-demo-")
+    return call.home
+
+
+async def _played(state: "State", *, once: bool, pace_s: float) -> None:
+    """Tell the story beside the server."""
+    stopping, store = threading.Event(), sync.Holdproof(state.store.core)
+    try:
+        with quiet():
+            await asyncio.to_thread(partial(live, store, Teller(), stopping, pause_s=pace_s))
+        if once:
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        stopping.set()
+
+
+@command(COMMANDS, "mcp", example="holdproof mcp --read-only", group="Run")
+def mcp(
+    call: Call,
+    read_only: Annotated[bool, Option("--read-only", help="Offer only what reads.")] = False,
+    resource: Annotated[
+        list[str] | None,
+        Option("--resource", help="Offer every method of this resource instead of the usual tools; may be repeated."),
+    ] = None,
+    agent: Annotated[str | None, Option("--agent", help="Act as this agent: on its own flows only.")] = None,
+    token: Annotated[
+        str | None, Option("--token", envvar="HOLDPROOF_TOKEN", help="Act as whoever this token says.")
+    ] = None,
+) -> None:
+    """Offer the store as tools over standard input and output (Model Context Protocol), until the client goes away."""
+    if agent is not None and token is not None:
+        raise InvalidInputError("say either an agent or a token")
+    try:
+        from holdproof.server import mcp as tools  # noqa: PLC0415 (an optional extra)
+    except ImportError as error:
+        raise MissingExtraError("this needs the extra mcp: pip install 'holdproof[mcp]'") from error
+    offer = tools.Offer(tools.resources(resource or ()), read_only)
+
+    async def serve() -> None:
+        async with holdproof.open(call.home, call.url) as store:
+            caller = await tools.caller_for(store, token, agent, read_only=read_only)
+            await tools.over_stdio(store, caller, offer)
+
+    asyncio.run(serve())
+    raise click.exceptions.Exit(0)  # stdout is for the protocol, and for nothing else
+
+
+@command(
+    COMMANDS,
+    "witness key",
+    example="holdproof witness key --name witness.example",
+    group="Prove",
+    group_summary=_WITNESS,
+)
+def key(call: Call, name: Name) -> dict[str, str]:
+    """Show the verifier key that logs check this witness's answers with; made at its first use."""
+    return {"key": VerifierKey(name, COSIGNATURE_V1, _signer(call).public).encode()}
+
+
+@command(
+    COMMANDS,
+    "witness run",
+    example="holdproof witness run --name witness.example --log KEY",
+    group="Prove",
+    group_summary=_WITNESS,
+)
+def run(
+    call: Call,
+    name: Name,
+    log: Annotated[list[str], Option("--log", help="A log's verifier key (`holdproof log head`); repeat it.")],
+    host: Annotated[str, Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option("--port", help="The port; 0 picks one.")] = 8432,
+) -> dict[str, Any]:
+    """Serve `POST /add-checkpoint` until interrupted; its memory is state/witness.json."""
+    state = WitnessState(config.Paths.find(call.home).state / "witness.json")
+    served = Witness(name, _signer(call), log, state, system_clock)
+    try:
+        server = WitnessServer((host, port), served)
+    except (OSError, OverflowError) as error:
+        raise UnavailableError(f"cannot listen on {host}:{port}: {error}", host=host, port=port) from error
+    signal.signal(signal.SIGTERM, _stop)
+    with server:
+        address = f"http://{host}:{server.server_address[1]}"
+        render.aside(f"listening on {address} as {served.key.encode()}\n")
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            return {"served": address}
+    return {"served": address}
+
+
+def _stop(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _signer(call: Call) -> Signer:
+    """The witness's own key, apart from those of a store."""
+    folder = KeyFolder(config.Paths.find(call.home).config / "witness")
+    return folder.ensure("log")

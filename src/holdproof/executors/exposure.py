@@ -1,0 +1,92 @@
+"""What a method's declaration says beside its function: who may call it, where it is offered, how it is shown.
+
+Every client that is not Python is generated from these facts: HTTP and OpenAPI, MCP tools, the command line, the
+server's permissions and the reference. The defaults are the careful ones: an agent may not call the method, it is no
+tool, and its answer is printed field by field.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+Owned = Literal["agent", "flow", "escalation", "flow?"]
+"""What an argument has to name for an agent to pass it; with `?` the argument may be left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRule:
+    """On what an agent may call a method."""
+
+    owns: Mapping[str, Owned]
+    """Which arguments have to name something of the agent's own."""
+    never: tuple[str, ...] = ()
+    """Parameters that an agent may not pass at all."""
+    refused: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that an agent may not pass with this value."""
+    moves: str | None = None
+    """The parameter that names a flow's next status: a flow that waits for an approval is moved on by the answer."""
+
+
+def owns(**arguments: Owned) -> AgentRule:
+    """Let agents call a method if these arguments name something of their own."""
+    return AgentRule(arguments)
+
+
+OWN_FLOW: Final = owns(flow_id="flow")
+OWN_AGENT: Final = owns(agent_id="agent")
+OWN_ESCALATION: Final = owns(id="escalation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """The facts of one method."""
+
+    # --- who may call it (server/permissions.py) ---
+    agent: AgentRule | None = None
+    """On what agents may call it; None: not at all, unless their token grants the resource."""
+    grantable: bool = True
+    """Whether a token that grants the resource to an agent grants this method too."""
+    internal: bool = False
+    """Whether only the server itself calls it: it tries secrets, or ends what others use."""
+    delegates: bool = False
+    """Whether it gives rights away: not for callers that have only some of them."""
+    reveals: bool = False
+    """Whether it reads what was encrypted: not for auditors."""
+    read_only_with: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments with which a method that writes changes nothing: auditors and read-only tools may call it so."""
+    from_caller: tuple[str, ...] = ()
+    """Parameters that the server fills with the caller's own fact of that name, whatever was passed."""
+
+    # --- where it is offered ---
+    local: bool = False
+    """Whether it needs or gives what cannot leave the process or the machine: it is offered to Python only."""
+    tool: bool | str = False
+    """Whether it is among the MCP tools that are offered by default; a text is the tool's name."""
+    tool_defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the tool where its defaults differ: clients of tools give up after a minute or so."""
+    command: bool = True
+    """Whether there is a generated command; False where one is written by hand, or none makes sense."""
+
+    # --- how it is shown ---
+    columns: tuple[str, ...] = ()
+    """The fields of each value of a list that the command shows as columns."""
+    example: str = ""
+    """The arguments of a call on the command line, as a shell reads them."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """What parameters mean, where that differs from what the name usually means (api/parameters.py)."""
+    files: tuple[str, ...] = ()
+    """Parameters that the command reads from a file, or from stdin for `-`."""
+    document: str = ""
+    """The field of the answer that is a document of its own: the command prints it, or writes it with `--out`."""
+    confirm: str = ""
+    """The question that a person answers before the command runs; `{id}` stands for an argument."""
+    confirm_unless: str = ""
+    """The parameter that makes the question needless where it is passed."""
+    draw: str = ""
+    """How the command draws the answer, where it is neither fields nor columns (cli/draw.py)."""
+    exit_code: Callable[[Any], int] | None = None
+    """The exit code of the command, read off the answer."""
+
+    def tool_name(self, resource: str, method: str) -> str:
+        """The name of the method as a tool."""
+        return self.tool if isinstance(self.tool, str) else f"{resource}_{method}"
