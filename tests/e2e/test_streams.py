@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from harness import tiles as log_tiles
 from holdproof.crypto import checkpoint, merkle, tiles
 from holdproof.crypto.tiles import Tile
 from holdproof.runtime import agents

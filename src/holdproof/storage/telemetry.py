@@ -65,8 +65,8 @@ def _lines(events: Iterable[TelemetryEvent]) -> list[Line]:
 
 def _split(lines: Sequence[Line]) -> tuple[list[dict[str, Any]], Sequence[Line]]:
     """Split lines into complete chunks and a rest."""
-    whole = len(lines) - len(lines) % chunks.SIZE
-    return [_sealed(lines[at : at + chunks.SIZE]) for at in range(0, whole, chunks.SIZE)], lines[whole:]
+    complete = len(lines) - len(lines) % chunks.SIZE
+    return [_sealed(lines[at : at + chunks.SIZE]) for at in range(0, complete, chunks.SIZE)], lines[complete:]
 
 
 def _insert(tx: Tx, ready: Sequence[dict[str, Any]], rest: Sequence[Line]) -> None:
@@ -348,7 +348,7 @@ def _shrink(tx: Tx) -> bool:
 
 def _close(telemetry: "Telemetry[Any]") -> Work[None]:
     """Close it; may be called twice."""
-    yield Call(telemetry.face.database.close)
+    yield Call(telemetry.executor.database.close)
 
 
 def _retain(telemetry: "Telemetry[Any]") -> Work[int]:
@@ -379,12 +379,12 @@ class Telemetry(Resource[Executor]):
     retain = RunsWith(_retain)
     close = RunsWith(_close, internal=True, local=True)
 
-    def __init__(self, face: Executor, retention: RetentionSettings | None = None) -> None:
-        super().__init__(face)
+    def __init__(self, executor: Executor, retention: RetentionSettings | None = None) -> None:
+        super().__init__(executor)
         self.retention = retention or RetentionSettings()
 
     @property
-    def face(self) -> AsyncExecutor | SyncExecutor:
+    def executor(self) -> AsyncExecutor | SyncExecutor:
         """The executor of its database."""
         return self._face
 
