@@ -71,7 +71,7 @@ def request(
         )
     lock_exclusive(tx, f"agent:{flow.agent_id}")
     since = later(tx.now, -logged_rows.seconds("window_s", window_s))
-    if tx.count(_SPEND, flow_id=flow_id, now=tx.now, since=since, budget=budget) == 0:
+    if tx.count(_SPEND, dfid=flow_id, now=tx.now, since=since, budget=budget) == 0:
         return _refuse(tx, flow, row)
     agent = agents.get(tx, flow.agent_id, ns=ns)
     if agent.status not in ESCALATES:

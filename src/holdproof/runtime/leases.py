@@ -84,7 +84,7 @@ _END = sql(
 
 def release(tx: Tx, flow_id: str, token: int, *, ns: str = MAIN) -> bool:
     """Let a flow go; whether it was still one's own."""
-    return tx.count(_END, flow_id=flow_id, token=token, now=tx.now, ns=ns) == 1
+    return tx.count(_END, dfid=flow_id, token=token, now=tx.now, ns=ns) == 1
 
 
 _ORPHANS = sql(

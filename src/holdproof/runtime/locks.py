@@ -224,7 +224,7 @@ _RELEASE = sql("DELETE FROM resource_locks WHERE ns = :ns AND resource_id = :res
 def release(tx: Tx, flow_id: str, resource: str, *, ns: str = MAIN) -> bool:
     """Let one resource go; whether it was held."""
     tx.notify(f"lock:{ns}:{resource}")
-    return tx.count(_RELEASE, ns=ns, resource_id=resource, flow_id=flow_id) > 0
+    return tx.count(_RELEASE, ns=ns, resource_id=resource, dfid=flow_id) > 0
 
 
 _RELEASE_ALL = sql("DELETE FROM resource_locks WHERE ns = :ns AND dfid = :dfid RETURNING resource_id")

@@ -109,7 +109,7 @@ _FORGET = sql("DELETE FROM intent_retry WHERE dfid = :dfid AND ns = :ns")
 
 def forget(tx: Tx, flow_id: str, *, ns: str = MAIN) -> bool:
     """Forget what was counted for a flow; whether there was anything."""
-    return tx.count(_FORGET, flow_id=flow_id, ns=ns) == 1
+    return tx.count(_FORGET, dfid=flow_id, ns=ns) == 1
 
 
 def allowed(tx: Tx, flow_id: str, *, ns: str = MAIN) -> bool:

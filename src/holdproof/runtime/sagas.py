@@ -105,7 +105,7 @@ def clear(tx: Tx, flow_id: str, *, by: str, ns: str = MAIN) -> bool:
 def drop(tx: Tx, flow_id: str, *, ns: str) -> bool:
     """Write that a flow is clean; whether it was dirty."""
     flow = flows.hold(tx, flow_id, ns=ns)
-    if tx.count(_CLEAR, flow_id=flow_id, ns=ns) == 0:
+    if tx.count(_CLEAR, dfid=flow_id, ns=ns) == 0:
         return False
     if flow.ended:
         flows.close(tx, flow_id, ns=ns)
