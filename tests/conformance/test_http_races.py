@@ -80,7 +80,7 @@ def test_an_answer_and_a_cancelling_at_once_leave_one_end(web: Web, callers: lis
     def either(store: SyncRemote, number: int) -> Any:
         if number % 2:
             return store.flows.cancel(flow_id, reason="no longer needed")
-        return store.escalations.resolve(asked.id, "REJECTED", by=f"person {number}")
+        return store.escalations.resolve(asked.id, "reject", by=f"person {number}")
 
     outcomes(callers, either)
     ended = [each.to_status for each in web.store.flows.transitions(flow_id)]
@@ -97,7 +97,7 @@ def test_of_those_who_recover_an_orphan_one_runs_it(web: Web, callers: list[Sync
                 raise CrashError
             flow.step("place", done.append, what)
 
-        return store.decision(flow_type="order", agent="trader", lease_s=0.2)(order)
+        return store.flow(name="order", agent="trader", lease_s=0.2)(order)
 
     with pytest.raises(CrashError):
         register(web.store, dies=True)("x")

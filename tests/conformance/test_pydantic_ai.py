@@ -122,7 +122,7 @@ class PydanticAi(OnStore):
     def test_a_run_that_failed_is_not_run_again_unless_that_is_said(self, live: sync.Holdproof) -> None:
         async def work(face: Holdproof, shop: Shop, history: Any, approvals: Any) -> None:
             asked = await approvals.pause(await history.run(shop.agent, "pay"))
-            await face.escalations.resolve(asked.id, "APPROVED", by="grace")
+            await face.escalations.resolve(asked.id, "approve", by="grace")
             shop.fails = True
             with pytest.raises(TimeoutError):
                 await approvals.resume(shop.agent, asked.id)

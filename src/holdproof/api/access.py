@@ -1,4 +1,4 @@
-"""Who may act at the server: the noun of tokens, with the logins of people and what happened at the door."""
+"""Access to the server: tokens, the logins of people, and the access log."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def _ungated(fn: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Context, P], Future[T]]:
-    """An operation that writes while the store is locked too: people come in to see why."""
+    """An operation that writes while the store is locked too: people log in to see why."""
 
     @wraps(fn)
     def write(context: Context, /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -25,27 +25,40 @@ def _ungated(fn: Callable[Concatenate[Tx, P], T]) -> Callable[Concatenate[Contex
 
 
 class Tokens(Resource[Executor]):
-    """Who may act at the server, and what happened at its door."""
+    """Who may act at the server."""
 
     create = Writes(tokens.create, secret=True)
     get = Reads(tokens.get)
     list = Reads(tokens.list)
     revoke = Writes(tokens.revoke)
     authenticate = Reads(tokens.authenticate)
-    agent = Reads(tokens.agent)
+    authenticate_agent = Reads(tokens.authenticate_agent)
     touch = Awaits(_ungated(tokens.touch))
-    link = Awaits(_ungated(logins.link), secret=True)
-    login = Awaits(_ungated(logins.login), secret=True)
-    logout = Awaits(_ungated(logins.logout))
-    session = Reads(logins.session)
+
+
+class Logins(Resource[Executor]):
+    """Links that open the console once, and sessions of people."""
+
+    create_link = Awaits(_ungated(logins.create_link), secret=True)
+    exchange = Awaits(_ungated(logins.exchange), secret=True)
+    authenticate = Reads(logins.authenticate)
+    get = Reads(logins.get)
+    list = Reads(logins.list)
     end = Awaits(_ungated(logins.end))
-    logins = Reads(logins.list)
+    logout = Awaits(_ungated(logins.logout))
+
+
+class AccessLog(Resource[Executor]):
+    """Who was refused by the server, who logged in, who logged out."""
+
     record = Awaits(_ungated(access_log.record))
-    events = Reads(access_log.events)
+    list = Reads(access_log.list)
 
 
 class AccessResources(Generic[Executor]):
-    """The noun of the server, shown by a face."""
+    """The resources of access, of a client."""
 
     def __init__(self, face: Executor) -> None:
         self.tokens = Tokens(face)
+        self.logins = Logins(face)
+        self.access_log = AccessLog(face)

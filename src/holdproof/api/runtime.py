@@ -1,4 +1,4 @@
-"""What agents decide: a noun for each module of the runtime."""
+"""Flows and what guards them: the resources of the runtime, one declaration per method."""
 
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -11,12 +11,12 @@ from holdproof.runtime import (
     audit,
     budgets,
     contexts,
-    decisions,
     escalations,
     exports,
     feedback,
     flow_queries,
     flows,
+    functions,
     idempotency,
     inbox,
     leases,
@@ -46,7 +46,7 @@ class Agents(Resource[Executor]):
 
 
 class Flows(Resource[Executor]):
-    """FlowFunction flows, and the workers that have them in hand."""
+    """Durable workflow runs, and the leases of their workers."""
 
     start = Writes(flows.start)
     transition = Writes(flows.transition)
@@ -54,7 +54,6 @@ class Flows(Resource[Executor]):
     get = Reads(flows.get)
     tree = Reads(flow_queries.tree)
     list = Reads(flow_queries.list)
-    search = Reads(flow_queries.search)
     transitions = Reads(flow_queries.transitions)
     timeline = Reads(timelines.timeline)
     pace = Reads(flow_queries.pace)
@@ -62,7 +61,7 @@ class Flows(Resource[Executor]):
     lease = Writes(leases.lease)
     heartbeat = Writes(leases.heartbeat)
     release = Writes(leases.release)
-    recover = RunsWith(decisions.recover)
+    recover = RunsWith(functions.recover)
     steps = Reads(steps.list)
     export = StreamsWith(exports.flows, reads=True)
 
@@ -76,16 +75,16 @@ class Flows(Resource[Executor]):
         return self._registry
 
     def run(self, agent_id: str | None = None, *, resume: str | None = None, **opening: Any) -> FlowBlock[Executor]:
-        """A new flow of an agent as a block, or one to resume; `opening` is what `flows.start` takes, and `lease_s`."""
+        """Open a flow of an agent as a block, or resume one; `opening` is what `flows.start` takes, and `lease_s`."""
         return FlowBlock(self._face, runs.enter(agent_id, resume=resume, **with_namespace(self._face, opening)))
 
 
 class Contexts(Resource[Executor]):
-    """What flows are given to decide with."""
+    """The inputs that flows decide with."""
 
     put = Writes(contexts.put)
     update = Writes(contexts.update)
-    read = Reads(contexts.read)
+    get = Reads(contexts.get)
     versions = Reads(contexts.versions)
     take = Writes(contexts.take)
 
@@ -95,16 +94,15 @@ class State(Resource[Executor]):
 
     put = Writes(state.put)
     update = Writes(state.update)
-    read = Reads(state.read)
+    get = Reads(state.get)
     versions = Reads(state.versions)
 
 
 class Feedback(Resource[Executor]):
-    """How decisions turned out."""
+    """How flows turned out."""
 
     record = Writes(feedback.record)
-    trajectory = Reads(feedback.trajectory)
-    recent = Reads(feedback.recent)
+    list = Reads(feedback.list)
 
 
 class Audit(Resource[Executor]):
@@ -112,8 +110,7 @@ class Audit(Resource[Executor]):
 
     record = Writes(audit.record)
     get = Reads(audit.get)
-    for_flow = Reads(audit.for_flow)
-    search = Reads(audit.search)
+    list = Reads(audit.list)
     export = StreamsWith(exports.events, reads=True)
 
 
@@ -126,7 +123,7 @@ class Ledger(Resource[Executor]):
 
 
 class Locks(Resource[Executor]):
-    """Resources in the hands of flows."""
+    """Resources that flows hold."""
 
     acquire = Runs(locks.acquire)
     try_acquire = Writes(locks.try_acquire)
@@ -142,7 +139,7 @@ class Idempotency(Resource[Executor]):
     once = Runs(idempotency.once)
     get = Reads(idempotency.get)
     settle = Writes(idempotency.settle)
-    forget = Writes(idempotency.forget)
+    delete = Writes(idempotency.delete)
 
 
 class Retries(Resource[Executor]):
@@ -158,34 +155,32 @@ class Sagas(Resource[Executor]):
 
     mark_dirty = Writes(sagas.mark_dirty)
     get = Reads(sagas.get)
-    list_dirty = Reads(sagas.list_dirty)
+    list = Reads(sagas.list)
     compensate = Runs(sagas.compensate)
     clear = Writes(sagas.clear)
 
 
 class Escalations(Resource[Executor]):
-    """Questions to people."""
+    """Requests for human decisions."""
 
     request = Writes(escalations.request)
     resolve = Writes(escalations.resolve)
     expire = Writes(escalations.expire)
     get = Reads(inbox.get)
-    pending = Reads(inbox.pending)
-    due = Reads(inbox.due)
     list = Reads(inbox.list)
-    waiting = Reads(inbox.waiting)
-    budget = Reads(budgets.standing)
+    count = Reads(inbox.count)
+    budget = Reads(budgets.get)
     wait = Runs(inbox.wait)
 
 
 class Sweep(Resource[Executor]):
-    """What time has ended, put away."""
+    """Removal of what has expired."""
 
     run = Runs(sweep.run)
 
 
 class RuntimeResources(Generic[Executor]):
-    """The nouns of the runtime, shown by a face."""
+    """The resources of the runtime, of a client."""
 
     def __init__(self, face: Executor) -> None:
         self._face: Executor = face
@@ -204,26 +199,26 @@ class RuntimeResources(Generic[Executor]):
         self.escalations = Escalations(face)
         self.sweep = Sweep(face)
 
-    def decision(
+    def flow(
         self,
         *,
-        flow_type: str,
+        name: str | None = None,
+        version: str = "1.0",
         agent: str | None = None,
-        flow_version: str = "1.0",
         lease_s: float = leases.LEASE_S,
         **opening: Any,
     ) -> Callable[[Callable[Concatenate[OpenFlow[Executor], P], R]], FlowFunction[P, R]]:
-        """Register a function that works on a flow, so that `flows.recover` can run it again on any worker.
+        """Register a function as a flow, so that `flows.recover` can run it again on any worker.
 
-        Its first parameter is the flow, the others are JSON; `opening` is what `flows.start` takes. Calling it opens a
-        flow of the agent and gives what the function gives.
+        Its first parameter is the open flow, the others are JSON; `opening` is what `flows.start` takes. Calling it
+        opens a flow of the agent and returns what the function returns. `name` is the function's unless it is given.
         """
         return lambda fn: register(
             self._registry,
             self._face,
             fn,
-            flow_type=flow_type,
-            flow_version=flow_version,
+            name=name or fn.__name__,
+            version=version,
             lease_s=lease_s,
             opening={"agent_id": agent, **opening},
         )

@@ -8,7 +8,8 @@ import typer
 from holdproof.cli import complete, draw
 from holdproof.cli.call import After, Call, Limit, Namespace, command, options
 from holdproof.cli.files import load
-from holdproof.model.agents import Agent, AgentPage, Session
+from holdproof.model.agents import Agent, Registration
+from holdproof.model.page import Page
 
 app = typer.Typer(
     help="Register agents, and say what they may do.",
@@ -24,7 +25,7 @@ Status = Annotated[str, typer.Argument(help="ACTIVE, SUSPENDED, RETIRED, DEGRADE
 @command(
     app,
     example="holdproof agents list --status SUSPENDED",
-    draw=draw.rows("agents", "agent_id", "status", "agent_version", "priority", "updated_at", "suspension_reason"),
+    draw=draw.rows("items", "agent_id", "status", "agent_version", "priority", "updated_at", "suspension_reason"),
 )
 def list(
     call: Call,
@@ -32,10 +33,10 @@ def list(
     after: After = "",
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> AgentPage:
+) -> Page[Agent]:
     """List agents by name, a page at a time."""
     with call.open() as store:
-        return store.agents.list(status=status, after=after, limit=limit, ns=ns)
+        return store.agents.list(status=status, cursor=after or None, limit=limit, ns=ns)
 
 
 @command(app, example="holdproof agents show trader")
@@ -55,7 +56,7 @@ def register(
     priority: Annotated[int, typer.Option("--priority", help="Its priority.")] = 0,
     supported: Annotated[str, typer.Option("--supported", help="The versions that are accepted.")] = "1.x",
     ns: Namespace = "main",
-) -> Session:
+) -> Registration:
     """Register an agent, or renew its contract; shows its new session token, this once."""
     terms = None if contract is None else load(str(contract))
     with call.open() as store:

@@ -6,9 +6,10 @@ import typer
 
 from holdproof.cli import draw
 from holdproof.cli.agents import AgentId
-from holdproof.cli.call import BeforeNumber, Call, Limit, Namespace, command, options, page
+from holdproof.cli.call import After, Call, Limit, Namespace, command, options
 from holdproof.cli.flows import FlowId
-from holdproof.model.records import Document
+from holdproof.model.page import Page
+from holdproof.model.records import Document, DocumentVersion
 
 
 def _group(noun: str, what: str, key: Any, one: str) -> typer.Typer:
@@ -25,25 +26,25 @@ def _group(noun: str, what: str, key: Any, one: str) -> typer.Typer:
     def show(call: Call, of: Annotated[str, argument], ns: Namespace = "main") -> Document:
         """Show it as it is now, and its version."""
         with call.open() as store:
-            found: Document = getattr(store, noun).read(of, ns=ns)
+            found: Document = getattr(store, noun).get(of, ns=ns)
             return found
 
     @command(
         app,
         example=f"holdproof {noun} versions {one}",
-        draw=draw.rows("versions", "ver", "at", "index", "commitment", more="--before"),
+        draw=draw.rows("items", "ver", "at", "index", "commitment"),
     )
     def versions(
         call: Call,
         of: Annotated[str, argument],
-        before: BeforeNumber = None,
+        after: After = "",
         limit: Limit = 100,
         ns: Namespace = "main",
-    ) -> dict[str, Any]:
+    ) -> Page[DocumentVersion]:
         """List its versions as the log knows them, the newest first, a page at a time."""
         with call.open() as store:
-            found = getattr(store, noun).versions(of, before=before, limit=limit, ns=ns)
-            return page("versions", found, limit, "ver")
+            found: Page[DocumentVersion] = getattr(store, noun).versions(of, cursor=after or None, limit=limit, ns=ns)
+            return found
 
     return app
 

@@ -8,9 +8,10 @@ import typer
 
 from holdproof.cli import complete, draw
 from holdproof.cli.agents import AgentId
-from holdproof.cli.call import AfterNumber, BeforeNumber, Call, Limit, Namespace, command, options
+from holdproof.cli.call import After, Call, Limit, Namespace, command, options
 from holdproof.cli.files import load
-from holdproof.model.coordination import Budget, Escalation, EscalationPage
+from holdproof.model.coordination import Budget, Escalation
+from holdproof.model.page import Page
 
 app = typer.Typer(
     help="Answer what agents ask of people.", epilog="Example: holdproof escalations list", no_args_is_help=True
@@ -30,32 +31,28 @@ class Answer(StrEnum):
     cancel = "cancel"
 
 
-_RESOLUTIONS = {Answer.approve: "APPROVED", Answer.reject: "REJECTED", Answer.cancel: "CANCELLED"}
-
-
 @command(
     app,
     example="holdproof escalations list --agent trader",
-    draw=draw.rows("escalations", "id", "impact", "agent_id", "flow_id", "created_at", "deadline", "reason"),
+    draw=draw.rows("items", "id", "impact", "agent_id", "flow_id", "created_at", "deadline", "reason"),
 )
 def list(
     call: Call,
     agent: Annotated[str | None, typer.Option("--agent", help="Only questions of this agent.")] = None,
-    after: AfterNumber = 0,
+    after: After = "",
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> EscalationPage:
-    """List the questions that wait for an answer, oldest first."""
+) -> Page[Escalation]:
+    """List the questions that wait for an answer, newest first."""
     with call.open() as store:
-        return store.escalations.pending(agent_id=agent, after=after, limit=limit, ns=ns)
+        return store.escalations.list(status="PENDING", agent_id=agent, cursor=after or None, limit=limit, ns=ns)
 
 
 @command(
     app,
     example="holdproof escalations history --agent trader",
     draw=draw.rows(
-        *("escalations", "id", "status", "impact", "agent_id", "flow_id", "created_at", "resolved_at", "reason"),
-        more="--before",
+        *("items", "id", "status", "impact", "agent_id", "flow_id", "created_at", "resolved_at", "reason"),
     ),
 )
 def history(
@@ -65,14 +62,19 @@ def history(
     settled: Annotated[bool, typer.Option("--settled", help="Only those that were answered.")] = False,
     agent: Annotated[str | None, typer.Option("--agent", help="Only questions of this agent.")] = None,
     flow_id: Annotated[str | None, typer.Option("--dfid", help="Only questions of this flow.")] = None,
-    before: BeforeNumber = None,
+    after: After = "",
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> EscalationPage:
+) -> Page[Escalation]:
     """List questions and their answers, newest first, a page at a time."""
     with call.open() as store:
         return store.escalations.list(
-            status=status, settled=settled, agent_id=agent, flow_id=flow_id, before=before, limit=limit, ns=ns
+            status="RESOLVED" if settled else status,
+            agent_id=agent,
+            flow_id=flow_id,
+            cursor=after or None,
+            limit=limit,
+            ns=ns,
         )
 
 
@@ -106,4 +108,4 @@ def resolve(
     """Answer a question, once: the answer moves its flow on."""
     instead = None if proposal is None else load(str(proposal))
     with call.open() as store:
-        return store.escalations.resolve(id, _RESOLUTIONS[answer], by=by, proposal=instead, comment=comment, ns=ns)
+        return store.escalations.resolve(id, answer.value, by=by, proposal=instead, comment=comment, ns=ns)

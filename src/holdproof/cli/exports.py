@@ -14,7 +14,7 @@ from holdproof.cli.bar import bar
 from holdproof.cli.call import Call, Namespace, Since, command, options
 from holdproof.cli.storage import Target, filed
 from holdproof.model.lisp import LispExported
-from holdproof.runtime.logged_rows import BEGINNING
+from holdproof.model.times import BEGINNING
 
 app = typer.Typer(
     help="Write what a store holds for other people and other programs.",

@@ -1,44 +1,36 @@
 """`holdproof feedback`: what became of decisions."""
 
-from typing import Any
-
 import typer
 
 from holdproof.cli import draw
 from holdproof.cli.agents import AgentId
-from holdproof.cli.call import AfterNumber, BeforeNumber, Call, Limit, Namespace, Since, command, options, page
-from holdproof.runtime.logged_rows import BEGINNING
+from holdproof.cli.call import After, Call, Limit, Namespace, Since, command, options
+from holdproof.model.page import Page
+from holdproof.model.records import Feedback
+from holdproof.model.times import BEGINNING
 
 app = typer.Typer(
     help="Show how an agent's decisions turned out.",
-    epilog="Example: holdproof feedback recent trader",
+    epilog="Example: holdproof feedback list trader",
     no_args_is_help=True,
 )
 app.callback()(options)
 
-_COLUMNS = ("feedback", "id", "created_at", "status", "score", "source", "flow_id", "reason")
+_COLUMNS = ("items", "id", "created_at", "status", "score", "source", "flow_id", "reason")
 
 
-@command(app, example="holdproof feedback recent trader --limit 20", draw=draw.rows(*_COLUMNS, more="--before"))
-def recent(
-    call: Call, agent_id: AgentId, before: BeforeNumber = None, limit: Limit = 100, ns: Namespace = "main"
-) -> dict[str, Any]:
-    """List what became of an agent's decisions, newest first, a page at a time."""
-    with call.open() as store:
-        return page("feedback", store.feedback.recent(agent_id, before=before, limit=limit, ns=ns), limit, "id")
-
-
-@command(app, example="holdproof feedback trajectory trader --since 2026-01-01T00:00:00Z", draw=draw.rows(*_COLUMNS))
-def trajectory(
+@command(app, example="holdproof feedback list trader --limit 20", draw=draw.rows(*_COLUMNS))
+def list(
     call: Call,
     *,
     agent_id: AgentId,
     since: Since = None,
-    after: AfterNumber = 0,
+    after: After = "",
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> dict[str, Any]:
-    """List what became of an agent's decisions, oldest first, a page at a time."""
+) -> Page[Feedback]:
+    """List feedback on an agent's flows, newest first, a page at a time."""
     with call.open() as store:
-        found = store.feedback.trajectory(agent_id, since=since or BEGINNING, after=after, limit=limit, ns=ns)
-        return page("feedback", found, limit, "id")
+        return store.feedback.list(
+            agent_id=agent_id, since=since or BEGINNING, cursor=after or None, limit=limit, ns=ns
+        )

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 import typer
 
 from holdproof.cli import complete, draw
-from holdproof.cli.call import After, Before, Call, Limit, Namespace, Since, command, find_function, options
-from holdproof.model.flows import Flow, FlowPage, Recovered
+from holdproof.cli.call import After, Call, Limit, Namespace, Since, command, find_function, options
+from holdproof.model.flows import Flow, Recovery
+from holdproof.model.page import Page
 from holdproof.model.timelines import Timeline
-from holdproof.runtime.logged_rows import BEGINNING
+from holdproof.model.times import BEGINNING
 
 app = typer.Typer(
     help="List flows, show them as trees with a timeline, find those whose worker is gone.",
@@ -23,7 +24,7 @@ FlowId = Annotated[str, typer.Argument(metavar="DFID", help="The flow's id.", au
 @command(
     app,
     example="holdproof flows list --status RUNNING --agent trader --since 2026-01-01T00:00:00Z",
-    draw=draw.rows("flows", "flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
+    draw=draw.rows("items", "flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
 )
 def list(
     call: Call,
@@ -35,15 +36,15 @@ def list(
     after: After = "",
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> FlowPage:
-    """List flows, oldest first, a page at a time."""
+) -> Page[Flow]:
+    """List flows, newest first, a page at a time."""
     with call.open() as store:
         return store.flows.list(
             status=status,
             agent_id=agent,
             flow_type=flow_type,
             since=since or BEGINNING,
-            after=after,
+            cursor=after or None,
             limit=limit,
             ns=ns,
         )
@@ -52,7 +53,7 @@ def list(
 @command(
     app,
     example="holdproof flows search trade --status FAILED",
-    draw=draw.rows("flows", "flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at", more="--before"),
+    draw=draw.rows("items", "flow_id", "status", "flow_type", "agent_id", "created_at", "updated_at"),
 )
 def search(
     call: Call,
@@ -61,14 +62,14 @@ def search(
     status: Annotated[str | None, typer.Option("--status", help="Only flows with this status.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", help="Only flows of this agent.")] = None,
     flow_type: Annotated[str | None, typer.Option("--type", help="Only flows of this type.")] = None,
-    before: Before = "",
+    after: After = "",
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> FlowPage:
+) -> Page[Flow]:
     """Find flows by a part of their id, agent or type, the newest first."""
     with call.open() as store:
-        return store.flows.search(
-            text, status=status, agent_id=agent, flow_type=flow_type, before=before, limit=limit, ns=ns
+        return store.flows.list(
+            text=text, status=status, agent_id=agent, flow_type=flow_type, cursor=after or None, limit=limit, ns=ns
         )
 
 
@@ -76,7 +77,7 @@ def search(
 def show(call: Call, flow_id: FlowId, after: After = "", limit: Limit = 200, ns: Namespace = "main") -> Timeline:
     """Show a flow as a tree with its steps, and all that happened in it and below, in order."""
     with call.open() as store:
-        return store.flows.timeline(flow_id, after=after, limit=limit, ns=ns)
+        return store.flows.timeline(flow_id, cursor=after or None, limit=limit, ns=ns)
 
 
 @command(
@@ -110,7 +111,7 @@ def recover(
     worker: Annotated[str | None, typer.Option("--worker", help="The name to take flows in hand with.")] = None,
     limit: Limit = 100,
     ns: Namespace = "main",
-) -> Recovered:
+) -> Recovery:
     """Run flows again whose worker is gone and whose function is registered; names those that are left."""
     registering = find_function(register)
     with call.open() as store:

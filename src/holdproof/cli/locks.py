@@ -28,7 +28,11 @@ def list(
 ) -> dict[str, Any]:
     """List what is held now; without a capacity it is held alone."""
     with call.open() as store:
-        return {"locks": [lock.to_dict() for lock in store.locks.list(resource=resource, flow_id=flow_id, ns=ns)]}
+        return {
+            "locks": [
+                lock.to_dict() for lock in store.locks.list(resource=resource, flow_id=flow_id, limit=1000, ns=ns).items
+            ]
+        }
 
 
 @command(

@@ -1,14 +1,15 @@
 """`holdproof sagas`: flows that failed half way."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from holdproof.cli import draw
-from holdproof.cli.call import After, Call, Limit, Namespace, command, options, page
+from holdproof.cli.call import After, Call, Limit, Namespace, command, options
 from holdproof.cli.flows import FlowId
 from holdproof.errors import NotFoundError
-from holdproof.model.coordination import Dirty
+from holdproof.model.coordination import DirtyFlow
+from holdproof.model.page import Page
 
 app = typer.Typer(
     help="Find flows with something to undo.", epilog="Example: holdproof sagas list", no_args_is_help=True
@@ -19,16 +20,16 @@ app.callback()(options)
 @command(
     app,
     example="holdproof sagas list",
-    draw=draw.rows("dirty", "flow_id", "failed_step", "created_at", "partial_state"),
+    draw=draw.rows("items", "flow_id", "failed_step", "created_at", "partial_state"),
 )
-def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> dict[str, Any]:
-    """List flows with something to undo, by id; they keep their locks."""
+def list(call: Call, after: After = "", limit: Limit = 100, ns: Namespace = "main") -> Page[DirtyFlow]:
+    """List flows with something to undo, newest first; they keep their locks."""
     with call.open() as store:
-        return page("dirty", store.sagas.list_dirty(after=after, limit=limit, ns=ns), limit, "flow_id")
+        return store.sagas.list(cursor=after or None, limit=limit, ns=ns)
 
 
 @command(app, example="holdproof sagas show 0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
-def show(call: Call, flow_id: FlowId, ns: Namespace = "main") -> Dirty:
+def show(call: Call, flow_id: FlowId, ns: Namespace = "main") -> DirtyFlow:
     """Show what a flow had done when it failed."""
     with call.open() as store:
         return store.sagas.get(flow_id, ns=ns)

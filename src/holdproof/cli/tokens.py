@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 from holdproof.cli import draw
-from holdproof.cli.call import After, AfterNumber, Call, Limit, Since, command, options
-from holdproof.model.access import AccessPage, Login, LoginPage, NewLogin, NewToken, Token, TokenPage
-from holdproof.runtime.logged_rows import BEGINNING
+from holdproof.cli.call import After, Call, Limit, Since, command, options
+from holdproof.model.access import AccessEvent, Login, NewLogin, NewToken, Token
+from holdproof.model.page import Page
+from holdproof.model.times import BEGINNING
 
 app = typer.Typer(
     help="Say who may act at the server, and see who was refused.",
@@ -46,7 +47,7 @@ def create(
 @command(
     app,
     example="holdproof tokens list --all",
-    draw=draw.rows("tokens", "token_id", "name", "role", "agent_id", "ns", "expires_at", "revoked_at", "last_used_at"),
+    draw=draw.rows("items", "token_id", "name", "role", "agent_id", "ns", "expires_at", "revoked_at", "last_used_at"),
 )
 def list_(
     call: Call,
@@ -54,10 +55,10 @@ def list_(
     after: After = "",
     limit: Limit = 100,
     ns: Namespaces = "*",
-) -> TokenPage:
-    """List tokens, oldest first, a page at a time."""
+) -> Page[Token]:
+    """List tokens, newest first, a page at a time."""
     with call.open() as store:
-        return store.tokens.list(all=all, after=after, limit=limit, ns=ns)
+        return store.tokens.list(all=all, cursor=after or None, limit=limit, ns=ns)
 
 
 @command(app, example="holdproof tokens revoke 0198a7c2-9c1e-7a3b-8d4e-5f6071829304 --by ann")
@@ -77,13 +78,13 @@ def link(
 ) -> NewLogin:
     """Make a code that opens the console once: at /login, or as /login?code=CODE."""
     with call.open() as store:
-        return store.tokens.link(token_id=token, name=name, role=role, ttl_s=minutes * 60)
+        return store.logins.create_link(token_id=token, name=name, role=role, ttl_s=minutes * 60)
 
 
 @command(
     app,
     example="holdproof tokens logins --all",
-    draw=draw.rows("logins", "login_id", "kind", "name", "role", "ns", "token_id", "expires_at", "ended_at"),
+    draw=draw.rows("items", "login_id", "kind", "name", "role", "ns", "token_id", "expires_at", "ended_at"),
 )
 def logins(
     call: Call,
@@ -91,10 +92,10 @@ def logins(
     after: After = "",
     limit: Limit = 100,
     ns: Namespaces = "*",
-) -> LoginPage:
-    """List links to log in by and sessions at the console, oldest first, a page at a time."""
+) -> Page[Login]:
+    """List links to log in by and sessions at the console, newest first, a page at a time."""
     with call.open() as store:
-        return store.tokens.logins(all=all, after=after, limit=limit, ns=ns)
+        return store.logins.list(all=all, cursor=after or None, limit=limit, ns=ns)
 
 
 @command(app, example="holdproof tokens end 0198a7c2-9c1e-7a3b-8d4e-5f6071829304")
@@ -105,23 +106,23 @@ def end(
 ) -> Login:
     """End a link or a session."""
     with call.open() as store:
-        return store.tokens.end(login_id, ns=ns)
+        return store.logins.end(login_id, ns=ns)
 
 
 @command(
     app,
     example="holdproof tokens events --event denied",
     draw=draw.rows(
-        "events", "id", "created_at", "event", "status", "code", "caller", "address", "method", "path", "count"
+        "items", "id", "created_at", "event", "status", "code", "caller", "address", "method", "path", "count"
     ),
 )
 def events(
     call: Call,
     event: Annotated[str | None, typer.Option("--event", help="denied, login, logout or flood.")] = None,
     since: Since = None,
-    after: AfterNumber = 0,
+    after: After = "",
     limit: Limit = 100,
-) -> AccessPage:
-    """List what happened at the server's door, oldest first."""
+) -> Page[AccessEvent]:
+    """List what happened at the server's door, newest first."""
     with call.open() as store:
-        return store.tokens.events(event=event, since=since or BEGINNING, after=after, limit=limit)
+        return store.access_log.list(event=event, since=since or BEGINNING, cursor=after or None, limit=limit)

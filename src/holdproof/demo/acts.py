@@ -46,16 +46,16 @@ def deciding(scene: Scene) -> None:
 def asking(scene: Scene) -> None:
     """An agent wants more than it may; a person allows less than it wants."""
     act, store = "asking", scene.store
-    known = {each.id for each in store.escalations.pending().escalations}
+    known = {each.id for each in store.escalations.list(status="PENDING").items}
     deciding = Background(lambda: scene.large_order({"item": "chairs", "amount": 900}))
     asked = scene.until(
-        lambda: next((each for each in store.escalations.pending().escalations if each.id not in known), None)
+        lambda: next((each for each in store.escalations.list(status="PENDING").items if each.id not in known), None)
     )
     scene.say(act, f"buyer asks: {asked.reason}, it wants {asked.proposal['amount']}", escalation=asked.id)
     waiting = store.flows.get(asked.flow_id)
     scene.say(act, f"its flow waits for an answer: {waiting.status}", flow_id=asked.flow_id)
     less = {"item": "chairs", "amount": 400}
-    store.escalations.resolve(asked.id, "APPROVED", by="ann", proposal=less, comment="four hundred is enough")
+    store.escalations.resolve(asked.id, "approve", by="ann", proposal=less, comment="four hundred is enough")
     done = deciding.result()
     scene.say(act, f"ann approves {less['amount']} instead; the flow goes on and orders {done['amount']}", order=done)
     scene.facts["asked"] = asked.flow_id
@@ -89,7 +89,7 @@ def killed(scene: Scene) -> None:
 
 def _recovered(scene: Scene) -> Flow | None:
     """The flow of the dead worker, once its lease has run out and it was ended here."""
-    again = scene.store.flows.recover().again
+    again = scene.store.flows.recover().reruns
     return next((each.flow for each in again if each.flow.flow_type == shipping.FLOW), None)
 
 

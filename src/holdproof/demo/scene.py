@@ -61,9 +61,9 @@ class Scene:
         self.facts: dict[str, Any] = {}
         self.ship = shipping.register(store, self.shop)
 
-        @store.decision(flow_type="large order", agent="buyer")
+        @store.flow(name="large order", agent="buyer")
         def large_order(flow: OpenFlow[SyncExecutor], wanted: dict[str, Any]) -> dict[str, Any]:
-            answer = flow.ask("over the limit of 500", proposal=wanted, impact="HIGH_IMPACT", deadline_s=600)
+            answer = flow.approve("over the limit of 500", proposal=wanted, impact="HIGH_IMPACT", deadline_s=600)
             given: dict[str, Any] = answer.answer or wanted
             return flow.step("order", self.shop.order, **given)  # type: ignore[no-any-return]
 

@@ -23,13 +23,14 @@ from typing import Any, Final
 from holdproof.db import Call, Query, Tx, Work, Write, ask, sql
 from holdproof.db.sqlite.readonly import foreign_tables
 from holdproof.errors import ContentionTimeoutError, FormatError
+from holdproof.evidence.tables import IMPORTED, TABLES, numbered
 from holdproof.importers import import_records, lossless
 from holdproof.importers.dir_rows import COLUMNS, OLD_TABLES, Plan, plan
 from holdproof.model.flows import TERMINAL
 from holdproof.model.imports import TakenRow, Takeover
+from holdproof.model.namespaces import MAIN
 from holdproof.model.times import later
-from holdproof.runtime import autocreate, checks, locks, logged_rows
-from holdproof.runtime.logged_rows import MAIN, RECORDS
+from holdproof.runtime import autocreate, checks, locks
 from holdproof.store.context import Context
 
 Progress = Callable[[int, int], None]
@@ -218,7 +219,7 @@ class _Arrival:
         """Bring status and times of a flow where its transitions lead."""
         flow = tx.one(_CREATED, dfid=dfid)
         assert flow is not None, "it was just written"
-        stands = checks.standing(flow[0], tx.all(_MOVES, dfid=dfid))
+        stands = checks.expected_state(flow[0], [checks.TransitionRow(*row) for row in tx.all(_MOVES, dfid=dfid)])
         times = {"started_at": stands.started_at, "completed_at": stands.completed_at, "updated_at": stands.updated_at}
         tx.execute(_STAND, dfid=dfid, status=stands.status, **times, expect=1)
 
@@ -241,7 +242,7 @@ class _Arrival:
 
 # --- statements --------------------------------------------------------------------------------------------------
 
-_RECORDS: Final = {each.projection.table: each.projection for each in RECORDS if each.projection.table in COLUMNS}
+_RECORDS: Final = {table.name: table for table in TABLES if table.name in COLUMNS}
 _MORE: Final = {"decision_flows": ("updated_at",), "idempotency_cache": ("state",)}
 _UNIQUE: Final = {
     **dict.fromkeys(("agent_registry", "agent_state"), "agent_id"),
@@ -254,19 +255,14 @@ _UNIQUE: Final = {
 
 
 def _insert(table: str) -> Query:
-    projection = _RECORDS.get(table)
-    leaf = ("leaf_id", "leaf_ver", "leaf_salt") if projection else ()
-    named = projection.columns if projection else (*(each.split(":")[0] for each in COLUMNS[table].split()), "ns")
-    columns = (*named, *_MORE.get(table, ()), *leaf)
+    if table in _RECORDS:
+        return sql(_RECORDS[table].insert(*_MORE.get(table, ())))
+    columns = (*(each.split(":")[0] for each in COLUMNS[table].split()), "ns", *_MORE.get(table, ()))
     return sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{each}' for each in columns)})")  # noqa: S608
 
 
 _ADD: Final = {table: _insert(table) for table in COLUMNS if table != "resource_locks"}
-_NEXT: Final = {
-    table: logged_rows.numbered("SELECT {id}", table)
-    for table, projection in _RECORDS.items()
-    if "id" in projection.columns
-}
+_NEXT: Final = {name: numbered("SELECT {id}", name) for name, table in _RECORDS.items() if table.key == "id"}
 _THERE: Final = {
     table: sql(f"SELECT 1 FROM {table} WHERE {name} = :{name}{' AND ns = :ns' * (name == 'idempotency_key')}")  # noqa: S608
     for table, name in _UNIQUE.items()
@@ -283,13 +279,13 @@ _STAND = sql(
 
 def _put(tx: Tx, table: str, row: dict[str, Any]) -> None:
     """Write a row under the log."""
-    projection = _RECORDS[table]
+    logged = _RECORDS[table]
     if table in _NEXT:
         number = tx.one(_NEXT[table])
         assert number is not None
         row["id"] = number[0]
-    columns = (*projection.columns, *_MORE.get(table, ()))
-    logged_rows.add(tx, _ADD[table], logged_rows.IMPORTED, projection, {name: row.get(name) for name in columns})
+    columns = (*logged.projection.columns, *_MORE.get(table, ()))
+    logged.add(tx, _ADD[table], {name: row.get(name) for name in columns}, kind=IMPORTED)
 
 
 def _row_key(table: str, written: Mapping[str, Any] | None) -> str:
@@ -370,7 +366,7 @@ def _lock(tx: Tx, row: Mapping[str, Any]) -> None:
         raise _Cannot("it holds nothing" if row["amount"] == 0 else "the flow holds it here already")
     wanted = {row["resource_id"]: row["amount"]}
     try:
-        locks.reserve(tx, row["dfid"], wanted, seen=dict.fromkeys(wanted, inf), ns=row["ns"])
+        locks.reserve(tx, row["dfid"], wanted, expected=dict.fromkeys(wanted, inf), ns=row["ns"])
     except ContentionTimeoutError as error:
         raise _Cannot(str(error)) from error
     tx.execute(_DATED, **held, acquired_at=row["acquired_at"], expires_at=row["expires_at"], expect=1)

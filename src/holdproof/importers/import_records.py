@@ -3,24 +3,23 @@
 import json
 from typing import Any, Final
 
+from holdproof import validation
 from holdproof.db import Tx, sql
-from holdproof.evidence.leaves import Projection
+from holdproof.evidence.tables import IMPORTED, Table, numbered
+from holdproof.model import jsontext
 from holdproof.model.imports import ImportPage, ImportRecord
-from holdproof.runtime import logged_rows
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.model.namespaces import MAIN
 
-KEPT: Final = logged_rows.register(
-    Projection(
-        "imported_rows",
-        1,
-        (
-            *("id", "source_key", "importer", "source", "source_table", "source_id", "row_key", "verdict", "note"),
-            *("beside", "imported_at", "ns"),
-        ),
-    ),
-    kind=logged_rows.IMPORTED,
+KEPT: Final = Table(
+    "imported_rows",
+    ImportRecord,
+    kind=IMPORTED,
     key="id",
-    first=-1,
+    logged=(
+        *("id", "source_key", "importer", "source", "source_table", "source_id", "row_key", "verdict", "note"),
+        *("beside", "imported_at", "ns"),
+    ),
+    loads={"beside": jsontext.load},
 )
 
 _KNOWN = sql("SELECT verdict, note FROM imported_rows WHERE source_key = :key")
@@ -32,13 +31,8 @@ def known(tx: Tx, key: str, *, ns: str) -> tuple[str, str] | None:
     return None if found is None else (found[0], found[1])
 
 
-_NEXT = logged_rows.numbered("SELECT {id}", "imported_rows")
-_ADD = sql(
-    "INSERT INTO imported_rows (id, source_key, importer, source, source_table, source_id, row_key, verdict, note,"
-    " beside, imported_at, ns, leaf_id, leaf_ver, leaf_salt) VALUES (:id, :source_key, :importer, :source,"
-    " :source_table, :source_id, :row_key, :verdict, :note, :beside, :imported_at, :ns, :leaf_id, :leaf_ver,"
-    " :leaf_salt)"
-)
+_NEXT = numbered("SELECT {id}", "imported_rows")
+_ADD = sql(KEPT.insert())
 
 
 def add(tx: Tx, key: str, found: dict[str, Any], beside: dict[str, Any], *, ns: str) -> None:
@@ -46,13 +40,14 @@ def add(tx: Tx, key: str, found: dict[str, Any], beside: dict[str, Any], *, ns: 
     number = tx.one(_NEXT)
     assert number is not None
     row = {"id": number[0], "source_key": f"{ns}/{key}", **found, "imported_at": tx.now, "ns": ns}
-    logged_rows.add(tx, _ADD, logged_rows.IMPORTED, KEPT, row | {"beside": json.dumps(beside, sort_keys=True)})
+    KEPT.add(tx, _ADD, row | {"beside": json.dumps(beside, sort_keys=True)})
 
 
 _LIST = sql(
-    "SELECT id, importer, source, source_table, source_id, row_key, verdict, note, beside, imported_at, ns"
-    " FROM imported_rows WHERE ns = :ns AND id > :after AND (CAST(:verdict AS TEXT) IS NULL OR verdict = :verdict)"
-    " AND (CAST(:table AS TEXT) IS NULL OR source_table = :table) ORDER BY id LIMIT :limit"
+    KEPT.select(
+        "WHERE ns = :ns AND id > :after AND (CAST(:verdict AS TEXT) IS NULL OR verdict = :verdict)"
+        " AND (CAST(:table AS TEXT) IS NULL OR source_table = :table) ORDER BY id LIMIT :limit"
+    )
 )
 
 
@@ -60,9 +55,6 @@ def list(
     tx: Tx, *, verdict: str | None = None, table: str | None = None, ns: str = MAIN, after: int = 0, limit: int = 100
 ) -> ImportPage:
     """What imports found, oldest first, a page at a time: pass `next` of a page as `after`."""
-    found = tx.all(_LIST, verdict=verdict, table=table, ns=ns, after=after, limit=logged_rows.limited(limit))
-    return ImportPage(*logged_rows.paged(found, limit, _record, lambda record: record.id))
-
-
-def _record(row: tuple[Any, ...]) -> ImportRecord:
-    return ImportRecord(*(*row[:8], logged_rows.load(row[8]), *row[9:]))
+    rows = tx.all(_LIST, verdict=verdict, table=table, ns=ns, after=after, limit=validation.limited(limit))
+    records = tuple(KEPT.from_row(row) for row in rows)
+    return ImportPage(records, records[-1].id if len(records) == limit else None)

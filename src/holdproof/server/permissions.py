@@ -20,20 +20,23 @@ from holdproof.access.tokens import GRANTABLE
 from holdproof.api.catalogue import MethodSpec
 from holdproof.client import Holdproof
 from holdproof.errors import ForbiddenError, HoldproofError
-from holdproof.model.access import EVERY, Login, Token
+from holdproof.model.access import Login, Token
 from holdproof.model.agents import Agent
 from holdproof.model.flows import UNDOABLE
+from holdproof.model.namespaces import EVERY
 
 INNER: Final = frozenset(
     {("agents", "authenticate")}
-    | {("tokens", verb) for verb in ("agent", "authenticate", "login", "logout", "record", "session", "touch")}
+    | {("tokens", verb) for verb in ("authenticate_agent", "authenticate", "touch")}
+    | {("logins", verb) for verb in ("authenticate", "exchange", "logout")}
+    | {("access_log", "record")}
 )
 """Verbs that are no way in for anybody: they take secrets, or are the server's own."""
 
 SECRETS: Final = frozenset({("evaluations", "reveal")})
 """Verbs that read what was sealed."""
 
-MINTING: Final = frozenset({("tokens", "create"), ("tokens", "link")})
+MINTING: Final = frozenset({("tokens", "create"), ("logins", "create_link")})
 """Verbs that give rights away: not for whoever has only some of them."""
 
 TRUSTED: Final = frozenset({("skills", verb) for verb in ("approve", "revoke", "status", "verify")})
@@ -56,20 +59,20 @@ DECIDING: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
     ("agents", "get"): _AGENT,
     ("flows", "start"): {**_AGENT, "parent": "flow?"},
     ("flows", "list"): _AGENT,
-    ("flows", "tree"): {"root": "flow"},
+    ("flows", "tree"): _FLOW,
     **{("flows", verb): _FLOW for verb in ("get", "transition", "transitions", "timeline", "steps")},
     **{("flows", verb): _FLOW for verb in ("lease", "heartbeat", "release")},
-    **{("contexts", verb): _FLOW for verb in ("put", "update", "read", "take")},
-    **{("state", verb): _AGENT for verb in ("put", "update", "read")},
-    ("feedback", "trajectory"): _AGENT,
-    **{("audit", verb): _FLOW for verb in ("record", "for_flow")},
+    **{("contexts", verb): _FLOW for verb in ("put", "update", "get", "take")},
+    **{("state", verb): _AGENT for verb in ("put", "update", "get")},
+    ("feedback", "list"): _AGENT,
+    **{("audit", verb): _FLOW for verb in ("record", "list")},
     **{("ledger", verb): _FLOW for verb in ("append", "get")},
     ("ledger", "list"): _AGENT,
     **{("locks", verb): _FLOW for verb in ("acquire", "try_acquire", "extend", "release", "release_all", "list")},
     **{("retries", verb): _FLOW for verb in ("reject", "get", "allowed")},
     **{("sagas", verb): _FLOW for verb in ("mark_dirty", "get")},
     ("escalations", "request"): _FLOW,
-    ("escalations", "pending"): _AGENT,
+    ("escalations", "list"): _AGENT,
     **{("escalations", verb): _ASKED for verb in ("get", "wait")},
 }
 """What an agent may do, and which arguments have to name something of its own; with `?` they may be left out."""
@@ -204,7 +207,7 @@ def signed(caller: Caller, entry: MethodSpec, arguments: Mapping[str, Any]) -> d
     found: dict[str, Any] = {each.name: caller.who for each in entry.parameters if each.name in SIGNED}
     if "created_by" in arguments and entry.parameter("created_by") is not None:
         found["created_by"] = (caller.role, caller.name)
-    if (entry.noun, entry.verb) == ("tokens", "link"):
+    if (entry.noun, entry.verb) == ("logins", "create_link"):
         found |= {"token_id": caller.token_id, "name": caller.name, "role": caller.role}
     if caller.role == "agent" and (entry.noun, entry.verb) == _MOVES and arguments.get("to") == "RUNNING":
         found["expected_status"] = "CREATED"  # asked once more in the transaction: a question may come between

@@ -57,7 +57,7 @@ _OPEN = sql("SELECT id FROM escalation_requests WHERE dfid = :dfid AND status = 
 def _answer(tx: Tx, locked: Locked, reason: str, by: str) -> str:
     asked = tx.all(_OPEN, dfid=locked.id)
     for (id,) in asked:
-        escalations.resolve(tx, id, "APPROVED", by=by, comment=reason)
+        escalations.resolve(tx, id, "approve", by=by, comment=reason)
     if asked and flows.get(tx, locked.id).status == "RUNNING":
         flows.transition(tx, locked.id, "COMPLETED", reason=reason)
     return "answered" if asked else "nothing was asked"

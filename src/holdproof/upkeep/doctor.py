@@ -253,7 +253,7 @@ def _skills(context: Context) -> Iterator[Symptom]:
 
 def _flows(context: Context) -> Iterator[Symptom]:
     """Nobody's work is left lying."""
-    orphans, dirty, unknown = context.database.read(sweeps.left).result()
+    orphans, dirty, unknown = context.database.read(sweeps.backlog).result()
     if orphans:
         yield Symptom("note", "flows", f"{orphans} flows have lost their worker", "recover them: store.flows.recover()")
     if dirty:

@@ -13,6 +13,7 @@ import builtins
 from collections import Counter
 from functools import partial
 
+from holdproof import validation
 from holdproof.crypto import canonical
 from holdproof.db import Call, Read, Tx, Work, Write, ask
 from holdproof.errors import InvalidInputError
@@ -20,10 +21,10 @@ from holdproof.evidence import prunings
 from holdproof.memory.objects import garbage
 from holdproof.memory.objects import object_retention as memory
 from holdproof.model.memory import Collected
+from holdproof.model.namespaces import MAIN
 from holdproof.model.progress import Progress
 from holdproof.model.retention import Batch, Compacted, Cut, Pruned, Pruning
-from holdproof.runtime import logged_rows, retention
-from holdproof.runtime.logged_rows import MAIN
+from holdproof.runtime import retention
 from holdproof.store.context import Context
 
 
@@ -44,8 +45,8 @@ def prune(
     What goes is older than so many days and beyond the newest `keep`; of snapshots the last of each of `keep_daily`
     days stays as well.
     """
-    logged_rows.name("who", who)
-    logged_rows.one_of("what", what, retention.KINDS | memory.KINDS)
+    validation.name("who", who)
+    validation.one_of("what", what, retention.KINDS | memory.KINDS)
     if what in memory.KINDS:
         if flow_type is not None:
             raise InvalidInputError("memory has no types of flows", flow_type=flow_type)
@@ -105,4 +106,4 @@ def _size(context: Context) -> int | None:
 
 def list(tx: Tx, *, ns: str = MAIN, after: str = "", limit: int = 100) -> builtins.list[Pruning]:
     """What was pruned, by which rule and by whom, oldest first."""
-    return prunings.history(tx, ns=ns, after=after, limit=logged_rows.limited(limit))
+    return prunings.history(tx, ns=ns, after=after, limit=validation.limited(limit))

@@ -57,7 +57,7 @@ class IdempotencyStorage(Storage):
     def set(self, key: str, result: Mapping[str, Any]) -> None:
         """Keep the result of a key for a year."""
         given, mark = dumps(result), self._claims.take(key) or ""
-        self._store.write(lambda tx: idempotency.keep(tx, key, given, owner=mark, ttl_s=_TTL_S, ns=self._ns))
+        self._store.write(lambda tx: idempotency.store(tx, key, given, owner=mark, ttl_s=_TTL_S, ns=self._ns))
 
 
 class SagaStorage(Storage):
@@ -76,11 +76,11 @@ class SagaStorage(Storage):
     def get_dirty_flows(self) -> list[str]:
         """The flows that are dirty."""
 
-        def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
-            found = [dirty.flow_id for dirty in sagas.list_dirty(tx, ns=self._ns, after=after, limit=PAGE)]
-            return found, found[-1] if len(found) == PAGE else None
+        def page(tx: Tx, cursor: str) -> tuple[list[str], str | None]:
+            listed = sagas.list(tx, ns=self._ns, cursor=cursor or None, limit=PAGE)
+            return [dirty.flow_id for dirty in listed.items], listed.next_cursor
 
-        return self._place.every(page, "")
+        return sorted(self._place.every(page, ""))
 
     def get_dirty_state(self, dfid: str) -> dict[str, Any] | None:
         """What is known of a dirty flow."""
@@ -102,9 +102,8 @@ class ResourceLockStorage(Storage):
 
     def get_locked_amount(self, resource_id: str, exclude_dfid: str) -> float:
         """How much of a resource others hold."""
-        held = self._store.locks.list(resource=resource_id, ns=self._ns)
-        others = sum(lock.amount for lock in held if lock.flow_id != exclude_dfid)
-        return self._seen.tell(resource_id, exclude_dfid, value=float(others))
+        others = self._store.read(lambda tx: locks.amount_of_others(tx, resource_id, exclude_dfid, ns=self._ns))
+        return self._seen.tell(resource_id, exclude_dfid, value=others)
 
     def acquire_batch(self, dfid: str, resources: Mapping[str, float], timeout_sec: float) -> bool:
         """Take all these amounts, or none: refused at once if others hold more than this thread was told before."""
@@ -113,7 +112,7 @@ class ResourceLockStorage(Storage):
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, ns=self._ns)
-            locks.reserve(tx, dfid, resources, seen=seen, ns=self._ns)
+            locks.reserve(tx, dfid, resources, expected=seen, ns=self._ns)
 
         try:
             self._store.write(write)
@@ -144,13 +143,13 @@ class IntentRetryStorage(Storage):
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, ns=self._ns)
-            retries.count(tx, dfid, count, seen=seen, ns=self._ns)
+            retries.set_count(tx, dfid, count, base=seen, ns=self._ns)
 
         self._store.write(write)
 
     def delete(self, dfid: str) -> None:
         """Forget the count of a flow."""
-        self._store.write(lambda tx: retries.forget(tx, dfid, ns=self._ns))
+        self._store.write(lambda tx: retries.delete(tx, dfid, ns=self._ns))
 
 
 class EscalationStorage(Storage):
@@ -165,13 +164,13 @@ class EscalationStorage(Storage):
         """How many escalations an agent has spent since a moment (UTC), that one included."""
         since = utc(since_str)
         self._turns.begin(agent_id)
-        count = self._store.read(lambda tx: budgets.spent(tx, agent_id, since=since, ns=self._ns))
+        count = self._store.read(lambda tx: budgets.count(tx, agent_id, since=since, ns=self._ns))
         return self._seen.tell(agent_id, value=(since, count))[1]
 
     def record_budget_token(self, agent_id: str) -> None:
         """Spend one; ConflictError if others have spent since this thread was told the count: look again."""
         told = self._seen.take(agent_id)
-        limit: dict[str, Any] = {} if told is None else {"since": told[0], "seen": told[1]}
+        limit: dict[str, Any] = {} if told is None else {"since": told[0], "expected": told[1]}
 
         def write(tx: Tx) -> None:
             autocreate.agent(tx, agent_id, ns=self._ns)
@@ -192,9 +191,9 @@ class EscalationStorage(Storage):
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, agent_id=agent_id, ns=self._ns)
-            flows.hold(tx, dfid, ns=self._ns)  # before its agent, as everybody does
+            flows.lock(tx, dfid, ns=self._ns)  # before its agent, as everybody does
             autocreate.agent(tx, agent_id, ns=self._ns)
-            escalations.ask(tx, dfid, said, ns=self._ns)
+            escalations.write(tx, dfid, said, ns=self._ns)
 
         self._store.write(write)
 
@@ -206,7 +205,7 @@ class EscalationStorage(Storage):
         answer |= {"answer_json": text("proposal_json", proposal_json) if proposal_json else None}
 
         def write(tx: Tx) -> None:
-            flows.hold(tx, dfid, ns=self._ns)
+            flows.lock(tx, dfid, ns=self._ns)
             escalation_rows.settle_all(tx, dfid, answer)
 
         with suppress(NotFoundError):
@@ -216,8 +215,8 @@ class EscalationStorage(Storage):
         """The questions that wait for an answer, oldest first."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            found = inbox.pending(tx, ns=self._ns, after=after, limit=PAGE)
-            return [_request(asked) for asked in found.escalations], found.next
+            pending = inbox.scan_pending(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_request(each) for each in pending], pending[-1].id if len(pending) == PAGE else None
 
         return self._place.every(page, 0)
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from holdproof import Tx
+from holdproof import Tx, validation
 from holdproof.adapters.dir.storage import PAGE, Storage, dumps, named_agent, text
 from holdproof.errors import NotFoundError
 from holdproof.model.records import SEVERITIES, AuditEvent, LedgerEntry
-from holdproof.runtime import agents, audit, autocreate, contexts, documents, flows, ledger, logged_rows, state
+from holdproof.runtime import agents, audit, autocreate, contexts, documents, flows, ledger, state
 
 
 class AgentRegistryStorage(Storage):
@@ -54,9 +54,9 @@ class AgentRegistryStorage(Storage):
     def list_active_agents(self) -> list[str]:
         """The names of all agents that are ACTIVE."""
 
-        def page(tx: Tx, after: str) -> tuple[list[str], str | None]:
-            found = agents.list(tx, status="ACTIVE", ns=self._ns, after=after, limit=PAGE)
-            return [agent.agent_id for agent in found.agents], found.next
+        def page(tx: Tx, cursor: str) -> tuple[list[str], str | None]:
+            listed = agents.list(tx, status="ACTIVE", ns=self._ns, cursor=cursor or None, limit=PAGE)
+            return [agent.agent_id for agent in listed.items], listed.next_cursor
 
         return self._place.every(page, "")
 
@@ -66,31 +66,37 @@ class ContextStorage(Storage):
 
     def get_session(self, dfid: str) -> str | None:
         """The text of a flow's context; nothing of one that was taken."""
-        row = self._place.find(lambda tx: documents.find(tx, contexts.SHELF, dfid, self._ns))
-        return None if row is None or row[5] is not None else row[0]
+        document = self._place.find(lambda tx: documents.get(tx, contexts.CONTEXTS, dfid, self._ns))
+        if document is None:
+            return None
+        _, stored = document
+        return None if stored.taken_at is not None else stored.data
 
     def set_session(self, dfid: str, data_json: str, *, agent_id: str | None = None) -> None:
         """Give a flow its context."""
-        given = logged_rows.given("data_json", data_json)
+        given = validation.json_text("data_json", data_json)
 
         def write(tx: Tx) -> None:
             autocreate.flow(tx, dfid, agent_id=named_agent(agent_id), ns=self._ns)
-            documents.put(tx, contexts.SHELF, dfid, given, expected=None, ns=self._ns, taken_at=None)
+            documents.put(tx, contexts.CONTEXTS, dfid, given, expected=None, ns=self._ns)
 
         self._store.write(write)
 
     def get_state(self, agent_id: str) -> str | None:
         """The text of an agent's state."""
-        row = self._place.find(lambda tx: documents.find(tx, state.SHELF, agent_id, self._ns))
-        return None if row is None else row[0]
+        document = self._place.find(lambda tx: documents.get(tx, state.STATES, agent_id, self._ns))
+        if document is None:
+            return None
+        _, stored = document
+        return stored.data
 
     def set_state(self, agent_id: str, data_json: str) -> None:
         """Keep a state for an agent."""
-        given = logged_rows.given("data_json", data_json)
+        given = validation.json_text("data_json", data_json)
 
         def write(tx: Tx) -> None:
             autocreate.agent(tx, agent_id, ns=self._ns)
-            documents.put(tx, state.SHELF, agent_id, given, expected=None, ns=self._ns)
+            documents.put(tx, state.STATES, agent_id, given, expected=None, ns=self._ns)
 
         self._store.write(write)
 
@@ -125,8 +131,8 @@ class DecisionAuditStorage(Storage):
         """The events of one flow, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            found = audit.for_flow(tx, dfid, ns=self._ns, after=after, limit=PAGE)
-            return [_event(event) for event in found.events], found.next
+            events = audit.scan(tx, flow_id=dfid, ns=self._ns, after=after, limit=PAGE)
+            return [_event(event) for event in events], events[-1].id if len(events) == PAGE else None
 
         return self._place.every(page, 0)
 
@@ -134,8 +140,8 @@ class DecisionAuditStorage(Storage):
         """The events of all flows, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            found = audit.search(tx, ns=self._ns, after=after, limit=PAGE)
-            return [_event(event) for event in found.events], found.next
+            events = audit.scan(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_event(event) for event in events], events[-1].id if len(events) == PAGE else None
 
         return self._place.every(page, 0)
 
@@ -185,15 +191,20 @@ class DecisionLedgerStorage(Storage):
         """All entries, in the order they came."""
 
         def page(tx: Tx, after: int) -> tuple[list[dict[str, Any]], int | None]:
-            found = ledger.list(tx, ns=self._ns, after=after, limit=PAGE)
-            return [_entry(entry) for entry in found.entries], found.next
+            entries = ledger.scan(tx, ns=self._ns, after=after, limit=PAGE)
+            return [_entry(entry) for entry in entries], entries[-1].id if len(entries) == PAGE else None
 
         return self._place.every(page, 0)
 
 
 def _entry(entry: LedgerEntry) -> dict[str, Any]:
-    names = ("dfid", "root_dfid", "agent_id", "context_ref", "evidence_hash", "signature", "committed_at")
-    return {**{name: getattr(entry, name) for name in names}, "intent_payload": entry.intent}
+    names = ("agent_id", "context_ref", "evidence_hash", "signature", "committed_at")
+    return {
+        "dfid": entry.flow_id,
+        "root_dfid": entry.root_flow_id,
+        **{name: getattr(entry, name) for name in names},
+        "intent_payload": entry.intent,
+    }
 
 
 class LifecycleStorage(Storage):

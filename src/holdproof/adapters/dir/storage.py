@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from holdproof import Tx, sync
+from holdproof import Tx, sync, validation
 from holdproof.errors import NotFoundError
-from holdproof.runtime import logged_rows
 
 T = TypeVar("T")
 
@@ -54,12 +53,12 @@ class Storage:
 
 def dumps(value: Any) -> str:
     """A value as DIR encodes it; InvalidInputError where that is no JSON."""
-    return logged_rows.given("value", json.dumps(value, sort_keys=True, default=str))
+    return validation.json_text("value", json.dumps(value, sort_keys=True, default=str))
 
 
 def text(what: str, given: str | None) -> str:
     """A JSON text as it was given; an empty one is an empty object."""
-    return logged_rows.given(what, given or "{}")
+    return validation.json_text(what, given or "{}")
 
 
 def named_agent(agent_id: str | None, details: Mapping[str, Any] | None = None) -> str | None:

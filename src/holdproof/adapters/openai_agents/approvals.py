@@ -93,7 +93,7 @@ class HoldproofApprovals:
         """Wait for the answer and go on with the run, once however many ask; `options` are those of `Runner.run`.
 
         A run that stops at other calls is paused again. One that raises is not run a second time, since tools may have
-        run: that is `on_error="retry"`, or the operator's to say (`store.idempotency.forget`).
+        run: that is `on_error="retry"`, or the operator's to say (`store.idempotency.delete`).
         """
         asked, text = await self._pauses.answered(id, timeout_s=timeout_s)
 

@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from holdproof.model.evaluations import DbomChecked, Evaluation
-from holdproof.runtime.logged_rows import LAST
 from holdproof.server.console.desk import Desk, kindly
 from holdproof.server.console.flows import download
 from holdproof.server.pages import form
+from holdproof.validation import LAST
 
 router = APIRouter(include_in_schema=False)
 
