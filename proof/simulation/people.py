@@ -113,9 +113,9 @@ def _answer(scene: Scene, name: str, asked: Escalation) -> Work[None]:
     """Answer after a while: others may be faster, or the deadline."""
     rng = scene.engine.rng
     yield scene.engine.sleep(rng.expovariate(1 / HOUR))
-    how: dict[str, Any] = {"status": rng.choices(("APPROVED", "REJECTED", "CANCELLED"), (8, 1, 1))[0], "by": name}
-    if how["status"] == "APPROVED" and rng.random() < 0.2:
-        how |= {"decision": "MODIFY", "proposal": {"by hand": asked.id}}
+    how: dict[str, Any] = {"decision": rng.choices(("approve", "reject", "cancel"), (8, 1, 1))[0], "by": name}
+    if how["decision"] == "approve" and rng.random() < 0.2:
+        how["proposal"] = {"by hand": asked.id}
     try:
         yield from ask(Write(partial(escalations.resolve, id=asked.id, **how)))
         scene.engine.counts["answers"] += 1

@@ -300,19 +300,19 @@ class EscalationMachine(Machine):
         self.agent.suspended = False
 
     @precondition(lambda self: self.asked)
-    @rule(pick=_PICK, status=st.sampled_from(["APPROVED", "REJECTED", "CANCELLED"]))
-    def resolve(self, pick: int, status: str) -> None:
+    @rule(pick=_PICK, decision=st.sampled_from(["approve", "reject", "cancel"]))
+    def resolve(self, pick: int, decision: str) -> None:
         id, asked = list(self.asked.items())[pick % len(self.asked)]
         if asked.status != "PENDING":
             with pytest.raises(errors.AlreadyResolvedError):
-                self.store.escalations.resolve(id, status, by="ann")
+                self.store.escalations.resolve(id, decision, by="ann")
         elif asked.deadline <= self.now:
             with pytest.raises(errors.DeadlinePassedError):
-                self.store.escalations.resolve(id, status, by="ann")
+                self.store.escalations.resolve(id, decision, by="ann")
             asked.status = "REJECTED"
         else:
-            self.store.escalations.resolve(id, status, by="ann")
-            asked.status = status
+            self.store.escalations.resolve(id, decision, by="ann")
+            asked.status = {"approve": "APPROVED", "reject": "REJECTED", "cancel": "CANCELLED"}[decision]
 
     @precondition(lambda self: self.asked)
     @rule(pick=_PICK)

@@ -45,16 +45,20 @@ class Escalations(OnStore):
         assert told.wait(30)
 
     @pytest.mark.parametrize(
-        ("status", "decision", "status_after"),
-        [("APPROVED", "OVERRIDE", "RUNNING"), ("REJECTED", "ABORT", "FAILED"), ("CANCELLED", "ABORT", "CANCELLED")],
+        ("word", "status", "outcome", "status_after"),
+        [
+            ("approve", "APPROVED", "approved as proposed", "RUNNING"),
+            ("Reject", "REJECTED", "rejected", "FAILED"),
+            ("CANCEL", "CANCELLED", "cancelled", "CANCELLED"),
+        ],
     )
     def test_the_answer_moves_the_flow_on(
-        self, store: sync.Holdproof, status: str, decision: str, status_after: str
+        self, store: sync.Holdproof, word: str, status: str, outcome: str, status_after: str
     ) -> None:
         flow_id = running(store)
         asked = store.escalations.request(flow_id, reason="?")
-        answer = store.escalations.resolve(asked.id, status, by="ann", comment="because")
-        assert (answer.status, answer.human_decision) == (status, decision)
+        answer = store.escalations.resolve(asked.id, word, by="ann", comment="because")
+        assert (answer.status, answer.outcome) == (status, outcome)
         assert (answer.resolved_by, answer.comment) == ("ann", "because")
         assert answer == store.escalations.get(asked.id)
         assert store.flows.get(flow_id).status == status_after
@@ -64,6 +68,7 @@ class Escalations(OnStore):
         asked = store.escalations.request(running(store), reason="?", proposal={"buy": 3})
         answer = store.escalations.resolve(asked.id, "approve", by="ann", proposal={"buy": 1})
         assert (answer.human_decision, answer.proposal, answer.answer) == ("MODIFY", {"buy": 3}, {"buy": 1})
+        assert answer.outcome == "approved with changes"
 
     def test_an_answer_without_a_proposal_of_its_own_keeps_none(self, store: sync.Holdproof) -> None:
         asked = store.escalations.request(running(store), reason="?", proposal={"buy": 3})

@@ -64,7 +64,7 @@ def test_of_those_who_cancel_a_flow_one_does(web: Web, callers: list[SyncRemote]
 def test_of_those_who_answer_a_question_one_is_heard(web: Web, callers: list[SyncRemote]) -> None:
     flow_id = running(web.store)
     asked = web.store.escalations.request(flow_id, reason="may I?", budget=100)
-    answers = ("APPROVED", "REJECTED", "CANCELLED")
+    answers = ("approve", "reject", "cancel")
     won, lost = outcomes(
         callers, lambda store, n: store.escalations.resolve(asked.id, answers[n % 3], by=f"person {n}")
     )

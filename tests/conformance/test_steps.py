@@ -124,7 +124,7 @@ class Steps(OnStore):
         assert flow.status == "COMPENSATING"
         clock.advance(10)
         crashes.append(False)
-        asked = _answer_when_asked(store, "APPROVED")
+        asked = _answer_when_asked(store, "approve")
         with pytest.raises(errors.ReplayedError):
             work(resume=flow.flow_id)
         assert asked() == "undo b"
@@ -133,7 +133,7 @@ class Steps(OnStore):
 
     @pytest.mark.parametrize(
         ("status", "proposal", "done"),
-        [("APPROVED", None, ["x", "x"]), ("APPROVED", {"did": "by hand"}, ["x"]), ("REJECTED", None, ["x"])],
+        [("approve", None, ["x", "x"]), ("approve", {"did": "by hand"}, ["x"]), ("reject", None, ["x"])],
     )
     def test_a_step_that_was_begun_and_never_finished_asks(
         self, store: sync.Holdproof, clock: FrozenClock, status: str, proposal: Any, done: list[str]
@@ -141,7 +141,7 @@ class Steps(OnStore):
         world, flow_id = World(), self.crashed(store, clock)
         world.done.append("x")
         asked = _answer_when_asked(store, status, proposal)
-        if status == "APPROVED":
+        if status == "approve":
             with store.flows.run(resume=flow_id) as flow:
                 result = flow.step("pay", world.do, "x")
             assert result == (proposal or {"did": "x"})
@@ -221,7 +221,7 @@ class Steps(OnStore):
 
     def test_a_rejected_question_ends_the_block_and_undoes_it(self, live: sync.Holdproof) -> None:
         world = World()
-        asked = _answer_when_asked(live, "REJECTED")
+        asked = _answer_when_asked(live, "reject")
         with pytest.raises(errors.FlowEndedError), live.flows.run("trader") as flow:
             flow.step("a", world.do, 1, compensate=world.undo)
             flow.approve("over limit", proposal={"buy": 1}, deadline_s=600)
@@ -232,13 +232,13 @@ class Steps(OnStore):
     def test_a_question_is_asked_once_whatever_happens_to_the_worker(
         self, store: sync.Holdproof, clock: FrozenClock
     ) -> None:
-        asked = _answer_when_asked(store, "APPROVED", {"buy": 2})
+        asked = _answer_when_asked(store, "approve", {"buy": 2})
         with pytest.raises(CrashError), store.flows.run("trader", lease_s=10) as flow:
             first = flow.approve("over limit", proposal={"buy": 3})
             raise CrashError
         assert asked() == ""
         clock.advance(10)
-        again_asked = _answer_when_asked(store, "APPROVED")
+        again_asked = _answer_when_asked(store, "approve")
         with store.flows.run(resume=flow.flow_id) as again:
             assert again.approve("over limit", proposal={"buy": 3}) == first
             assert again.approve("over limit").id > first.id
@@ -262,7 +262,7 @@ class Steps(OnStore):
                 await task
             return pending[0].id
 
-        asked = live.escalations.resolve(asyncio.run(stopped()), "REJECTED", by="ann")
+        asked = live.escalations.resolve(asyncio.run(stopped()), "reject", by="ann")
         assert (live.flows.get(asked.flow_id).status, len(live.locks.list().items)) == ("COMPENSATING", 1)
         with pytest.raises(errors.FlowEndedError):
             asyncio.run(work(resume=asked.flow_id))
@@ -293,7 +293,7 @@ class Steps(OnStore):
             flow.step("b", world.do, 2, compensate=lambda _: world.do("?", CrashError()))
             raise ZeroDivisionError
         clock.advance(10)
-        asked = _answer_when_asked(store, "APPROVED")
+        asked = _answer_when_asked(store, "approve")
         with pytest.raises(errors.FlowEndedError), store.flows.run(resume=flow.flow_id) as again:
             again.step("a", world.do, 1, compensate=world.undo)
             again.step("b", world.do, 2, compensate=world.undo)
