@@ -101,7 +101,7 @@ class Decisions(OnStore):
         with pytest.raises(errors.BudgetExhaustedError):
             store.write(ask)
         events = [event.event_type for event in store.audit.list(flow_id=flow_id).items]
-        assert events == ["BEFORE", "ESCALATION_BUDGET_EXHAUSTED"]
+        assert events == ["ESCALATION_BUDGET_EXHAUSTED", "BEFORE"]
 
     def test_a_sweep_puts_away_what_time_has_ended_and_counts_the_rest(
         self, store: sync.Holdproof, clock: FrozenClock

@@ -29,7 +29,7 @@ class Sagas(OnStore):
         assert seen == [{"paid": 7}]
         assert store.sagas.list().items == []
         events = [event.event_type for event in store.audit.list(flow_id=flow_id).items]
-        assert events == ["SAGA_DIRTY", "COMPENSATION_STARTED", "SAGA_CLEAN"]
+        assert events == ["SAGA_CLEAN", "COMPENSATION_STARTED", "SAGA_DIRTY"]
 
     @pytest.mark.parametrize("outcome", [False, ValueError("no")], ids=repr)
     def test_a_compensation_that_fails_leaves_the_flow_dirty(self, store: sync.Holdproof, outcome: Any) -> None:

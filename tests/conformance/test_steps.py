@@ -135,7 +135,7 @@ class Steps(OnStore):
         ("status", "proposal", "done"),
         [("approve", None, ["x", "x"]), ("approve", {"did": "by hand"}, ["x"]), ("reject", None, ["x"])],
     )
-    def test_a_step_that_was_begun_and_never_finished_asks(
+    def test_a_step_that_was_started_and_never_finished_asks(
         self, store: sync.Holdproof, clock: FrozenClock, status: str, proposal: Any, done: list[str]
     ) -> None:
         world, flow_id = World(), self.crashed(store, clock)
