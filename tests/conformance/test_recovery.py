@@ -114,7 +114,7 @@ class Recovery(OnStore):
                 call()
         assert (store.flows.list().flows, broker.done) == ((), [])
 
-    def test_a_function_of_the_wrong_colour_is_refused_with_what_to_do(self, store: sync.Holdproof) -> None:
+    def test_a_function_for_the_other_client_is_refused_with_what_to_do(self, store: sync.Holdproof) -> None:
         async def soft(flow: Any) -> None: ...
 
         def hard(flow: Any) -> None: ...
@@ -123,7 +123,7 @@ class Recovery(OnStore):
         for face, wrong, right in faces:
             with pytest.raises(errors.WrongClientError) as caught:
                 face.decision(flow_type="x", agent="trader")(wrong)
-            assert "`async def` on the async face" in caught.value.remedy
+            assert "`async def` on the async client" in caught.value.remedy
             face.decision(flow_type="x", agent="trader")(right)
 
     def test_a_flow_type_has_one_function(self, store: sync.Holdproof) -> None:

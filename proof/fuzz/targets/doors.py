@@ -203,8 +203,8 @@ def _config(data: bytes) -> None:
     paths = config.Paths.find(path.parent)
     text = data[:200].decode("utf-8", "replace").replace("\0", "")
     for strict in (False, True):
-        config.load(paths=paths, given=path, env={"PGUSER": "u"}, strict=strict)
-        config.load(paths=paths, given={}, env={"HOLDPROOF_DATABASE_URL": text}, strict=strict)
+        config.load(paths=paths, override=path, env={"PGUSER": "u"}, strict=strict)
+        config.load(paths=paths, override={}, env={"HOLDPROOF_DATABASE_URL": text}, strict=strict)
     config.redact(text)
 
 

@@ -93,7 +93,7 @@ class StorageProvider:
         url: str | None = None,
     ) -> "StorageProvider":
         paths = Paths.find(home)
-        settings = settings_of.load(paths=paths, url=url, project=_here(), env=env, strict=False, given=given)
+        settings = settings_of.load(paths=paths, url=url, project=_here(), env=env, strict=False, override=given)
         for warning in settings.warnings:
             _log.warning("%s", warning)
         doings = OperationTracker()

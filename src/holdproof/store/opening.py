@@ -319,7 +319,7 @@ def _settle(journey: copying.Journey) -> None:
 
 def _open_at(paths: config.Paths, target: str | Path) -> Store:
     """Open the database that is meant, whatever the environment says."""
-    settings = config.load(paths=paths, url=str(target) if isinstance(target, str) else None, given={}, env={})
+    settings = config.load(paths=paths, url=str(target) if isinstance(target, str) else None, override={}, env={})
     presence = swap.enter(paths)
     try:
         return _open(paths, settings, target, presence, keys=None, embedder=None, dimensions=None)

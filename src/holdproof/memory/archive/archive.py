@@ -244,7 +244,7 @@ def restore(
     progress: Progress | None = None,
 ) -> Work[Arrived]:
     """Take over what a CID names, from an IPFS node or a gateway that nobody has to trust."""
-    named = cids.given(cid)
+    named = cids.parse_argument(cid)
     wanted = _Wanted(named, node, gateway, token, idle_s, budget_s)
     data: bytes = yield from ask(Call(lambda: _fetch(wanted)))
     expected = named if named.codec == cids.DAG_CBOR else None

@@ -40,7 +40,7 @@ _LONGEST: Final = 10_000
 
 def parse(text: str) -> CID:
     """A CID that somebody gave; InvalidInputError where it is none of ours."""
-    found = cids.given(text)
+    found = cids.parse_argument(text)
     if not found.plain:
         raise InvalidInputError("the CID names no block of SHA-256", cid=text)
     return found

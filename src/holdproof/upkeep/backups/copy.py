@@ -279,7 +279,7 @@ def _inspect(journey: Journey, moved: Moved, tell: Progress) -> None:
     database = transfer.filled(journey.target, KERNEL)
     try:
         database.read(lambda tx: _agree(tx, moved)).result()
-        settings = config.load(paths=journey.paths, given={})
+        settings = config.load(paths=journey.paths, override={})
         log = Log(keys.ensure("log"), lambda _: None, keys)
         context = Context(journey.paths, settings, database, keys, log, HeadFile(journey.paths.heads))
         report = SyncExecutor(database).run(verify.kernel(context, progress=tell))
