@@ -114,7 +114,7 @@ class Recovery(OnStore):
                 call()
         assert (store.flows.list().items, broker.done) == ([], [])
 
-    def test_a_function_of_the_wrong_colour_is_refused_with_what_to_do(self, store: sync.Holdproof) -> None:
+    def test_a_function_for_the_other_client_is_refused_with_what_to_do(self, store: sync.Holdproof) -> None:
         async def soft(flow: Any) -> None: ...
 
         def hard(flow: Any) -> None: ...
