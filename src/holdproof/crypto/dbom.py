@@ -96,7 +96,7 @@ def parse(data: bytes) -> Dbom:
     for name, text in value.items():
         if not isinstance(text, str):
             raise FormatError(f"DBOM: {name} is not a text", field=name)
-        texts[_ATTRIBUTES.get(name, name)] = text
+        texts[_ATTRIBUTES.get(str(name), str(name))] = text
     sigma = texts.pop("sigma_judge")
     return Dbom(Fields(v_intent=tuple(map(float, vector)), score_cis=float(score), **texts), sigma)
 
