@@ -35,6 +35,7 @@ def translated(path: Path | str) -> Iterator[None]:
 
 def open_file(path: Path) -> BinaryIO:
     """Open a regular file for reading; OSError for a pipe or device, on which a reader could wait forever."""
+    # Non-blocking: opening a pipe without a writer would wait forever.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -80,6 +81,7 @@ def _replace(handle: int, aside: str, path: Path, data: bytes) -> None:
         with suppress(OSError):
             os.unlink(aside)
         raise
+    # The rename is durable only once the folder is synced.
     folders.sync(path.parent)
 
 

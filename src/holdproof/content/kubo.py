@@ -159,6 +159,7 @@ class Kubo:
         for piece in answer.iter_bytes():
             data += piece
             self.check(until)
+            # A broken or hostile node must not fill the memory.
             if len(data) > _MOST_ANSWER:
                 raise UnreachableError(f"{self.url}: an answer that is too long", url=self.url)
         return bytes(data)

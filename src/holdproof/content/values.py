@@ -38,6 +38,7 @@ def put(tx: Tx, value: Value, *, subject: str | None = None) -> str:
         return _seal(tx, value, encryption.label(tx, subject))
     if type(value) is list:
         return _store(tx, "list", mlist.build(value))
+    # Long texts and bytes become lists of pieces, so that no block exceeds the limit.
     if type(value) in (str, bytes):
         data = _encode(value) if isinstance(value, str) else cast("bytes", value)
         if len(data) > _LONG:
@@ -72,6 +73,7 @@ def append(tx: Tx, cid: str, items: Iterable[Value]) -> str:
     get = blocks.getter(tx)
     if kind == "list":
         return _store(tx, kind, mlist.append(get, root, items))
+    # The first element has no content; its envelope names the subject.
     [first] = mlist.walk(get, root, 0, 1)
     handle = encryption.subject_of(cast("bytes", first))
     encryption.check_alive(tx, handle)

@@ -46,6 +46,7 @@ class LegacySigma:
 def hash_intent(vector: Sequence[float]) -> str:
     """Return the SHA-256, in hex, of the vector's big-endian IEEE-754 doubles."""
     try:
+        # Fixed width and byte order: a JSON text of floats would have many spellings.
         return sha256_hex(struct.pack(f">{len(vector)}d", *vector))
     except (struct.error, OverflowError) as error:
         raise InvalidInputError("v_intent holds something else than numbers", field="v_intent") from error

@@ -36,6 +36,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 _CBOR = cids.CBOR_PREFIX
+# Two bytes of length and the 36 bytes of a dag-cbor CID with SHA-256.
 _SECTION = struct.Struct("<H36s").unpack_from
 _SECTION_LENGTH = 38
 
@@ -132,6 +133,7 @@ def _bounds(data: bytes, at: int, limit: int) -> tuple[int, int]:
     """Return where the section at an offset begins and ends."""
     length, start = varint.decode(data, at)
     end = start + length
+    # Checked before slicing: a hostile length must not cost memory.
     if length == 0 or length > limit:
         raise FormatError("CAR: a section of no length or over the limit", at=at, size=length, limit=limit)
     if end > len(data):

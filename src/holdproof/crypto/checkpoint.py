@@ -86,6 +86,7 @@ def verify(
     """Return the witnesses whose cosignature holds; ProofError without a log key's signature or the quorum."""
     if signed.checkpoint.origin != origin:
         raise ProofError("a checkpoint of another log", found=signed.checkpoint.origin, expected=origin)
+    # The signature covers the note's text; the parsed fields must be exactly that text.
     if signed.checkpoint.text() != signed.note.text:
         raise ProofError("the checkpoint is not the one that was signed", origin=origin)
     log = set(log_keys)
@@ -94,6 +95,7 @@ def verify(
     if not any(one.key in log for one in signers):
         raise ProofError("the log has not signed this checkpoint", origin=origin)
     cosigners = tuple(one for one in signers if one.key in others and one.key not in log)
+    # Counted by key: one witness under two names is one witness.
     if len({one.key.public for one in cosigners}) < quorum:
         raise ProofError("too few witnesses", origin=origin, count=len(cosigners), quorum=quorum)
     return cosigners

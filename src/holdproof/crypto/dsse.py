@@ -85,7 +85,9 @@ def verify(
     message = pae(envelope.payload_type, envelope.payload)
     trusted = {key.keyid: key for key in keys}
     accepted: dict[str, PublicKey] = {}
+    # Bounded: each signature costs one verification per trusted key.
     for signature in envelope.signatures[:MAX_SIGNATURES]:
+        # The key id is not authenticated, so an unknown one only means that every key is tried.
         hinted = trusted.get(signature.keyid)
         for key in (hinted,) if hinted else trusted.values():
             if key.keyid not in accepted and _holds(key, message, signature.sig):

@@ -60,6 +60,7 @@ EMPTY = Frontier()
 def from_bytes(data: bytes) -> Frontier:
     """Return the frontier that `to_bytes` wrote."""
     size = int.from_bytes(data[:8], "big")
+    # One peak for each set bit of the size.
     if len(data) != 8 + 32 * size.bit_count() or size > MAX_SIZE:
         raise FormatError("frontier: its length does not fit its size", length=len(data), size=size)
     # A list comprehension, not a generator: this runs once a commit.
@@ -79,6 +80,7 @@ def append(frontier: Frontier, leaves: Sequence[bytes]) -> Growth:
     level = 0
     complete = frontier.size  # `complete`: how many nodes of this level were there before
     while row:
+        # An odd number of nodes: the last one waits as a peak and pairs with the first new node.
         if complete & 1:
             row.insert(0, peaks.pop())
         if len(row) & 1:
@@ -87,6 +89,7 @@ def append(frontier: Frontier, leaves: Sequence[bytes]) -> Growth:
         row = [sha256(b"\x01" + a + b).digest() for a, b in zip(pairs, pairs, strict=False)]
         level = level + 1
         complete = complete >> 1
+        # Every eighth level is a row of tiles above level 0.
         if row and level % 8 == 0:
             stems.extend(Stem(level // 8, complete + at, digest) for at, digest in enumerate(row))
     edge.reverse()

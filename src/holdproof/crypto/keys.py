@@ -26,10 +26,12 @@ ALGS: tuple[Alg, ...] = get_args(Alg)
 _PublicHandle: TypeAlias = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
 _PrivateHandle: TypeAlias = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 
+# The upper bound keeps verification of hostile keys cheap.
 _MIN_RSA = 2048
 _MAX_RSA = 8192
 _SHA256 = hashes.SHA256()
 _ECDSA = ec.ECDSA(_SHA256)
+# Deterministic: no nonce to leak, and the same record gives the same signature.
 _ECDSA_RFC6979 = ec.ECDSA(_SHA256, deterministic_signing=True)
 _PSS = padding.PSS(mgf=padding.MGF1(_SHA256), salt_length=32)
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, InternalError)
@@ -168,6 +170,7 @@ def load_private(pem: bytes, passphrase: bytes | None = None) -> PrivateKey:
             else "the key is encrypted: give its passphrase",
             encrypted=passphrase is None,
         )
+    # The library ignores bytes after the key; here they would be unsigned baggage.
     if not _is_one_sequence(der):
         raise BadKeyError("private key: data after its end", length=len(der))
     try:
@@ -193,6 +196,7 @@ def load_public_der(der: bytes) -> PublicKey:
     if not isinstance(handle, _PublicHandle):
         raise BadKeyError("a public key of a kind not used here", kind=type(handle).__name__)
     key = _public(handle)
+    # Re-encoding finds every second spelling (BER, explicit curve parameters), which would give a second key id.
     if key.der != der:
         raise BadKeyError("public key: not the canonical encoding", alg=key.alg, keyid=key.keyid)
     return key
@@ -203,6 +207,7 @@ def load_public_raw(alg: Alg, raw: bytes) -> PublicKey:
     if alg == "ed25519":
         check_ed25519(raw)
         return _public(ed25519.Ed25519PublicKey.from_public_bytes(raw))
+    # Only these two algorithms have a raw form in the formats used here.
     if alg != "ecdsa-p256-sha256":
         raise BadKeyError("this kind of key has no raw form", alg=alg)
     if len(raw) != 33:
@@ -262,5 +267,6 @@ def _is_one_sequence(der: bytes) -> bool:
         return False
     if der[1] < 0x80:
         return len(der) == 2 + der[1]
+    # Long form: the low bits say how many bytes the length has.
     count = der[1] & 0x7F
     return 0 < count <= 4 and len(der) == 2 + count + int.from_bytes(der[2 : 2 + count], "big")

@@ -33,6 +33,7 @@ def is_line(text: str) -> bool:
 
 def decode_number(text: str, what: str) -> int:
     """Return an ASCII decimal without sign or leading zero, at most 2^63-1."""
+    # The pattern bounds the digits first: int() of a very long text is slow.
     if not _DECIMAL.fullmatch(text) or (number := int(text)) > MAX_SIZE:
         raise FormatError(f"{what}: not a decimal number", what=what, text=text[:40])
     return number

@@ -18,6 +18,7 @@ Node: TypeAlias = tuple[int, int]
 Lookup: TypeAlias = Callable[[int, int], bytes]
 Range: TypeAlias = tuple[int, int]
 
+# RFC 6962 section 2.1: the hash of an empty tree is that of an empty string.
 EMPTY_ROOT = sha256(b"").digest()
 
 
@@ -94,8 +95,10 @@ def verify_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes],
     for sibling in proof:
         if last == 0:
             raise ProofError("inclusion: too many hashes", index=index, size=size, count=len(proof))
+        # A right child, or the last node of its row, has its sibling on the left.
         if node & 1 or node == last:
             digest = node_hash(sibling, digest)
+            # A last node without a right sibling moved up unchanged: skip those rows.
             while node and not node & 1:
                 node = node >> 1
                 last = last >> 1
@@ -114,6 +117,7 @@ def verify_consistency(old: int, new: int, old_root: bytes, new_root: bytes, pro
     if not 1 <= old <= new:
         raise ProofError("consistency: nothing is proven between these sizes", old=old, new=new)
     _check_hashes(old_root, new_root, *proof)
+    # Nothing to prove between equal trees; a proof that is not empty would be malleable.
     if old == new:
         if proof or old_root != new_root:
             raise ProofError("consistency: the same size with two roots", old=old, new=new)
@@ -200,6 +204,7 @@ def _cover(span: Range) -> list[Node]:
     """Return the complete nodes that make up a range, from left to right."""
     start, end = span
     nodes = []
+    # The largest complete subtree that starts here, then the next: the binary digits of the length.
     while start < end:
         level = (end - start).bit_length() - 1
         nodes.append((level, start >> level))

@@ -58,6 +58,7 @@ class Nodes:
         """Keep a node in mind, the oldest one leaving."""
         self._nodes[cid] = node
         if len(self._nodes) > self._memory:
+            # Insertion order: the oldest entry goes. Exact LRU would cost more than it saves.
             del self._nodes[next(iter(self._nodes))]
 
 
@@ -78,6 +79,7 @@ class Span(NamedTuple):
 def fetch_root(get: Get, root: CID) -> tuple[Node, Span]:
     """Return the verified top node and its place."""
     node = _fetch(get, root)
+    # A canonical tree is trimmed: a top node without keys would be a second form of the same tree.
     if node.layer is None and node != EMPTY:
         raise FormatError("tree: a top node without a key", cid=str(root))
     return node, Span(node.layer or 0)
@@ -104,6 +106,7 @@ def find(get: Get, root: CID, key: str) -> CID | None:
     check_key(key)
     node, span = fetch_root(get, root)
     while True:
+        # Keys and subtrees alternate, so the position of the key is also that of its subtree.
         at = bisect_left(node.keys, key)
         if at < len(node.keys) and node.keys[at] == key:
             return node.values[at]
@@ -135,6 +138,7 @@ def nodes(get: Get, root: CID) -> Iterator[tuple[CID, Node]]:
         for at in range(len(node.keys), -1, -1):
             child = node.children[at]
             if child is not None:
+                # Pushed in reverse, so that the leftmost subtree is visited first.
                 below = span.child(node, at)
                 waiting.append((child, fetch(get, child, below), below))
 
@@ -146,10 +150,12 @@ def build(items: Iterable[Item]) -> Tree:
     last = ""
     for key, value in items:
         check_key(key)
+        # Order is required, not established: sorting here would hide duplicate keys.
         if key <= last or not value.plain:
             raise InvalidInputError("a tree is built from ascending keys and plain CIDs", key=key, value=str(value))
         last = key
         height = layer_of(key)
+        # A key higher than any before opens new layers above the ones under construction.
         rows.extend(_Row() for _ in range(height + 1 - len(rows)))
         row = rows[height]
         row.children.append(_fold(rows, height, blocks))

@@ -43,6 +43,7 @@ class Fresh(NamedTuple):
 
 def fresh(get: Get, old: CID, new: CID) -> Iterator[Fresh]:
     """Yield the blocks that lead from one tree to another."""
+    # Everything is new: nothing to compare, so the cheaper walk is used.
     if old == mst.EMPTY_ROOT != new:
         yield from _all(get, new)
         return

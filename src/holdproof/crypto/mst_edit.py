@@ -44,6 +44,7 @@ def delete(get: Get, root: CID, key: str) -> Tree:
 
 def apply(get: Get, root: CID, changes: Mapping[str, CID | None]) -> Tree:
     """Return the tree after many changes, None being a deletion; nodes in between are never written."""
+    # An empty tree is built in one pass, which is much cheaper than single insertions.
     if root == mst.EMPTY_ROOT and all(changes.values()):
         return mst.build(sorted((key, value) for key, value in changes.items() if value is not None))
     editor = _Editor(get, root)
@@ -75,6 +76,7 @@ class _Editor:
             self.layer = height
         elif height > self.layer:
             lower, upper = self._split(top, self.layer, key)
+            # Layers in between are filled with nodes without keys, as the format requires.
             steps = height - 1 - self.layer
             self.top = _Draft([key], [value], [_lift(lower, steps), _lift(upper, steps)])
             self.layer = height
@@ -95,6 +97,7 @@ class _Editor:
         if at < len(node.keys) and node.keys[at] == key:
             node.values[at] = value
             return
+        # The new key divides the subtree that was in its place.
         node.children[at : at + 1] = self._split(child, layer - 1, key)
         node.keys.insert(at, key)
         node.values.insert(at, value)
@@ -171,6 +174,7 @@ class _Editor:
         children = tuple([self._freeze(below, layer - 1, blocks) for below in child.children])
         node = Node(tuple(child.keys), tuple(child.values), children, layer if child.keys else None)
         cid = mst.store(node, blocks)
+        # Changed and changed back: the block exists already.
         if cid == child.source:
             del blocks[cid]
         elif isinstance(self.get, Nodes):

@@ -88,6 +88,7 @@ def parse(data: bytes) -> Note:
     if len(data) > MAX_BYTES:
         raise FormatError(f"signed note: more than {MAX_BYTES} bytes", length=len(data))
     text = decode_text(data, "signed note")
+    # From the end: the text itself may contain blank lines.
     cut = text.rfind("\n\n")
     if cut < 0:
         raise FormatError("signed note: no blank line before the signatures")
@@ -108,10 +109,12 @@ def verify(note: Note, keys: Iterable[VerifierKey]) -> tuple[Verified, ...]:
     """Return the known keys that signed, each once; ProofError if there is none, or one of theirs is bad."""
     by_id: dict[tuple[str, bytes], VerifierKey] = {}
     for key in keys:
+        # Key ids have four bytes: a collision would make the result depend on the order of keys.
         if by_id.setdefault((key.name, key.key_id), key) != key:
             raise InvalidInputError("two keys with one name and key id", name=key.name)
     verified: dict[VerifierKey, Verified] = {}
     for signature in note.signatures:
+        # A signature of an unknown key is skipped, but a bad one of a known key raises.
         match = by_id.get((signature.name, signature.key_id))
         if match is not None:
             seconds = match.verify(note.text, signature.signature)

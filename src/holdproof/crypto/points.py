@@ -19,6 +19,7 @@ def check_ed25519(raw: bytes) -> None:
     """Refuse with BadKeyError what no honest key generation makes."""
     if len(raw) != 32:
         raise BadKeyError("an Ed25519 public key has 32 bytes", length=len(raw))
+    # The top bit is the sign of x, not part of y.
     y = int.from_bytes(raw, "little") & (2**255 - 1)
     if y >= P:
         raise BadKeyError("Ed25519 public key: not the canonical encoding", raw=raw.hex())
@@ -26,5 +27,6 @@ def check_ed25519(raw: bytes) -> None:
         raise BadKeyError("Ed25519 public key: a point of low order", raw=raw.hex())
     numerator = (y * y - 1) % P
     denominator = (D * y * y + 1) % P
+    # Euler's criterion: x^2 = numerator / denominator has a root exactly if the product is a square.
     if pow(numerator * denominator, (P - 1) // 2, P) != 1:
         raise BadKeyError("Ed25519 public key: not a point of the curve", raw=raw.hex())

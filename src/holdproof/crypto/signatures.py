@@ -29,6 +29,7 @@ def from_raw(raw: bytes) -> bytes:
 def lower_s(raw: bytes) -> bytes:
     """Return the same signature with the lower of its two s values."""
     r, s = _split(raw)
+    # Both s values verify; the lower one makes the signature of a record unique.
     return r.to_bytes(32, "big") + min(s, P256_ORDER - s).to_bytes(32, "big")
 
 

@@ -85,6 +85,7 @@ def _subject(item: object) -> Subject:
         raise FormatError("in-toto Statement: a subject without digest", field="digest")
     if not all(isinstance(text, str) and text for text in digest.values()):
         raise FormatError("in-toto Statement: a digest is not a string", field="digest")
+    # Other algorithms are left alone; this one is what verifiers compare.
     if "sha256" in digest and not canonical.is_sha256_hex(digest["sha256"]):
         raise FormatError("in-toto Statement: sha256 is not 64 lowercase hex digits", field="digest")
     return Subject(digest, name)

@@ -18,6 +18,7 @@ WIDTH = 256
 HASH = 32
 FULL = WIDTH * HASH
 
+# At most seven groups of three digits: an index below 2^63 needs no more.
 _PATH = re.compile(r"tile/(entries|0|[1-9][0-9]?)/((?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?")
 
 
@@ -89,6 +90,7 @@ def new_tiles(old: int, new: int) -> Iterator[Tile]:
     for level in range(8):
         before = old >> 8 * level
         after = new >> 8 * level
+        # A level changes only if it gained an entry; its last tile may grow from partial to full.
         if after > before:
             for index in range(before // WIDTH, -(-after // WIDTH)):
                 yield Tile(level, index, min(WIDTH, after - index * WIDTH))
@@ -115,6 +117,7 @@ def lookup(size: int, fetch: Fetch) -> merkle.Lookup:
             hashes = cache[tile] = _checked(tile, fetch(tile))
         inner = level % 8
         start = ((index << inner) % WIDTH) * HASH
+        # A node inside a tile is the root over the tile's entries below it.
         row = [hashes[at : at + HASH] for at in range(start, start + (HASH << inner), HASH)]
         return merkle.root(row)
 
@@ -147,6 +150,7 @@ def _number(index: int) -> str:
     if index < 0:
         raise InvalidInputError("a tile has no negative index", index=index)
     digits = str(index)
+    # Groups of three digits keep directories small.
     digits = digits.zfill(-(-len(digits) // 3) * 3)
     groups = [digits[at : at + 3] for at in range(0, len(digits), 3)]
     return "/".join([f"x{group}" for group in groups[:-1]] + groups[-1:])

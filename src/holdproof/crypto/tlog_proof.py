@@ -44,6 +44,7 @@ def parse(data: bytes) -> TlogProof:
     if not blank or rows.pop(0) != HEADER:
         raise FormatError(f"not a {HEADER}")
     extra = b""
+    # The extra line is optional, so the first line decides.
     line = rows.pop(0) if rows else ""
     if line.startswith("extra "):
         extra = b64.decode(line.removeprefix("extra "))

@@ -48,6 +48,7 @@ class VerifierKey:
         if self.kind == ED25519:
             self.public.verify(text.encode(), signature)
             return None
+        # A cosignature starts with its time, which is part of the signed message.
         seconds = int.from_bytes(signature[:8], "big")
         if seconds > MAX_SIZE:
             raise ProofError("the cosignature's time is out of range", name=self.name)
@@ -69,6 +70,7 @@ def parse(line: str) -> VerifierKey:
         raise BadKeyError("verifier key: not Ed25519, nor a cosignature/v1 key", name=name)
     kind: Kind = ED25519 if data[0] == ED25519 else COSIGNATURE_V1
     key = VerifierKey(name, kind, load_public_raw("ed25519", data[1:]))
+    # The id is redundant; a mismatch means that name or key were altered.
     if key.key_id.hex() != key_id:
         raise BadKeyError("verifier key: another key id", name=name, found=key_id, expected=key.key_id.hex())
     return key

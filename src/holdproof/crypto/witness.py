@@ -82,6 +82,7 @@ def _review_size(request: AddCheckpoint, log: KnownLog) -> Answer:
     head = request.head.checkpoint
     if request.old_size > head.size:
         return Answer(400, "the old size is above the checkpoint's\n")
+    # The client retries from the size in the body; the specification fixes this content type.
     if request.old_size != log.size:
         return Answer(409, f"{log.size}\n", SIZE_TYPE)
     if head.size == log.size and head.root != log.root:
@@ -120,6 +121,7 @@ def accept(head: SignedCheckpoint, data: bytes, witnesses: Iterable[VerifierKey]
 
 def _is_consistent(request: AddCheckpoint, log: KnownLog) -> bool:
     head = request.head.checkpoint
+    # Nothing was cosigned yet, so there is nothing to be consistent with.
     if log.size == 0:
         return not request.proof
     try:

@@ -29,7 +29,7 @@ from holdproof.crypto import checkpoint
 from holdproof.db import Row, Tx, sql, transfer
 from holdproof.db.backends import is_url
 from holdproof.db.clock import system_random
-from holdproof.db.migrate import ARRIVING, MOVED
+from holdproof.db.migrate import COPY_IN_PROGRESS, MOVED
 from holdproof.db.sql import sql_postgres
 from holdproof.db.transfer import TransferSource, TransferTarget
 from holdproof.db.tx import MIGRATED_TABLES
@@ -132,7 +132,7 @@ def move(journey: CopyPlan, tell: Progress, *, dry_run: bool) -> TransferSummary
         try:
             for space in fresh:
                 _fill(journey, (leaving, arriving), space, plan[space], tell)
-            if ARRIVING.name in (arriving.ledger(KERNEL) or ()):
+            if COPY_IN_PROGRESS.name in (arriving.ledger(KERNEL) or ()):
                 _inspect(journey, moved, tell)
         except BaseException:
             for space in fresh:
@@ -180,7 +180,7 @@ def _check_target(arriving: TransferTarget, space: str, *, sealed: set[str]) -> 
     if ledger is None:
         if space in sealed:
             raise NotFoundError(f"the source is sealed, but the target has no {space}: was it removed?", space=space)
-    elif ARRIVING.name not in ledger and space not in sealed:
+    elif COPY_IN_PROGRESS.name not in ledger and space not in sealed:
         raise AlreadyExistsError(f"the target is not empty: it has a {space} already", space=space)
 
 
@@ -227,7 +227,10 @@ def _fill(
     counters = {table: last for table, last in leaving.counters(space).items() if table in tables}
     arriving.fill(space, tables, rows, counters)
     for number, (table, arrived) in enumerate(arriving.rows(space, tables), 1):
-        if RowSum.of(row for row in arrived if table != _LEDGER or ARRIVING.name not in row) != sums[table].total:
+        if (
+            RowSum.of(row for row in arrived if table != _LEDGER or COPY_IN_PROGRESS.name not in row)
+            != sums[table].total
+        ):
             raise CorruptError(f"what arrived of {table} is not what was sent", table=table, space=space)
         tell(f"comparing {space}", number, len(tables))
 
@@ -296,7 +299,7 @@ def _inspect(journey: CopyPlan, moved: TransferSummary, tell: Progress) -> None:
         report = SyncExecutor(database).run(verify.kernel(context, progress=tell))
     finally:
         database.close()
-    wrong = [each for each in report.findings if each.verdict.locks and each.row != ARRIVING.name]
+    wrong = [each for each in report.findings if each.verdict.locks and each.row != COPY_IN_PROGRESS.name]
     if wrong:
         first = wrong[0]
         raise CorruptError(
